@@ -1,0 +1,54 @@
+# Everything a fresh machine needs is Python 3.11 or newer, git and make.
+export UV_PYTHON_DOWNLOADS := never
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(BIN)/uv
+LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
+
+.PHONY: run test check bench lock setup setup-dev soak clean
+
+run: setup  ## Start the gateway
+	@$(BIN)/antiphon serve
+
+test: setup-dev  ## All tests, on SQLite
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup-dev  ## What CI checks beside the tests: format, lint, types, layers, dependencies
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/deptry src
+
+bench: setup-dev  ## Measure the figures of docs/GOALS.md, each beside its reference
+	$(BIN)/python -m bench $(ARGS)
+
+soak: setup-dev  ## The long forms of the kill, power-cut and reconnect tests
+	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
+
+lock:  ## Bring the lock files up to date with pyproject.toml
+	$(UV) $(LOCK) pyproject.toml --extra metrics --extra anthropic --group build -o lock/run.txt
+	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
+
+setup: .venv/run.stamp
+setup-dev: .venv/dev.stamp
+
+.venv/bin/uv:
+	@echo "Making .venv …"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Antiphon needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=python3.12, say.")'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+.venv/run.stamp: lock/run.txt pyproject.toml | .venv/bin/uv
+	@echo "Installing …"
+	@$(UV) pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r lock/run.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev.stamp: lock/dev.txt pyproject.toml .venv/run.stamp | .venv/bin/uv
+	@echo "Installing the development tools …"
+	@$(UV) pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r lock/dev.txt
+	@touch $@
+
+clean:
+	rm -rf .venv build dist .hypothesis .ruff_cache .pytest_cache

@@ -1,0 +1,264 @@
+"""The agent loop: a step of the model, its tools, the next step, each recorded before the next begins.
+
+There is no state but the log: each turn of the loop folds the run's events and asks what comes next, so a
+run that was killed goes on here like any other. Contract: runs 6, 8, 9.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import anyio
+
+from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
+from antiphon.agents.model import Answer, Model, ModelError, ModelErrorKind, Prompt, TextDelta
+from antiphon.agents.models import Models
+from antiphon.agents.prompt import build_prompt
+from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset
+from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, DailyLimits, Effect
+from antiphon.domain.errors import Invalid
+from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
+from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.transcript import OpenCall, Step, Transcript
+from antiphon.engine.context import RunContext
+from antiphon.engine.runner import Ending
+from antiphon.engine.runs import OUTCOME_UNKNOWN
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how long apart a failing provider is asked again."""
+
+    attempts: int = 5
+    first_delay_seconds: float = 1.0
+    max_delay_seconds: float = 60.0
+
+    def delay(self, attempt: int, error: ModelError) -> float:
+        """Seconds before attempt number `attempt` + 1; the provider's own word goes first."""
+        if error.retry_after_seconds is not None:
+            return min(error.retry_after_seconds, self.max_delay_seconds)
+        return min(self.first_delay_seconds * 2 ** (attempt - 1), self.max_delay_seconds)
+
+
+class AgentLoop:
+    """Implements `AgentRunner` with a model and tools."""
+
+    def __init__(
+        self, models: Models, tools: Toolset, daily_total: DailyLimits, *, retry: RetryPolicy | None = None
+    ) -> None:
+        self._models = models
+        self._tools = tools
+        self._daily_total = daily_total
+        self._retry = retry or RetryPolicy()
+
+    async def run(self, context: RunContext) -> Ending:
+        session = await context.session()
+        agent = context.agent
+        try:
+            model = self._models.open(session.model or agent.model, context_tokens=agent.context_tokens)
+        except Invalid as error:
+            return _failed(error.code, error.message)
+        await self._models.prepare(model)
+        context.is_counted = model.is_counted
+        tools = self._tools.for_agent(agent.tools)
+        is_shortened = False
+        while True:
+            transcript = await context.read_log()
+            if ending := self._ending_in_log(context, transcript):
+                return ending
+            if transcript.open_calls():
+                await self._run_calls(context, transcript.steps_of(context.run.id)[-1], tools)
+                continue
+            if ending := await self._check_limits(context, transcript, model):
+                return ending
+            prompt = build_prompt(transcript, context.run.id, session, agent, tools.schemas)
+            entries = transcript.prompt_for(context.run.id)
+            if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
+                is_shortened = True
+                if await compact(context, model, entries):
+                    continue
+            try:
+                answer = await self._ask(context, model, prompt)
+            except ModelError as error:
+                if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and not is_shortened:
+                    is_shortened = True
+                    if await compact(context, model, entries):
+                        continue
+                return self._model_failure(context, transcript, error)
+            is_shortened = False
+            message = AssistantMessage(
+                message_id=context.ids.new("msg"),
+                content=answer.content,
+                saw=transcript.last_seq,
+                model=answer.model,
+                usage=answer.usage,
+            )
+            if not message.calls:
+                return Ending(outcome=Outcome(status=RunStatus.OK, reply=message.text), message=message)
+            await context.record_step(message)
+
+    def _ending_in_log(self, context: RunContext, transcript: Transcript) -> Ending | None:
+        """The end, if the log says that the run has come to it; None if there is more to do."""
+        steps = transcript.steps_of(context.run.id)
+        if not steps:
+            return None
+        newest = transcript.newest_input(context.run.id)
+        last = steps[-1]
+        if not last.message.calls and (newest is None or newest.seq <= last.message.saw):
+            return Ending(outcome=Outcome(status=RunStatus.OK, reply=last.message.text))
+        if _failures_in_a_row(steps) >= MAX_TOOL_FAILURES:
+            return _failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
+        return None
+
+    async def _check_limits(self, context: RunContext, transcript: Transcript, model: Model) -> Ending | None:
+        """Why the next step must not begin; None if it may."""
+        limits = context.agent.limits
+        steps = transcript.steps_of(context.run.id)
+        calls = sum(len(step.results) for step in steps)
+        if limits.model_calls is not None and len(steps) >= limits.model_calls:
+            return _failed("limit_model_calls", f"The run made {len(steps)} model calls, the most it may.")
+        if limits.tool_calls is not None and calls >= limits.tool_calls:
+            return _failed("limit_tool_calls", f"The run made {calls} tool calls, the most it may.")
+        if limits.tokens is not None or limits.usd is not None:
+            used = await context.used()
+            if limits.tokens is not None and used.total_tokens >= limits.tokens:
+                return _failed("limit_tokens", f"The run used {used.total_tokens} tokens, the most it may.")
+            if limits.usd is not None and (used.cost_microusd or 0) >= limits.usd * 1_000_000:
+                return _failed("limit_cost", f"The run cost as much as it may: {limits.usd} USD.")
+        return await self._check_daily_cap(context, context.agent) if model.is_counted else None
+
+    async def _check_daily_cap(self, context: RunContext, agent: Agent) -> Ending | None:
+        own, total = await context.spent_today()
+        for spent, cap, setting in (
+            (own, agent.daily, "limits.daily"),
+            (total, self._daily_total, "limits.daily_total"),
+        ):
+            if cap.tokens is not None and spent.tokens >= cap.tokens:
+                return _capped(f"{spent.tokens} of {cap.tokens} tokens", setting)
+            if cap.usd is not None and spent.microusd >= cap.usd * 1_000_000:
+                return _capped(f"{spent.microusd / 1_000_000:.2f} of {cap.usd:.2f} USD", setting)
+        return None
+
+    async def _ask(self, context: RunContext, model: Model, prompt: Prompt) -> Answer:
+        """One response; asks again where that may help. What an earlier try streamed is taken back."""
+        attempt = 1
+        while True:
+            context.begin_stream()
+            try:
+                async for piece in model.stream(prompt):
+                    if isinstance(piece, Answer):
+                        return piece
+                    assert isinstance(piece, TextDelta)
+                    context.emit(piece.text)
+                raise AssertionError("a model's stream ends with an answer")
+            except ModelError as error:
+                if not error.is_retryable or attempt >= self._retry.attempts:
+                    raise
+                delay = self._retry.delay(attempt, error)
+                logger.warning(
+                    "Model is asked again",
+                    extra={
+                        "action": "model_retry",
+                        "code": error.kind.value,
+                        "seconds": delay,
+                        "attempt": attempt,
+                    },
+                )
+            await anyio.sleep(delay)
+            attempt += 1
+
+    def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> Ending:
+        """An error that says what to do, with the text that had streamed."""
+        text = "".join(context.streamed)
+        message = None
+        if text:
+            message = AssistantMessage(
+                message_id=context.ids.new("msg"),
+                content=text_content(text),
+                saw=transcript.last_seq,
+                partial=True,
+            )
+        outcome = Outcome(status=RunStatus.ERROR, reply=text, error=error.message, code=error.kind.value)
+        return Ending(outcome=outcome, message=message)
+
+    async def _run_calls(self, context: RunContext, step: Step, tools: Toolset) -> None:
+        """Runs the step's calls that have no result: in order, or all at once if all only read."""
+        waiting = [result for result in step.results if isinstance(result, OpenCall)]
+        if all(_only_reads(tools.find(call.part.name)) for call in waiting):
+            async with anyio.create_task_group() as tasks:
+                for call in waiting:
+                    tasks.start_soon(self._run_call, context, call, tools)
+        else:
+            for call in waiting:
+                await self._run_call(context, call, tools)
+
+    async def _run_call(self, context: RunContext, call: OpenCall, tools: Toolset) -> None:
+        output = await self._call(context, call, tools)
+        await context.record_result(
+            ToolResult(
+                message_id=context.ids.new("msg"),
+                call_seq=call.message_seq,
+                call_index=call.index,
+                tool=call.part.name,
+                tool_call_id=call.part.call_id,
+                content=text_content(output.text),
+                is_error=output.is_error,
+            )
+        )
+
+    async def _call(self, context: RunContext, call: OpenCall, tools: Toolset) -> ToolOutput:
+        name = call.part.name
+        tool = tools.find(name)
+        if tool is None:
+            return _tool_error("unknown_tool", f"There is no tool {name!r}. There are: {', '.join(tools.names)}.")
+        if call.is_begun and not tool.is_idempotent:
+            return ToolOutput(OUTCOME_UNKNOWN, is_error=True)
+        arguments = _parse_arguments(call.part.arguments)
+        if arguments is None:
+            return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call again with one.")
+        if not call.is_begun:
+            await context.record_call(call.message_seq, call.index, name)
+        call_id = f"{context.run.id}-{call.message_seq}-{call.index}"
+        return await tool.call(ToolContext(context, call_id), arguments)
+
+
+def _only_reads(tool: Tool | None) -> bool:
+    return tool is None or tool.effects <= {Effect.READS}
+
+
+def _parse_arguments(text: str) -> JsonObject | None:
+    try:
+        parsed = json.loads(text or "{}")
+    except ValueError:
+        return None
+    return cast(JsonObject, parsed) if isinstance(parsed, dict) else None
+
+
+def _failures_in_a_row(steps: Sequence[Step]) -> int:
+    failures = 0
+    for step in reversed(steps):
+        for result in reversed(step.results):
+            if not isinstance(result, ToolResult) or not result.is_error:
+                return failures
+            failures += 1
+    return failures
+
+
+def _tool_error(code: str, message: str) -> ToolOutput:
+    return ToolOutput(json.dumps({"status": "error", "code": code, "error": message}), is_error=True)
+
+
+def _failed(code: str, message: str) -> Ending:
+    return Ending(outcome=Outcome(status=RunStatus.ERROR, error=message, code=code))
+
+
+def _capped(spent: str, setting: str) -> Ending:
+    return _failed(
+        "daily_cap",
+        f"The daily cap is reached: {spent} used today (UTC). Messages are still stored. "
+        f"Raise {setting} in the configuration, or wait until tomorrow.",
+    )

@@ -1,0 +1,151 @@
+"""`offline`: a deterministic model for trials and tests, which obeys whoever writes to it. Contract: first_start 2."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+
+from antiphon.agents.model import (
+    Answer,
+    ModelError,
+    ModelErrorKind,
+    Prompt,
+    Purpose,
+    TextDelta,
+)
+from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage, text_content, text_of
+
+CONTEXT_TOKENS = 32_000
+MAX_SLEEP_SECONDS = 3600.0
+MAX_CHUNKS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Directive:
+    word: str
+    rest: str
+
+
+class OfflineModel:
+    """Echoes plain text; lines that begin with `!` are directives, carried out in order."""
+
+    def __init__(self, *, context_tokens: int | None = None) -> None:
+        self._context_tokens = context_tokens or CONTEXT_TOKENS
+
+    @property
+    def name(self) -> str:
+        return "offline"
+
+    @property
+    def context_tokens(self) -> int:
+        return self._context_tokens
+
+    @property
+    def is_counted(self) -> bool:
+        return False
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Answer]:
+        if prompt.purpose is Purpose.COMPACTION:
+            text = f"Summary of {len(prompt.raw_text)} characters of conversation."
+            yield _answer(prompt, text_content(text))
+            return
+        directives = _parse(prompt.raw_text)
+        if not directives:
+            async for piece in _say(f"echo: {prompt.raw_text}"):
+                yield piece
+            yield _answer(prompt, text_content(f"echo: {prompt.raw_text}"))
+            return
+        segment, call = _segment(directives, len(prompt.results))
+        streamed = ""
+        for directive in segment:
+            match directive.word:
+                case "sleep":
+                    await anyio.sleep(min(_number(directive), MAX_SLEEP_SECONDS))
+                case "fail":
+                    raise ModelError(ModelErrorKind.SERVER, directive.rest or "The model failed, as it was told to.")
+                case "stream":
+                    for number in range(1, min(int(_number(directive)), MAX_CHUNKS) + 1):
+                        await anyio.lowlevel.checkpoint()
+                        streamed += f"{number} "
+                        yield TextDelta(f"{number} ")
+                case _:
+                    pass
+        if call is not None:
+            name, _, arguments = call.rest.partition(" ")
+            call_id = f"call_{len(prompt.results) + 1}"
+            part = ToolCallPart(call_id=call_id, name=name, arguments=arguments.strip() or "{}")
+            yield _answer(prompt, (part,))
+            return
+        reply = _reply(directives, prompt, streamed)
+        if reply != streamed:
+            async for piece in _say(reply):
+                yield piece
+        yield _answer(prompt, text_content(reply))
+
+
+def _parse(text: str) -> list[_Directive]:
+    """The directives of a message; none where it is plain text."""
+    directives: list[_Directive] = []
+    for line in text.splitlines():
+        if line.startswith("!"):
+            word, _, rest = line[1:].partition(" ")
+            directives.append(_Directive(word, rest.strip()))
+    return directives
+
+
+def _segment(directives: list[_Directive], calls_done: int) -> tuple[list[_Directive], _Directive | None]:
+    """The directives up to the next call that is still to be made, and that call."""
+    segment: list[_Directive] = []
+    calls = 0
+    for directive in directives:
+        if directive.word != "call":
+            segment.append(directive)
+        elif calls == calls_done:
+            return segment, directive
+        else:
+            calls += 1
+            segment.clear()
+    return segment, None
+
+
+def _reply(directives: list[_Directive], prompt: Prompt, streamed: str) -> str:
+    said = [directive.rest for directive in directives if directive.word == "say"]
+    if said:
+        return said[-1]
+    if prompt.results:
+        return text_of(prompt.results[-1].content)
+    if streamed:
+        return streamed
+    plain = "\n".join(line for line in prompt.raw_text.splitlines() if not line.startswith("!"))
+    return f"echo: {plain}" if plain.strip() else "done"
+
+
+async def _say(text: str) -> AsyncIterator[TextDelta]:
+    """The text word by word, as a model would stream it."""
+    rest = text
+    while rest:
+        cut = rest.find(" ") + 1 or len(rest)
+        await anyio.lowlevel.checkpoint()
+        yield TextDelta(rest[:cut])
+        rest = rest[cut:]
+
+
+def _number(directive: _Directive) -> float:
+    try:
+        return max(0.0, float(directive.rest))
+    except ValueError:
+        raise ModelError(
+            ModelErrorKind.REFUSED, f"Directive needs a number: '!{directive.word} {directive.rest}'"
+        ) from None
+
+
+def _answer(prompt: Prompt, content: tuple[Part, ...]) -> Answer:
+    output = sum(len(part.text) for part in content if isinstance(part, TextPart))
+    size = len(prompt.instructions) + sum(_size(entry) for entry in prompt.entries)
+    return Answer(content=content, usage=Usage(size // 3 + 1, output // 3 + 1, 0, None, 1), model="offline")
+
+
+def _size(entry: object) -> int:
+    content = getattr(entry, "content", None)
+    return len(text_of(content)) if content is not None else len(getattr(entry, "text", ""))

@@ -1,0 +1,90 @@
+"""`scripted:<file>`: plays answers and tool calls from a file, by session and turn. Contract: first_start 2.
+
+The file is JSON: `{"sessions": {"<key or *>": [turn, …]}}`. A turn is a list of steps, a step an object with
+`text`, `calls` (`[{"name", "arguments"}]`), `sleep` (seconds) or `fail` (a text). After the last turn the last
+one is played again.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from antiphon.agents.model import Answer, ModelError, ModelErrorKind, Prompt, Purpose, TextDelta
+from antiphon.domain.errors import Invalid
+from antiphon.domain.message import JsonObject, Part, TextPart, ToolCallPart, Usage
+
+
+class _Call(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    arguments: JsonObject = Field(default_factory=dict)
+
+
+class _Step(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: str = ""
+    calls: list[_Call] = Field(default_factory=list[_Call])
+    sleep: float = 0
+    fail: str | None = None
+
+
+class _Script(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    sessions: dict[str, Annotated[list[list[_Step]], Field(min_length=1)]]
+
+
+class ScriptedModel:
+    """Answers from a script. Raises `Invalid` for a file that is missing or not of the form."""
+
+    def __init__(self, path: Path, *, context_tokens: int | None = None) -> None:
+        try:
+            self._script = _Script.model_validate(json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError, ValidationError) as error:
+            raise Invalid(f"Script cannot be played: {str(path)!r} ({error})", code="unknown_model") from error
+        self._path = path
+        self._context_tokens = context_tokens or 32_000
+
+    @property
+    def name(self) -> str:
+        return f"scripted:{self._path}"
+
+    @property
+    def context_tokens(self) -> int:
+        return self._context_tokens
+
+    @property
+    def is_counted(self) -> bool:
+        return False
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Answer]:
+        if prompt.purpose is Purpose.COMPACTION:
+            yield self._answer((TextPart(text="Summary of the conversation so far."),))
+            return
+        step = self._step(prompt)
+        if step.sleep:
+            await anyio.sleep(step.sleep)
+        if step.fail is not None:
+            raise ModelError(ModelErrorKind.SERVER, step.fail)
+        content: list[Part] = []
+        if step.text:
+            yield TextDelta(step.text)
+            content.append(TextPart(text=step.text))
+        for number, call in enumerate(step.calls, 1):
+            arguments = json.dumps(call.arguments)
+            content.append(ToolCallPart(call_id=f"call_{number}", name=call.name, arguments=arguments))
+        yield self._answer(tuple(content))
+
+    def _step(self, prompt: Prompt) -> _Step:
+        sessions = self._script.sessions
+        turns = sessions.get(prompt.session_key) or sessions.get("*")
+        if turns is None:
+            raise ModelError(ModelErrorKind.REFUSED, f"Script has no turns for session {prompt.session_key!r}")
+        turn = turns[min(prompt.turn, len(turns) - 1)]
+        return turn[min(prompt.step, len(turn) - 1)] if turn else _Step()
+
+    def _answer(self, content: tuple[Part, ...]) -> Answer:
+        return Answer(content=content, usage=Usage(1, 1, 0, None, 1), model="scripted")

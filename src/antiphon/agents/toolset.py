@@ -1,0 +1,205 @@
+"""Tools as a run sees them: a name, a schema, declared effects, one call. Contract: foreign_tools 1, flow 10."""
+
+import functools
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, get_type_hints
+
+from anyio import to_thread
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic_core import to_jsonable_python
+
+from antiphon.agents.model import ToolSchema
+from antiphon.domain.agent import Effect
+from antiphon.domain.errors import AntiphonError, Invalid
+from antiphon.domain.ids import RunId
+from antiphon.domain.message import JsonObject
+from antiphon.domain.run import Run
+from antiphon.engine.context import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call brought; failures are data for the model."""
+
+    text: str
+    is_error: bool = False
+
+
+class ToolContext:
+    """For tools that want to know who calls; comes from the run, never from arguments. Contract: answers 3."""
+
+    def __init__(self, context: RunContext, call_id: str) -> None:
+        self._context = context
+        self.call_id = call_id
+        """The same when a call is repeated after a crash; a key for idempotent effects."""
+
+    @property
+    def run(self) -> Run:
+        return self._context.run
+
+    @property
+    def run_context(self) -> RunContext:
+        return self._context
+
+    async def wait(self, run_id: RunId, timeout: timedelta) -> Run | None:
+        """The run once it has ended, None on time-out. While it waits this run takes no slot."""
+        return await self._context.wait_run(run_id, timeout)
+
+
+class Tool(Protocol):
+    """Something that an agent may call.
+
+    - `call` raises nothing for bad arguments or a failure: it answers a `ToolOutput` that says so.
+    - A tool that is not idempotent is never called again when its outcome is unknown.
+    """
+
+    @property
+    def schema(self) -> ToolSchema: ...
+
+    @property
+    def effects(self) -> frozenset[Effect]: ...
+
+    @property
+    def is_idempotent(self) -> bool: ...
+
+    async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFunction:
+    """A Python function with what it does to the world; made by `tool`."""
+
+    function: Callable[..., Any]
+    name: str
+    effects: frozenset[Effect]
+    is_idempotent: bool
+
+
+def tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    effects: Collection[str] = ("writes",),
+    is_idempotent: bool = False,
+) -> DeclaredFunction:
+    """Declares what a function does to the world, so that policy and recovery know.
+
+    `effects` are of `reads, writes, leaves, deletes, spends, configures`; one that only reads may run beside
+    others and may be repeated. An idempotent one is repeated after a crash in the middle of it.
+    """
+    declared = frozenset(Effect(effect) for effect in effects)
+    only_reads = declared <= {Effect.READS}
+    return DeclaredFunction(function, name or function.__name__, declared, is_idempotent or only_reads)
+
+
+class FunctionTool:
+    """A Python function as a tool: arguments from its signature, description from its docstring."""
+
+    def __init__(self, declared: DeclaredFunction) -> None:
+        self._function = declared.function
+        self._declared = declared
+        self._context_parameter, self._arguments = _signature(declared)
+        parameters: Any = self._arguments.model_json_schema()
+        parameters.pop("title", None)
+        self._schema = ToolSchema(
+            name=declared.name, description=inspect.getdoc(declared.function) or "", parameters=parameters
+        )
+
+    @property
+    def schema(self) -> ToolSchema:
+        return self._schema
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        return self._declared.effects
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self._declared.is_idempotent
+
+    async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
+        try:
+            parsed = self._arguments.model_validate(arguments)
+        except ValidationError as error:
+            return ToolOutput(_explain(error), is_error=True)
+        values = {name: getattr(parsed, name) for name in type(parsed).model_fields}
+        if self._context_parameter is not None:
+            values[self._context_parameter] = context
+        try:
+            return ToolOutput(_text(await _invoke(self._function, values)))
+        except AntiphonError as error:
+            return ToolOutput(_failure(error.code, error.message), is_error=True)
+        except Exception as error:  # whatever the function raises is the model's to know, not the run's end
+            return ToolOutput(_failure("tool_failed", f"{type(error).__name__}: {error}"), is_error=True)
+
+
+async def _invoke(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+        awaitable: Awaitable[Any] = function(**values)
+        return await awaitable
+    return await to_thread.run_sync(functools.partial(function, **values))
+
+
+def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]:
+    """The name of the parameter that takes the `ToolContext`, and a model of the others."""
+    hints = get_type_hints(declared.function, include_extras=True)
+    context_parameter = None
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(declared.function).parameters.values():
+        hint = hints.get(parameter.name, str)
+        if hint is ToolContext:
+            context_parameter = parameter.name
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Invalid(f"Tool takes a variable number of arguments: {declared.name!r}. Name each one.")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hint, default)
+    return context_parameter, create_model(declared.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(to_jsonable_python(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _explain(error: ValidationError) -> str:
+    problems = "; ".join(
+        f"{'.'.join(str(place) for place in item['loc']) or 'arguments'}: {item['msg']}" for item in error.errors()
+    )
+    return _failure("invalid_arguments", f"Arguments do not fit: {problems}")
+
+
+def _failure(code: str, message: str) -> str:
+    return json.dumps({"status": "error", "code": code, "error": message}, ensure_ascii=False)
+
+
+class Toolset:
+    """The tools that an agent has, by name. Raises `Invalid` for two of one name."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for entry in tools:
+            if entry.schema.name in self._tools:
+                raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Give the other another name.")
+            self._tools[entry.schema.name] = entry
+
+    def for_agent(self, allowed: tuple[str, ...] | None) -> "Toolset":
+        if allowed is None:
+            return self
+        return Toolset(entry for name, entry in self._tools.items() if name in allowed)
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._tools)
+
+    @property
+    def schemas(self) -> list[ToolSchema]:
+        return [entry.schema for entry in self._tools.values()]

@@ -1,0 +1,205 @@
+"""The composition root: builds each object by name and owns the one task group."""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from antiphon.agents.loop import AgentLoop, RetryPolicy
+from antiphon.agents.model import ProviderSettings
+from antiphon.agents.models import Models
+from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Toolset, tool
+from antiphon.clock import Clock, RandomIds, SystemClock
+from antiphon.config import Config, ProviderSection
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import Ids, SessionRow
+from antiphon.engine.dispatch import LocalDispatch
+from antiphon.engine.forks import Forks
+from antiphon.engine.history import History
+from antiphon.engine.inbox import Inbox
+from antiphon.engine.resets import Resets
+from antiphon.engine.rules import Rules
+from antiphon.engine.runner import AgentRunner
+from antiphon.engine.runs import Runs
+from antiphon.engine.sessions import Sessions
+from antiphon.engine.signin import SignIn
+from antiphon.engine.waits import Waits
+from antiphon.engine.worker import Worker
+from antiphon.feed.follow import Hub
+from antiphon.feed.local import LocalNotifier
+from antiphon.store.database import CommitHook
+from antiphon.store.migrate import StoreUnusable
+from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
+from antiphon.tools.session_status import SessionStatus
+
+logger = logging.getLogger(__name__)
+
+DATABASE_NAME = "antiphon.db"
+OWNER_TOKEN_NAME = "owner.token"
+
+ToolFunction = Callable[..., Any] | DeclaredFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """Everything that runs in one home."""
+
+    home: Path
+    config: Config
+    rules: Rules
+    clock: Clock
+    ids: Ids
+    database: SqliteDatabase
+    sessions: Sessions
+    inbox: Inbox
+    runs: Runs
+    resets: Resets
+    forks: Forks
+    history: History
+    waits: Waits
+    hub: Hub
+    models: Models
+    sign_in: SignIn
+    tools: Toolset
+    worker: Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What tests and embedding programs bring in place of the defaults."""
+
+    tools: Sequence[ToolFunction] = ()
+    runner: AgentRunner | None = None
+    clock: Clock | None = None
+    ids: Ids | None = None
+    commit_hook: CommitHook | None = None
+    connect: Connect = connect_sqlite
+    synchronous: str = "FULL"
+    retry: RetryPolicy | None = None
+    unwind_seconds: float = 30.0
+
+
+@asynccontextmanager
+async def open_app(home: Path, config: Config, parts: Parts | None = None) -> AsyncGenerator[App]:
+    """A running system on the home, which is made if it does not exist.
+
+    Leaving drains: running turns get `gateway.drain_seconds`, what is unfinished then goes on at the next
+    start. Raises `StoreUnusable`, `Invalid`.
+    """
+    parts = parts or Parts()
+    clock = parts.clock or SystemClock()
+    ids = parts.ids or RandomIds(clock)
+    rules = config.rules()
+    prepare_home(home)
+    notifier, dispatch = LocalNotifier(), LocalDispatch()
+
+    def on_commit(woken: Iterable[SessionRow], dispatched: Iterable[SessionRow]) -> None:
+        notifier.wake(woken)
+        dispatch.dispatch(dispatched)
+
+    database = await SqliteDatabase.open(
+        home / DATABASE_NAME,
+        on_commit=on_commit,
+        now_ms=clock.now_ms(),
+        connect=parts.connect,
+        commit_hook=parts.commit_hook,
+        synchronous=parts.synchronous,
+    )
+    try:
+        waits = Waits(database, notifier)
+        history = History(database)
+        hub = Hub(notifier, history.read_logs, clock)
+        sessions = Sessions(database, rules, clock, ids)
+        models = Models(_provider_settings(config), directory=home)
+        tools = Toolset([SessionStatus(), *map(_function_tool, parts.tools)])
+        runner = parts.runner or AgentLoop(models, tools, rules.daily_total, retry=parts.retry)
+        worker = Worker(
+            database=database,
+            runner=runner,
+            waits=waits,
+            rules=rules,
+            publish_delta=hub.publish_delta,
+            clock=clock,
+            ids=ids,
+            unwind_seconds=parts.unwind_seconds,
+        )
+        app = App(
+            home=home,
+            config=config,
+            rules=rules,
+            clock=clock,
+            ids=ids,
+            database=database,
+            sessions=sessions,
+            inbox=Inbox(database, sessions, rules, clock, ids),
+            runs=Runs(database, clock),
+            resets=Resets(database, clock, ids),
+            forks=Forks(database, clock, ids),
+            history=history,
+            waits=waits,
+            hub=hub,
+            models=models,
+            sign_in=SignIn(database, clock, ids),
+            tools=tools,
+            worker=worker,
+        )
+        _check_models(app)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hub.run)
+            tasks.start_soon(hub.sweep)
+            dispatch.deliver_to(worker.take)
+            tasks.start_soon(worker.run)
+            try:
+                yield app
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await worker.drain(config.gateway.drain_seconds)
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await database.close()
+
+
+def prepare_home(home: Path) -> None:
+    """Makes the home (0700) and checks that it can be used. Raises `StoreUnusable`."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnusable(f"Home cannot be made: {str(home)!r} ({error.strerror})") from error
+    database = home / DATABASE_NAME
+    if (home / OWNER_TOKEN_NAME).exists() and (not database.exists() or database.stat().st_size == 0):
+        raise StoreUnusable(
+            f"Database is missing or empty, though the home was in use: {str(database)!r}. Restore a backup; "
+            f"to start anew on purpose, remove {str(home / OWNER_TOKEN_NAME)!r} too.",
+            code="store_missing",
+        )
+
+
+def _function_tool(function: ToolFunction) -> FunctionTool:
+    return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
+
+
+def _provider_settings(config: Config) -> dict[str, ProviderSettings]:
+    return {name: _provider(section) for name, section in config.providers.items()}
+
+
+def _provider(section: ProviderSection) -> ProviderSettings:
+    return ProviderSettings(
+        base_url=section.base_url,
+        api_key=section.key(),
+        headers=section.headers,
+        stall_seconds=section.stall_seconds,
+    )
+
+
+def _check_models(app: App) -> None:
+    """Every configured model has a known name, before anything is promised."""
+    for agent in app.rules.agents.values():
+        try:
+            app.models.open(agent.model, context_tokens=agent.context_tokens)
+        except Invalid as error:
+            raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error

@@ -1,0 +1,421 @@
+"""Configuration: a TOML file and `ANTIPHON_…` variables, checked once, then frozen. Contract: config 1.
+
+Names are snake_case or the founding documents' camelCase. Flags go before variables, variables before the file.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import platformdirs
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.alias_generators import to_camel
+
+from antiphon.domain.agent import Agent, DailyLimits, RunLimits
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId
+from antiphon.domain.keys import parse_agent_id
+from antiphon.domain.run import QueueMode
+from antiphon.engine.rules import ResetMode, ResetRule, ResetRules, Rules
+from antiphon.policy.trigger import OwnerTrigger
+
+FILE_NAME = "antiphon.toml"
+DEFAULT_PORT = 7464
+DEFAULT_AGENT = AgentId("main")
+_VARIABLES = ("CONFIG", "HOME", "HOST", "PORT")
+_SHORT_VARIABLES = {
+    "HOST": ("gateway", "host"),
+    "PORT": ("gateway", "port"),
+    "MODEL": ("agents", "defaults", "model"),
+}
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"there is no time zone {name!r}; write one such as 'Europe/Berlin'") from None
+    return name
+
+
+def _agent_id(text: str) -> str:
+    try:
+        return parse_agent_id(text)
+    except Invalid as error:
+        raise ValueError(error.message) from error
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class GatewaySection(Section):
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
+    """Port to listen on; 0 takes any free one."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that requests may have in `Host`, beside the address itself and localhost."""
+    max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
+    """Largest request body."""
+    drain_seconds: Annotated[float, Field(ge=0)] = 10
+    """How long running turns may go on when the gateway is told to stop; then they are resumed at the next start."""
+
+
+class RunLimitsSection(Section):
+    time_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Wall clock for one run, waits included."""
+    model_calls: Annotated[int, Field(gt=0)] | None = 100
+    tool_calls: Annotated[int, Field(gt=0)] | None = 200
+    tokens: Annotated[int, Field(gt=0)] | None = None
+    usd: Annotated[float, Field(gt=0)] | None = None
+
+
+class DailySection(Section):
+    tokens: Annotated[int, Field(ge=0)] | None = 5_000_000
+    """Tokens in a UTC day."""
+    usd: Annotated[float, Field(ge=0)] | None = 20.0
+    """US dollars in a UTC day, as far as prices are known."""
+
+
+class DailyTotalSection(Section):
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """All agents together; twice an agent's unless set."""
+    usd: Annotated[float, Field(ge=0)] | None = None
+    """All agents together; twice an agent's unless set."""
+
+
+class LimitsSection(Section):
+    run: RunLimitsSection = RunLimitsSection()
+    """What one run may take."""
+    daily: DailySection = DailySection()
+    """What each agent may spend in a UTC day."""
+    daily_total: DailyTotalSection = DailyTotalSection()
+    """What all agents together may spend in a UTC day."""
+
+
+class AgentDefaults(Section):
+    model: str = "offline"
+    """`provider:model`, `scripted:<file>` or `offline`."""
+    instructions: str = ""
+    """The system prompt."""
+    thinking: Literal["off", "low", "medium", "high"] | None = None
+    context_tokens: Annotated[int, Field(ge=1000)] | None = None
+    """The model's context window, where it is not known."""
+    tools: tuple[str, ...] | None = None
+    """Names of the Python functions that agents may call; all unless set."""
+
+
+class AgentSection(Section):
+    id: Annotated[str, AfterValidator(_agent_id)]
+    name: str | None = None
+    model: str | None = None
+    instructions: str | None = None
+    thinking: Literal["off", "low", "medium", "high"] | None = None
+    context_tokens: Annotated[int, Field(ge=1000)] | None = None
+    tools: tuple[str, ...] | None = None
+    limits: RunLimitsSection | None = None
+    daily: DailySection | None = None
+
+
+class AgentsSection(Section):
+    default: str | None = None
+    """Whose main session `main` is; the first listed unless set."""
+    defaults: AgentDefaults = AgentDefaults()
+    list: tuple[AgentSection, ...] = ()
+
+
+class ProviderSection(Section):
+    base_url: str | None = None
+    """Where an OpenAI-compatible server answers, such as `http://127.0.0.1:8080/v1`."""
+    api_key: SecretStr | None = None
+    """The key itself; better is the provider's environment variable or `api_key_env`."""
+    api_key_env: str | None = None
+    """The environment variable that holds the key."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    stall_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """A stream that sends nothing for this long is given up and tried again."""
+
+    def key(self) -> str | None:
+        """The key set here or named by `api_key_env`; None leaves it to the provider's usual variable."""
+        if self.api_key is not None:
+            return self.api_key.get_secret_value()
+        return os.environ.get(self.api_key_env) if self.api_key_env else None
+
+
+class RunsSection(Section):
+    max_concurrent: Annotated[int, Field(ge=1)] = 16
+    """Runs that work at the same time, in one process."""
+
+
+class QueueSection(Section):
+    mode: QueueMode = QueueMode.ENQUEUE
+    """What a message does that finds its session busy."""
+
+
+class MessagesSection(Section):
+    queue: QueueSection = QueueSection()
+
+
+class GroupsSection(Section):
+    owner_trigger: OwnerTrigger = OwnerTrigger.ALWAYS
+    """Whether the owner's messages in groups always start a run, or only where the agent is mentioned."""
+
+
+class ResetSection(Section):
+    mode: ResetMode = ResetMode.NONE
+    at_hour: Annotated[int, Field(ge=0, le=23)] = 4
+    idle_minutes: Annotated[int, Field(ge=0)] = 0
+    zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    """The time zone of `at_hour`."""
+
+    def rule(self) -> ResetRule:
+        return ResetRule(
+            mode=self.mode,
+            at_hour=self.at_hour,
+            idle=timedelta(minutes=self.idle_minutes),
+            zone=ZoneInfo(self.zone),
+        )
+
+
+class SessionSection(Section):
+    reset: ResetSection = ResetSection()
+    """When sessions begin anew by themselves."""
+    reset_by_type: dict[Literal["direct", "group", "thread"], ResetSection] = Field(
+        default_factory=dict[Literal["direct", "group", "thread"], ResetSection]
+    )
+    reset_by_channel: dict[str, ResetSection] = Field(default_factory=dict[str, ResetSection])
+    stale_after_days: Annotated[int, Field(ge=1)] | None = None
+    """Sessions without an interaction for so long are hidden from normal lists."""
+
+
+class LogSection(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class Config(Section):
+    """Everything that can be set."""
+
+    gateway: GatewaySection = GatewaySection()
+    agents: AgentsSection = AgentsSection()
+    providers: dict[str, ProviderSection] = Field(default_factory=dict[str, ProviderSection])
+    """How to reach models, by the name before the colon of a model's name."""
+    runs: RunsSection = RunsSection()
+    limits: LimitsSection = LimitsSection()
+    messages: MessagesSection = MessagesSection()
+    groups: GroupsSection = GroupsSection()
+    session: SessionSection = SessionSection()
+    log: LogSection = LogSection()
+
+    def agent_map(self) -> dict[AgentId, Agent]:
+        """The agents; `main` with the defaults where none is listed."""
+        listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
+        return {AgentId(section.id): self._agent(section) for section in listed}
+
+    def _agent(self, section: AgentSection) -> Agent:
+        defaults = self.agents.defaults
+        limits, daily = section.limits or self.limits.run, section.daily or self.limits.daily
+        seconds = limits.time_seconds
+        return Agent(
+            id=AgentId(section.id),
+            name=section.name or section.id,
+            model=section.model or defaults.model,
+            instructions=section.instructions if section.instructions is not None else defaults.instructions,
+            thinking=section.thinking or defaults.thinking,
+            context_tokens=section.context_tokens or defaults.context_tokens,
+            limits=RunLimits(
+                time=None if seconds is None else timedelta(seconds=seconds),
+                model_calls=limits.model_calls,
+                tool_calls=limits.tool_calls,
+                tokens=limits.tokens,
+                usd=limits.usd,
+            ),
+            daily=DailyLimits(tokens=daily.tokens, usd=daily.usd),
+            tools=section.tools if section.tools is not None else defaults.tools,
+        )
+
+    def rules(self) -> Rules:
+        """What use cases go by. Raises `Invalid` where settings contradict one another."""
+        agents = self.agent_map()
+        default = AgentId(self.agents.default) if self.agents.default else next(iter(agents))
+        if default not in agents:
+            raise Invalid(
+                f"Setting agents.default names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
+                code="invalid_config",
+            )
+        days = self.session.stale_after_days
+        return Rules(
+            agents=agents,
+            default_agent=default,
+            daily_total=self.daily_total(),
+            max_concurrent=self.runs.max_concurrent,
+            queue_mode=self.messages.queue.mode,
+            owner_trigger=self.groups.owner_trigger,
+            resets=ResetRules(
+                common=self.session.reset.rule(),
+                by_type={name: section.rule() for name, section in self.session.reset_by_type.items()},
+                by_channel={name: section.rule() for name, section in self.session.reset_by_channel.items()},
+            ),
+            stale_after=None if days is None else timedelta(days=days),
+        )
+
+    def daily_total(self) -> DailyLimits:
+        daily, total = self.limits.daily, self.limits.daily_total
+        return DailyLimits(
+            tokens=total.tokens if total.tokens is not None else daily.tokens and daily.tokens * 2,
+            usd=total.usd if total.usd is not None else daily.usd and daily.usd * 2,
+        )
+
+
+def default_home() -> Path:
+    """Where everything is kept unless told otherwise: `ANTIPHON_HOME`, else the platform's data directory."""
+    named = os.environ.get("ANTIPHON_HOME")
+    return Path(named) if named else Path(platformdirs.user_data_dir("antiphon", appauthor=False))
+
+
+def find_config_file(home: Path, named: Path | None = None) -> Path | None:
+    """The file named by flag or `ANTIPHON_CONFIG`, else `antiphon.toml` in the home if there is one."""
+    variable = os.environ.get("ANTIPHON_CONFIG")
+    if named is None and variable:
+        named = Path(variable)
+    if named is not None:
+        if not named.is_file():
+            raise Invalid(f"Configuration file not found: {str(named)!r}", code="invalid_config")
+        return named
+    path = home / FILE_NAME
+    return path if path.is_file() else None
+
+
+def load_config(
+    path: Path | None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """The checked configuration. `flags` are dotted paths and go before everything.
+
+    Raises `Invalid` that names the file, the line and the nearest valid name.
+    """
+    text = ""
+    tree: dict[str, Any] = {}
+    if path is not None:
+        text = path.read_text("utf-8")
+        try:
+            tree = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise Invalid(f"Configuration is not TOML: {str(path)!r}: {error}", code="invalid_config") from error
+    origins = dict[tuple[str, ...], str]()
+    for variable, value in _variables(os.environ if environment is None else environment):
+        _put(tree, variable[0], value)
+        origins[variable[0]] = variable[1]
+    for dotted, value in (flags or {}).items():
+        if value is not None:
+            _put(tree, tuple(dotted.split(".")), value)
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        raise Invalid(_explain(error, path, text, origins), code="invalid_config") from error
+    config.rules()
+    return config
+
+
+def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[tuple[str, ...], str], str]]:
+    """Settings from variables: `ANTIPHON_RUNS__MAX_CONCURRENT` sets `runs.max_concurrent`."""
+    found: list[tuple[tuple[tuple[str, ...], str], str]] = []
+    for name, value in environment.items():
+        rest = name.removeprefix("ANTIPHON_")
+        if rest == name or rest in ("CONFIG", "HOME") or rest.startswith("TEST_"):
+            continue
+        place = _SHORT_VARIABLES.get(rest) or tuple(part.lower() for part in rest.split("__"))
+        found.append(((place, name), value))
+    return found
+
+
+def _put(tree: dict[str, Any], place: Sequence[str], value: object) -> None:
+    for name in place[:-1]:
+        existing = tree.get(name, tree.get(to_camel(name)))
+        if not isinstance(existing, dict):
+            existing = tree[name] = {}
+        tree = cast(dict[str, Any], existing)
+    tree.pop(to_camel(place[-1]), None)
+    tree[place[-1]] = value
+
+
+def _explain(error: ValidationError, path: Path | None, text: str, origins: Mapping[tuple[str, ...], str]) -> str:
+    problems: list[str] = []
+    for item in error.errors():
+        place = tuple(str(part) for part in item["loc"])
+        dotted = ".".join(place)
+        variable = origins.get(place)
+        if variable is not None:
+            where = f"Environment variable {variable}"
+        else:
+            line = line_of(text, place)
+            where = f"Configuration {str(path)!r}" + (f", line {line}" if line else "")
+        if item["type"] == "extra_forbidden":
+            near = get_close_matches(place[-1], _names_beside(place), n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else f" Known here: {', '.join(_names_beside(place))}."
+            problems.append(f"{where}: unknown setting {dotted!r}.{hint}")
+        else:
+            problems.append(f"{where}: {dotted}: {item['msg']}.")
+    return "\n".join(problems)
+
+
+def _names_beside(place: Sequence[str]) -> list[str]:
+    """The valid names of the section that holds the place."""
+    section: type[BaseModel] = Config
+    for part in place[:-1]:
+        for name, field in section.model_fields.items():
+            if part in (name, field.alias):
+                section = _section_of(field.annotation) or section
+                break
+    return list(section.model_fields)
+
+
+def _section_of(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    arguments = cast(tuple[object, ...], getattr(annotation, "__args__", ()))
+    return next((section for argument in arguments if (section := _section_of(argument)) is not None), None)
+
+
+def line_of(text: str, place: Sequence[str]) -> int | None:
+    """The line of a TOML text where the setting stands, or else the nearest section around it."""
+    names = [part for part in place if not part.isdigit()]
+    indexes = [int(part) for part in place if part.isdigit()]
+    table: list[str] = []
+    repeats: dict[tuple[str, ...], int] = {}
+    best: tuple[int, int] | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if match := re.match(r"\[(\[?)\s*([^\]]+?)\s*\]", stripped):
+            table = _split_key(match[2])
+            if match[1]:
+                repeats[tuple(table)] = repeats.get(tuple(table), -1) + 1
+            found = table
+        elif match := re.match(r"((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"))*)\s*=", stripped):
+            found = [*table, *_split_key(match[1])]
+        else:
+            continue
+        if found == names[: len(found)] and (not indexes or repeats.get(tuple(table), indexes[0]) == indexes[0]):
+            depth = len(found)
+            if best is None or depth > best[0]:
+                best = (depth, number)
+    return best[1] if best else None
+
+
+def _split_key(text: str) -> list[str]:
+    return [part.strip().strip("\"'") for part in text.split(".")]

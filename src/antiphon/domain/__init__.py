@@ -1,0 +1,1 @@
+"""Nouns: frozen dataclasses and pure functions."""

@@ -1,0 +1,66 @@
+"""An agent: who answers in a session, with which model and within which limits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from antiphon.domain.ids import AgentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """What one run may take; None sets no limit. Contract: runs 6."""
+
+    time: timedelta | None = None
+    """Wall clock, waits included."""
+    model_calls: int | None = 100
+    tool_calls: int | None = 200
+    tokens: int | None = None
+    usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyLimits:
+    """What may be spent in a UTC day; None sets no limit."""
+
+    tokens: int | None
+    usd: float | None
+
+
+MAX_TOOL_FAILURES = 15
+"""Failures in a row that end a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One configured agent."""
+
+    id: AgentId
+    name: str
+    """For people; equals the id where none is configured."""
+    model: str = "offline"
+    instructions: str = ""
+    thinking: str | None = None
+    context_tokens: int | None = None
+    """Overrides what is known of the model's context window."""
+    limits: RunLimits = RunLimits()
+    daily: DailyLimits = DailyLimits(tokens=5_000_000, usd=20.0)
+    tools: tuple[str, ...] | None = None
+    """Names of Python functions it may call; None means all that are registered."""
+
+
+class Effect(StrEnum):
+    """What a tool does to the world beyond its result. Contract: flow 10."""
+
+    READS = "reads"
+    WRITES = "writes"
+    LEAVES = "leaves"
+    DELETES = "deletes"
+    SPENDS = "spends"
+    CONFIGURES = "configures"
+
+
+def agent_of(agents: Mapping[AgentId, Agent], agent_id: AgentId) -> Agent:
+    """The configured agent, or one with all defaults for an id that is not listed."""
+    return agents.get(agent_id) or Agent(id=agent_id, name=agent_id)

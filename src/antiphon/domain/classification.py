@@ -1,0 +1,198 @@
+"""Classifications: how secret data is, which compartments it belongs to, and whether it can be trusted."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from enum import IntEnum, StrEnum
+
+from antiphon.domain.errors import Conflict, Invalid, NotFound
+from antiphon.domain.message import JsonObject, JsonValue
+
+MAX_COMPARTMENTS = 62  # a mask fits a signed 64-bit column
+ALL_COMPARTMENTS = (1 << MAX_COMPARTMENTS) - 1
+
+_COMPARTMENT_NAME = re.compile(r"[a-z0-9][a-z0-9_.:@+-]{0,63}")
+
+
+class Level(IntEnum):
+    PUBLIC = 0
+    INTERNAL = 1
+    CONFIDENTIAL = 2
+    RESTRICTED = 3
+
+
+class Integrity(StrEnum):
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """What data is classified as, or what a session, person or sink may hold. Contract: flow 1.
+
+    With the order "level ≤, compartments ⊆, trusted before untrusted" they form a lattice, of which
+    `join` is the least upper and `meet` the greatest lower bound.
+    """
+
+    level: Level
+    compartments: int = 0
+    """A bit mask; which bit is which name, `Compartments` knows."""
+    integrity: Integrity = Integrity.TRUSTED
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.compartments <= ALL_COMPARTMENTS
+
+    def flows_to(self, other: "Classification") -> bool:
+        """Whether data of this may go where `other` stands; integrity has no say in it."""
+        return self.level <= other.level and not self.compartments & ~other.compartments
+
+    def join(self, other: "Classification") -> "Classification":
+        """What data made of both is: the higher level, all compartments, the worse integrity."""
+        return Classification(
+            max(self.level, other.level),
+            self.compartments | other.compartments,
+            max(self.integrity, other.integrity, key=_distrust),
+        )
+
+    def meet(self, other: "Classification") -> "Classification":
+        """The most that may pass both: the lower level, common compartments, the better integrity.
+
+        It describes sinks (a channel and a recipient), for which integrity means nothing; it is not for data.
+        """
+        return Classification(
+            min(self.level, other.level),
+            self.compartments & other.compartments,
+            min(self.integrity, other.integrity, key=_distrust),
+        )
+
+
+PUBLIC = Classification(Level.PUBLIC)
+"""The bottom: flows anywhere. What an unknown sink may receive."""
+
+EVERYTHING = Classification(Level.RESTRICTED, ALL_COMPARTMENTS, Integrity.UNTRUSTED)
+"""The top: everything flows to it. The owner's clearance."""
+
+
+def join_all(classifications: Iterable[Classification]) -> Classification:
+    """What data made of all of them is classified as; PUBLIC for none. Contract: flow 8."""
+    result = PUBLIC
+    for classification in classifications:
+        result = result.join(classification)
+    return result
+
+
+def parse_level(text: str) -> Level:
+    """The level of exactly that name; anything else is `Invalid`, never guessed."""
+    if text in Level.__members__:
+        return Level[text]
+    hint = _hint(text.upper(), Level.__members__) or f" The levels are {', '.join(Level.__members__)}."
+    raise Invalid(f"Level is unknown: {text!r}.{hint}", code="invalid_level")
+
+
+@dataclass(frozen=True, slots=True)
+class Compartments:
+    """The names of the compartments, each at its bit. A bit, once given, is never given to another name."""
+
+    names: tuple[str, ...] = ()
+    """In the order of their bits, from 0; retired ones keep their place."""
+    retired: frozenset[str] = frozenset()
+    """Still known, so that old data stays closed and readable; new data cannot be put there."""
+
+    def __post_init__(self) -> None:
+        assert len(set(self.names)) == len(self.names) <= MAX_COMPARTMENTS
+        assert self.retired <= set(self.names)
+
+    def add(self, name: str) -> "Compartments":
+        """With `name` at the next free bit. A name that was ever used is a `Conflict`."""
+        if not _COMPARTMENT_NAME.fullmatch(name):
+            raise Invalid(
+                f"Compartment name is not valid: {name!r}. Use 1 to 64 of a-z, 0-9 and _ . : @ + -, "
+                "beginning with a letter or digit.",
+                code="invalid_compartment",
+            )
+        if name in self.names:
+            raise Conflict(f"Compartment exists or existed: {name!r}. Choose another name.", code="compartment_exists")
+        if len(self.names) == MAX_COMPARTMENTS:
+            raise Conflict(
+                f"Compartments are used up: {MAX_COMPARTMENTS} is the most, retired ones included.",
+                code="too_many_compartments",
+            )
+        return replace(self, names=(*self.names, name))
+
+    def retire(self, name: str) -> "Compartments":
+        """With `name` closed to new data; may be called twice."""
+        if name not in self.names:
+            raise NotFound(f"Compartment not found: {name!r}.{_hint(name, self.names)}")
+        return replace(self, retired=self.retired | {name})
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if name not in self.retired)
+
+    def mask_of(self, names: Iterable[str]) -> int:
+        """The mask of these names, retired ones included; an unknown name is `Invalid`."""
+        mask = 0
+        for name in names:
+            if name not in self.names:
+                raise Invalid(
+                    f"Compartment is unknown: {name!r}.{_hint(name, self.active)}", code="unknown_compartment"
+                )
+            mask |= 1 << self.names.index(name)
+        return mask
+
+    def names_of(self, mask: int) -> list[str]:
+        """The names in a mask, in the order of their bits."""
+        assert mask >> len(self.names) == 0
+        return [name for bit, name in enumerate(self.names) if mask >> bit & 1]
+
+
+def to_wire(classification: Classification, compartments: Compartments) -> JsonObject:
+    """`{level, compartments: [names], integrity}`."""
+    return {
+        "level": classification.level.name,
+        "compartments": [*compartments.names_of(classification.compartments)],
+        "integrity": classification.integrity.value,
+    }
+
+
+def from_wire(wire: Mapping[str, JsonValue], compartments: Compartments) -> Classification:
+    """The classification of that wire form; `compartments` and `integrity` may be absent: none, trusted."""
+    match dict(wire):
+        case {"level": str(level), **rest} if rest.keys() <= {"compartments", "integrity"}:
+            return Classification(
+                parse_level(level),
+                compartments.mask_of(_names_from_wire(rest.get("compartments", []))),
+                _integrity_from_wire(rest.get("integrity", Integrity.TRUSTED.value)),
+            )
+        case _:
+            raise Invalid(
+                f"Classification must have a level, and beside it only compartments and integrity: {sorted(wire)!r}",
+                code="invalid_classification",
+            )
+
+
+def _names_from_wire(value: JsonValue) -> list[str]:
+    if isinstance(value, list):
+        names = [name for name in value if isinstance(name, str)]
+        if len(names) == len(value):
+            return names
+    raise Invalid("Classification compartments must be a list of names", code="invalid_classification")
+
+
+def _integrity_from_wire(value: JsonValue) -> Integrity:
+    for integrity in Integrity:
+        if value == integrity.value:
+            return integrity
+    raise Invalid(
+        f"Classification integrity must be 'trusted' or 'untrusted': {value!r}", code="invalid_classification"
+    )
+
+
+def _distrust(integrity: Integrity) -> bool:
+    return integrity is Integrity.UNTRUSTED
+
+
+def _hint(text: str, names: Iterable[str]) -> str:
+    nearest = get_close_matches(text, list(names), n=1)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""

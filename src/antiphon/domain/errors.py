@@ -1,0 +1,68 @@
+"""Every error that a caller can act on.
+
+AntiphonError
+├── Invalid        the request itself is wrong; the same request fails again       HTTP 400 or 422
+│   └── TooLarge   more bytes than are taken                                       HTTP 413
+├── Denied         policy says no to something the caller can see                  HTTP 403
+├── NotFound       it does not exist, or the caller may not know that it does      HTTP 404
+├── Conflict       the state does not allow it now                                 HTTP 409
+└── Unavailable    try again later: the store, a provider or the process is not able  HTTP 503
+
+Messages start with the noun and show values with `!r`; they never hold secrets or message text.
+"""
+
+from typing import ClassVar
+
+
+class AntiphonError(Exception):
+    """A failure with a stable `code` that documents and clients may rely on."""
+
+    default_code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.code))
+
+
+class Invalid(AntiphonError):
+    """The request is wrong in itself."""
+
+    default_code = "invalid"
+
+
+class TooLarge(Invalid):
+    """The request holds more bytes than are taken."""
+
+    default_code = "too_large"
+
+
+class Denied(AntiphonError):
+    """Policy forbids the act on something that the caller can see."""
+
+    default_code = "forbidden"
+
+
+class NotFound(AntiphonError):
+    """It does not exist, or the caller may not know that it does."""
+
+    default_code = "not_found"
+
+
+class Conflict(AntiphonError):
+    """The state does not allow it now."""
+
+    default_code = "conflict"
+
+
+class Unavailable(AntiphonError):
+    """Not able now; the same request may succeed later."""
+
+    default_code = "unavailable"
+
+
+def _rebuild(kind: type[AntiphonError], message: str, code: str) -> AntiphonError:
+    return kind(message, code=code)

@@ -1,0 +1,67 @@
+"""Events: what a session's log is made of. Past facts, numbered 1..n without gaps. Contract: events 1."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.message import NO_USAGE, JsonObject, JsonValue, Message, Usage, UserMessage
+
+
+class EventType(StrEnum):
+    SESSION_STARTED = "session_started"
+    USER_MESSAGE = "user_message"
+    ASSISTANT_MESSAGE = "assistant_message"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    RUN_STARTED = "run_started"
+    RUN_FINISHED = "run_finished"
+    APPROVAL_REQUESTED = "approval_requested"
+    APPROVAL_RESOLVED = "approval_resolved"
+    INTROSPECTION_STARTED = "introspection_started"
+    INTROSPECTION_FINISHED = "introspection_finished"
+    COMPACTED = "compacted"
+    DELIVERED = "delivered"
+    DELIVERY_SUPPRESSED = "delivery_suppressed"
+    TAINT_RAISED = "taint_raised"
+    SESSION_CHANGED = "session_changed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One stored fact. `message` is set for the three message types, `data` holds the rest."""
+
+    session: SessionRow
+    seq: int
+    session_id: SessionId
+    type: str
+    """An `EventType`, or a word of a newer version, kept as it is."""
+    created_at: datetime
+    actor: str
+    """A principal's text, or `agent`."""
+    run_id: RunId | None = None
+    classification: Classification = PUBLIC
+    message: Message | None = None
+    data: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event that has no number yet."""
+
+    type: EventType
+    actor: str
+    run_id: RunId | None = None
+    classification: Classification = PUBLIC
+    message: Message | None = None
+    data: JsonObject | None = None
+    usage: Usage = NO_USAGE
+    """What the fact cost, if it is no assistant message, which has its own."""
+    occurred_at: datetime | None = None
+    """When it happened, if not when it is stored."""
+
+
+def user_event(message: UserMessage, *, actor: str, run_id: RunId | None) -> NewEvent:
+    return NewEvent(type=EventType.USER_MESSAGE, actor=actor, run_id=run_id, message=message)

@@ -1,0 +1,28 @@
+"""The names of things, as distinct types, and the port that draws new ones."""
+
+from typing import NewType, Protocol
+
+AgentId = NewType("AgentId", str)
+"""Matches `[a-z0-9][a-z0-9_-]{0,63}`."""
+
+SessionId = NewType("SessionId", str)
+"""One incarnation of a session, `<namespace>:<rest>`; the wire's `sessionId`."""
+
+SessionRow = NewType("SessionRow", int)
+"""The row of a key; what runs, wakes and readers go by. Never leaves the process."""
+
+RunId = NewType("RunId", str)
+MessageId = NewType("MessageId", str)
+
+
+class Ids(Protocol):
+    """Draws ids and random numbers.
+
+    - `new(prefix)` is `<prefix>_<26 characters>`, unique, and sorts by the time it was drawn.
+    - `random_hex(n)` has n hexadecimal digits and cannot be guessed.
+    - Under a seed both repeat.
+    """
+
+    def new(self, prefix: str) -> str: ...
+
+    def random_hex(self, digits: int) -> str: ...

@@ -1,0 +1,98 @@
+"""A run: one turn of an agent in a session, from its being queued to its one end."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.message import NO_USAGE, Usage
+
+
+class RunStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    AWAITING_APPROVAL = "awaiting_approval"
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in TERMINAL
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it holds its session, so that no other run of the session may begin."""
+        return self in ACTIVE
+
+
+ACTIVE = frozenset({RunStatus.RUNNING, RunStatus.AWAITING_APPROVAL})
+TERMINAL = frozenset({RunStatus.OK, RunStatus.ERROR, RunStatus.TIMEOUT, RunStatus.CANCELLED})
+
+_NEXT = {
+    RunStatus.QUEUED: {RunStatus.RUNNING, RunStatus.CANCELLED, RunStatus.ERROR, RunStatus.TIMEOUT},
+    RunStatus.RUNNING: TERMINAL | {RunStatus.AWAITING_APPROVAL},
+    RunStatus.AWAITING_APPROVAL: TERMINAL | {RunStatus.RUNNING},
+}
+
+
+def can_become(before: RunStatus, after: RunStatus) -> bool:
+    """Whether the ledger allows this step; a terminal status is never left. Contract: runs 1, 8."""
+    return after in _NEXT.get(before, frozenset())
+
+
+class QueueMode(StrEnum):
+    """What a message does that finds its session busy. Contract: runs 4."""
+
+    ENQUEUE = "enqueue"
+    COLLECT = "collect"
+    STEER = "steer"
+    INTERRUPT = "interrupt"
+    REJECT = "reject"
+
+
+MAX_ATTEMPTS = 3
+"""Crashed attempts after which a run ends with code `crashed`. Contract: runs 8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One row of the ledger."""
+
+    id: RunId
+    session: SessionRow
+    session_key: str
+    session_id: SessionId
+    """The incarnation that it belongs to; results go there even after a reset."""
+    agent_id: AgentId
+    seq: int
+    """Of the event that queued it; the order of a session's runs."""
+    status: RunStatus
+    mode: QueueMode
+    principal: Principal
+    attempt: int = 0
+    fence: int = 0
+    """Raised by each claim; a write with an older one changes nothing."""
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    deadline: datetime | None = None
+    waiting_for: RunId | None = None
+    wait_until: datetime | None = None
+    is_cancel_requested: bool = False
+    reply: str | None = None
+    error: str | None = None
+    code: str | None = None
+    usage: Usage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended, as its runner tells it."""
+
+    status: RunStatus
+    reply: str = ""
+    error: str | None = None
+    code: str | None = None

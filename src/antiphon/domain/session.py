@@ -1,0 +1,104 @@
+"""A session: a durable thread, its address (key) and its present incarnation."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.ids import AgentId, SessionId, SessionRow
+from antiphon.domain.keys import SessionKey
+from antiphon.domain.message import NO_USAGE, JsonObject, JsonValue, Usage
+
+
+class SessionStatus(StrEnum):
+    """Of a key. Contract: sessions 2."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    AWAITING_APPROVAL = "awaiting_approval"
+    INACTIVE = "inactive"
+
+
+class SessionType(StrEnum):
+    DIRECT = "direct"
+    GROUP = "group"
+
+
+class DescriptionSource(StrEnum):
+    FALLBACK = "fallback"
+    AI = "ai"
+
+
+class SendOverride(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a session comes from; kept for good, whoever reopens it. Contract: sessions 1, 3."""
+
+    kind: str = "api"
+    """`cli | api | channel | schedule | hook | node | spawn`, or another word."""
+    interactive: bool = True
+    platform: str | None = None
+    trigger_id: str | None = None
+    type: SessionType = SessionType.DIRECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryContext:
+    """The place where answers of the session go."""
+
+    channel: str | None = None
+    to: str | None = None
+    account_id: str | None = None
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One key's row with its present incarnation; every field is a maintained column."""
+
+    row: SessionRow
+    key: SessionKey
+    agent_id: AgentId
+    id: SessionId
+    """Of the present incarnation."""
+    source: Source
+    status: SessionStatus
+    last_seq: int
+    first_seq: int
+    """The lowest `seq` still in the log; what lies below was deleted or pruned."""
+    incarnation_seq: int
+    """The `seq` of the present incarnation's `session_started`."""
+    created_at: datetime
+    started_at: datetime
+    interacted_at: datetime
+    updated_at: datetime
+    metadata: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
+    label: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+    description_source: DescriptionSource | None = None
+    preview: str | None = None
+    message_count: int = 0
+    turn_count: int = 0
+    working_memory: str = ""
+    taint: Classification = PUBLIC
+    base: Classification = PUBLIC
+    clearance: Classification | None = None
+    """None sets no bound beyond the agent's."""
+    parent: SessionRow | None = None
+    parent_key: str | None = None
+    depth: int = 0
+    send_policy: SendOverride | None = None
+    delivery: DeliveryContext = DeliveryContext()
+    model: str | None = None
+    """Overrides the agent's."""
+    thinking_level: str | None = None
+    verbose_level: str | None = None
+    context_tokens: int = 0
+    """Tokens of the newest prompt and answer, as the provider counted them."""
+    usage: Usage = NO_USAGE
+    aborted_last_run: bool = False

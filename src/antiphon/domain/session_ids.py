@@ -1,0 +1,42 @@
+"""Session ids: one incarnation each, `<namespace>:<rest>`. Contract: keys 6, 7."""
+
+import re
+
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId, SessionId
+from antiphon.domain.keys import SessionKey, parse_key
+
+_NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_LONGEST_AGENT = AgentId("a" * 64)
+
+
+def parse_session_id(text: str) -> SessionId:
+    """The id of exactly that text, of which any agent can have a key; else `Invalid`, never repaired."""
+    namespace, _, rest = text.partition(":")
+    if not rest or namespace == "agent" or not _NAMESPACE.fullmatch(namespace):
+        raise Invalid(
+            f"Session id is not of the form '<namespace>:<rest>': {text[:80]!r}. "
+            "Examples: 'cli:work', 'api:customer-42'.",
+            code="invalid_session_id",
+        )
+    try:
+        parse_key(f"agent:{_LONGEST_AGENT}:{text}")
+    except Invalid as error:
+        reason = error.message.partition(": ")[0].removeprefix("Session key ")
+        raise Invalid(f"Session id {reason}: {text[:80]!r}", code="invalid_session_id") from error
+    return SessionId(text)
+
+
+def namespace_of(session_id: SessionId) -> str:
+    """What channel tokens are confined to; without the colon. Contract: access 2."""
+    return session_id.partition(":")[0]
+
+
+def key_from_session_id(agent_id: AgentId, session_id: SessionId) -> SessionKey:
+    """The key that opening by this id alone makes."""
+    return parse_key(f"agent:{agent_id}:{session_id}")
+
+
+def next_session_id(old: SessionId, random: str) -> SessionId:
+    """The id after a reset: `random` (for channels `<yyyymmdd>-<random>`) in the same namespace."""
+    return parse_session_id(f"{namespace_of(old)}:{random}")

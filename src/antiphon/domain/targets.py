@@ -1,0 +1,66 @@
+"""Targets: what tools and requests take as the address of a session. Contract: keys 6."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId, SessionId
+from antiphon.domain.keys import RESERVED, SessionKey, main_key, parse_key
+from antiphon.domain.session_ids import parse_session_id
+
+
+class RelativeTarget(StrEnum):
+    """A session named by its relation to the caller's."""
+
+    CURRENT = "current"
+    PARENT = "parent"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTarget:
+    """A session named by its key, by the id of an incarnation, or by a text that can be either.
+
+    Where both are set, as for `hook:x`, both are looked up, and a session found by the key wins.
+    """
+
+    key: SessionKey | None
+    session_id: SessionId | None
+
+    def __post_init__(self) -> None:
+        assert self.key is not None or self.session_id is not None
+
+
+Target: TypeAlias = RelativeTarget | NamedTarget
+
+
+def parse_target(text: str, *, agent_id: AgentId) -> Target:
+    """What the text names; `main` and short keys are those of `agent_id`, the caller's agent.
+
+    Text that can be neither key nor id is `Invalid`, which tells nothing of what exists.
+    """
+    if text in tuple(RelativeTarget):
+        return RelativeTarget(text)
+    if text == "main":
+        return NamedTarget(main_key(agent_id), None)
+    try:
+        session_id = parse_session_id(text)
+    except Invalid:
+        session_id = None
+    try:
+        key = parse_key(text, default_agent=agent_id)
+    except Invalid as error:
+        if session_id is None:
+            raise _unreadable(text, error) from error
+        key = None
+    return NamedTarget(key, session_id)
+
+
+def _unreadable(text: str, error: Invalid) -> Invalid:
+    if ":" in text or text in RESERVED:
+        return error
+    return Invalid(
+        f"Session is named by no key or id: {text[:80]!r}. Use 'main', 'current', 'parent', a key as listed "
+        "('agent:<agentId>:…') or a session id ('<namespace>:<rest>').",
+        code="invalid_key",
+    )

@@ -1,0 +1,184 @@
+"""Antiphon inside a Python program, without a server. Contract: cli 1.
+
+async with antiphon.open("./app") as app:
+    session = await app.sessions.open("customer-42")
+    run = await session.post("Hello", message_id="m-1")
+    print((await run.wait()).reply)
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from antiphon.app import App, Parts, ToolFunction, open_app
+from antiphon.config import AgentSection, Config, find_config_file, load_config
+from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Conflict, Invalid
+from antiphon.domain.event import Event
+from antiphon.domain.ids import RunId
+from antiphon.domain.message import JsonObject, text_content
+from antiphon.domain.run import QueueMode, Run
+from antiphon.domain.session import Session, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.sessions import SessionFilter
+
+DEFAULT_WAIT = timedelta(minutes=10)
+LISTED = 50
+
+
+class RunHandle:
+    """A run of an embedded session; survives restarts, by its id."""
+
+    def __init__(self, app: App, run_id: RunId) -> None:
+        self._app = app
+        self.id = run_id
+
+    async def wait(self, timeout: timedelta = DEFAULT_WAIT) -> Run:
+        """The run once it has ended. Raises `TimeoutError`; the run goes on then."""
+        run = await self._app.waits.wait(self.id, timeout)
+        if run is None:
+            await self.status()
+            raise TimeoutError(f"Run has not ended within {timeout}: {self.id!r}")
+        return run
+
+    async def status(self) -> Run:
+        """The run as it stands. Raises `NotFound`."""
+        return await self._app.runs.get(OWNER, self.id)
+
+    async def cancel(self) -> Run:
+        """Cancels the run; what it had streamed is kept."""
+        return await self._app.runs.cancel(OWNER, self.id)
+
+
+class SessionHandle:
+    """A session of an embedded system, acted on as its owner."""
+
+    def __init__(self, app: App, session: Session) -> None:
+        self._app = app
+        self._target = NamedTarget(session.key, None)
+        self.key = str(session.key)
+
+    async def post(
+        self,
+        text: str,
+        *,
+        message_id: str | None = None,
+        queue_mode: QueueMode | None = None,
+        sender: str | None = None,
+    ) -> RunHandle:
+        """Stores the message durably and returns the run that answers it, before any model is called.
+
+        With a `message_id` a repeated call is the same message: it is stored and answered once.
+        """
+        posted = await self._app.inbox.post(
+            OWNER, self._target, text_content(text), message_id=message_id, mode=queue_mode, sender=sender
+        )
+        if posted.run_id is None:
+            raise Conflict("Message started no run: it is stored for later turns of the group", code="not_triggered")
+        return RunHandle(self._app, posted.run_id)
+
+    async def append(self, text: str, *, message_id: str | None = None) -> int:
+        """Stores the message for later turns, without a run; returns its `seq`."""
+        posted = await self._app.inbox.append(OWNER, self._target, text_content(text), message_id=message_id)
+        return posted.seq
+
+    async def history(self, *, limit: int = LISTED, include_tools: bool = False) -> list[Event]:
+        """The newest messages, oldest first; each event's `message` holds one."""
+        page = await self._app.history.page(OWNER, self._target, limit=limit, include_tools=include_tools)
+        return page.events
+
+    async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
+        """Every event of the present incarnation above `after`, up to now."""
+        async for event in self._app.history.events(await self.status(), after):
+            yield event
+
+    async def status(self) -> Session:
+        return (await self._app.sessions.get(OWNER, self._target)).session
+
+    async def reset(self) -> None:
+        """Begins anew under the same key; the old incarnation can still be read by its id."""
+        await self._app.resets.reset(OWNER, self._target)
+
+    async def delete(self) -> None:
+        await self._app.sessions.delete(OWNER, self._target)
+
+
+class SessionHandles:
+    """`app.sessions`."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def open(
+        self, name: str, *, agent_id: str | None = None, metadata: JsonObject | None = None, label: str | None = None
+    ) -> SessionHandle:
+        """The session, made if it is new. `name` is a key, a session id, or a word, which means `api:<word>`."""
+        target = self._target(name)
+        opened = await self._app.sessions.open(
+            OWNER,
+            target,
+            agent_id=self._app.rules.agent_id(agent_id),
+            source=Source(kind="api"),
+            metadata=metadata,
+            label=label,
+        )
+        return SessionHandle(self._app, opened.session)
+
+    async def list(self, *, limit: int = LISTED, include_inactive: bool = False) -> list[Session]:
+        """Sessions, newest first."""
+        page = await self._app.sessions.list(SessionFilter(include_inactive=include_inactive), limit=limit)
+        return page.sessions
+
+    def _target(self, name: str) -> NamedTarget:
+        try:
+            return self._app.sessions.target(name)
+        except Invalid:
+            if ":" in name:
+                raise
+            return self._app.sessions.target(f"api:{name}")
+
+
+class Antiphon:
+    """A running system in this process."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.sessions = SessionHandles(app)
+
+    @property
+    def tools(self) -> list[str]:
+        """Names of the tools that agents have."""
+        return self.app.tools.names
+
+    def run(self, run_id: str) -> RunHandle:
+        """The run of that id, as `RunHandle.id` gave it; also one of an earlier process."""
+        return RunHandle(self.app, RunId(run_id))
+
+
+@asynccontextmanager
+async def open_embedded(
+    home: str | Path | None = None,
+    *,
+    config: str | Path | Config | None = None,
+    agents: Sequence[AgentSection] = (),
+    tools: Sequence[ToolFunction] = (),
+    parts: Parts | None = None,
+) -> AsyncGenerator[Antiphon]:
+    """A running system on a home directory, which is made if it does not exist.
+
+    `config` is a configuration or a file of one (else `antiphon.toml` in the home, if there is one); `agents`
+    are added to those that it lists. Raises `StoreUnusable`, also where the home is in use by a gateway.
+    """
+    directory = Path(home) if home is not None else Path("antiphon-home")
+    settings = config if isinstance(config, Config) else _load(directory, config)
+    if agents:
+        listed = settings.agents.model_copy(update={"list": (*settings.agents.list, *agents)})
+        settings = settings.model_copy(update={"agents": listed})
+    parts = parts or Parts(tools=tools)
+    async with open_app(directory, settings, parts) as app:
+        yield Antiphon(app)
+
+
+def _load(home: Path, named: str | Path | None) -> Config:
+    return load_config(find_config_file(home, None if named is None else Path(named)))

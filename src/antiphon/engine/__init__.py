@@ -1,0 +1,1 @@
+"""Use cases: every change of state passes here once."""

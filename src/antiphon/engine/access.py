@@ -1,0 +1,58 @@
+"""Finding the session that a caller names, as far as the caller may know of it. Contract: answers 2."""
+
+from dataclasses import dataclass
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import NotFound
+from antiphon.domain.ids import SessionId
+from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.refusal import Refusal
+from antiphon.policy.access import decide_access
+from antiphon.policy.decision import Deny
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A session, and which of its incarnations the caller named."""
+
+    session: Session
+    incarnation: rows.Incarnation
+    """The present one, unless the caller gave the id of an ended one."""
+
+
+def not_found(name: str) -> NotFound:
+    return NotFound(f"Session not found: {name!r}. Sessions that you may see are listed by `sessions list`.")
+
+
+def target_name(target: NamedTarget) -> str:
+    return str(target.key or target.session_id)
+
+
+async def find_session(query: Query, principal: Principal, target: NamedTarget) -> Found | Refusal:
+    """The session by key, else by id; missing and hidden are the same refusal.
+
+    Key and id are both looked up whatever the first finds.
+    """
+    by_key = await rows.find_by_key(query, target.key) if target.key is not None else None
+    incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
+    by_id = await rows.find_by_row(query, incarnation.session) if incarnation else None
+    session = by_key or by_id
+    if session is None or not await may_access(query, principal, session):
+        return Refusal(not_found(target_name(target)))
+    if by_key is not None or incarnation is None:
+        incarnation = present_incarnation(session)
+    return Found(session, incarnation)
+
+
+async def may_access(query: Query, principal: Principal, session: Session) -> bool:
+    is_participant = not principal.is_owner and await rows.is_participant(query, session.row, str(principal))
+    return not isinstance(decide_access(principal, is_participant=is_participant), Deny)
+
+
+def present_incarnation(session: Session) -> rows.Incarnation:
+    return rows.Incarnation(
+        id=SessionId(session.id), session=session.row, first_seq=session.incarnation_seq, last_seq=None
+    )

@@ -1,0 +1,343 @@
+"""Taking messages in: `post` stores one and queues the run that answers it, `append` only stores it.
+
+Contract: sessions 4, 5, runs 2, 4, 7.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Conflict, Invalid
+from antiphon.domain.event import Event, EventType, NewEvent, user_event
+from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.message import (
+    EXTERNAL,
+    SYNTHETIC,
+    AssistantMessage,
+    Message,
+    Part,
+    Provenance,
+    Role,
+    UserMessage,
+    text_of,
+)
+from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.session import DescriptionSource, Session, SessionStatus, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access import find_session
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.resets import begin_anew_if_stale
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions import OpenSession, Sessions, create_session
+from antiphon.policy.trigger import is_triggering
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store.database import Database, SqlValue, Transaction
+
+MAX_MESSAGE_ID = 200
+PREVIEW_LENGTH = 160
+DESCRIPTION_LENGTH = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostMessage:
+    principal: Principal
+    target: NamedTarget
+    message: UserMessage
+    mode: QueueMode
+    run_id: RunId
+    """Of the run that answers, if one has to be queued."""
+    new_session_id: SessionId
+    """Of an incarnation that has to begin: an agent's main session, or a stale one's next."""
+    rules: Rules
+    now: datetime
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """What became of a message; the same for every repetition of it."""
+
+    session_key: str
+    message_id: MessageId
+    seq: int
+    run_id: RunId | None
+    triggered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendMessage:
+    principal: Principal
+    target: NamedTarget
+    message: UserMessage | AssistantMessage
+    occurred_at: datetime | None
+    at_ms: int
+
+
+class Inbox:
+    """Where messages enter sessions."""
+
+    def __init__(self, database: Database, sessions: Sessions, rules: Rules, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._sessions = sessions
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def post(
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        content: tuple[Part, ...],
+        *,
+        message_id: str | None = None,
+        mode: QueueMode | None = None,
+        sender: str | None = None,
+        mentioned: bool = True,
+        provenance: Provenance = EXTERNAL,
+    ) -> Posted:
+        """Stores the message and queues its run, in one transaction; returns before any model is called.
+
+        The same `message_id` again gives the first answer. Raises `NotFound`, `Invalid`, and `Conflict` for
+        an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
+        """
+        _check_content(content)
+        message = UserMessage(
+            message_id=self._message_id(message_id),
+            content=content,
+            sender=sender,
+            mentioned=mentioned,
+            provenance=provenance,
+        )
+        command = PostMessage(
+            principal=principal,
+            target=target,
+            message=message,
+            mode=mode or self._rules.queue_mode,
+            run_id=RunId(self._ids.new("run")),
+            new_session_id=self._sessions.new_session_id(Source()),
+            rules=self._rules,
+            now=self._clock.now(),
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(post_message, command))
+
+    async def append(
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        content: tuple[Part, ...],
+        *,
+        message_id: str | None = None,
+        role: Role = Role.USER,
+        sender: str | None = None,
+        occurred_at: datetime | None = None,
+    ) -> Posted:
+        """Stores the message for later turns, never runs; an assistant's is marked synthetic."""
+        _check_content(content)
+        name = self._message_id(message_id)
+        message: UserMessage | AssistantMessage
+        if role is Role.ASSISTANT:
+            message = AssistantMessage(message_id=name, content=content, provenance=SYNTHETIC)
+        elif role is Role.USER:
+            message = UserMessage(message_id=name, content=content, sender=sender)
+        else:
+            raise Invalid(f"Role cannot be appended: {role.value!r}. Use 'user' or 'assistant'.", code="invalid_role")
+        command = AppendMessage(
+            principal=principal,
+            target=target,
+            message=message,
+            occurred_at=occurred_at,
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(append_message, command))
+
+    def _message_id(self, given: str | None) -> MessageId:
+        if given is None:
+            return MessageId(self._ids.new("msg"))
+        if not 0 < len(given) <= MAX_MESSAGE_ID or not given.isprintable():
+            raise Invalid(
+                f"Message id is not valid: {given[:40]!r}. Use 1 to {MAX_MESSAGE_ID} printable characters.",
+                code="invalid_message_id",
+            )
+        return MessageId(given)
+
+
+async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
+    session = await _session_for(tx, command)
+    if isinstance(session, Refusal):
+        return session
+    if first := await log.find_message(tx, session.row, MessageId(command.message.message_id)):
+        return _repeated(session, first, command.message)
+    session = await begin_anew_if_stale(
+        tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
+    )
+    message = command.message
+    if not is_triggering(
+        session.source.type,
+        is_owner=command.principal.is_owner,
+        mentioned=message.mentioned,
+        owner_trigger=command.rules.owner_trigger,
+    ):
+        seq = await _store(tx, session, message, command, run_id=None)
+        return _posted(session, message, seq, None)
+    run_id = await _run_to_join(tx, session, command)
+    if isinstance(run_id, Refusal):
+        return run_id
+    seq = await _store(tx, session, message, command, run_id=run_id or command.run_id)
+    if run_id is None:
+        run_id = command.run_id
+        await ledger.insert(
+            tx,
+            run_id=run_id,
+            session=session.row,
+            incarnation=session.id,
+            agent_id=session.agent_id,
+            seq=seq,
+            mode=command.mode,
+            principal=command.principal,
+            at_ms=command.at_ms,
+        )
+    await tx.dispatch(session.row)
+    return _posted(session, message, seq, run_id)
+
+
+async def _session_for(tx: Transaction, command: PostMessage) -> Session | Refusal:
+    """The session posted to; an agent's main one comes into being for the owner. Contract: sessions 4."""
+    found = await find_session(tx, command.principal, command.target)
+    if not isinstance(found, Refusal):
+        return found.session
+    key = command.target.key
+    if key is None or key.kind is not SessionKind.MAIN or not command.principal.is_owner:
+        return found
+    if key.agent_id is None or key.agent_id not in command.rules.agents:
+        return found
+    return await create_session(
+        tx,
+        OpenSession(
+            principal=command.principal,
+            target=command.target,
+            agent_id=key.agent_id,
+            source=Source(),
+            new_session_id=command.new_session_id,
+            at_ms=command.at_ms,
+        ),
+    )
+
+
+async def _run_to_join(tx: Transaction, session: Session, command: PostMessage) -> RunId | None | Refusal:
+    """The run that the message joins, None if it gets one of its own. Only the same principal's are joined."""
+    if command.mode is QueueMode.ENQUEUE:
+        return None
+    active = await ledger.find_active(tx, session.row)
+    queued = await ledger.find_queued(tx, session.row)
+    match command.mode:
+        case QueueMode.REJECT if active or queued:
+            return Refusal(
+                Conflict(
+                    f"Session is busy: {str(session.key)!r}. Wait for its run, or post with queueMode 'enqueue'.",
+                    code="session_busy",
+                )
+            )
+        case QueueMode.COLLECT if queued and queued[-1].principal == command.principal:
+            return queued[-1].id if queued[-1].session_id == session.id else None
+        case QueueMode.STEER if active and _is_joinable(active, session, command.principal):
+            return active.id
+        case QueueMode.INTERRUPT if active:
+            await ledger.change(tx, active.id, {"cancel_requested": 1})
+        case _:
+            pass
+    return None
+
+
+def _is_joinable(active: Run, session: Session, principal: Principal) -> bool:
+    return (
+        active.status is RunStatus.RUNNING
+        and active.principal == principal
+        and active.session_id == session.id
+        and not active.is_cancel_requested
+    )
+
+
+async def _store(
+    tx: Transaction, session: Session, message: UserMessage, command: PostMessage, *, run_id: RunId | None
+) -> int:
+    event = user_event(message, actor=str(command.principal), run_id=run_id)
+    changes: dict[str, SqlValue] = {"interacted_at": command.at_ms, **_shown(session, message)}
+    if session.status is SessionStatus.INACTIVE:
+        changes["status"] = SessionStatus.IDLE.value
+    position = await log.append(
+        tx, session.row, session.id, [event], at_ms=command.at_ms, set=changes, add={"message_count": 1}
+    )
+    return position.last_seq
+
+
+async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
+    found = await find_session(tx, command.principal, command.target)
+    if isinstance(found, Refusal):
+        return found
+    session, message = found.session, command.message
+    if first := await log.find_message(tx, session.row, MessageId(message.message_id)):
+        return _repeated(session, first, message)
+    is_user = isinstance(message, UserMessage)
+    event = NewEvent(
+        type=EventType.USER_MESSAGE if is_user else EventType.ASSISTANT_MESSAGE,
+        actor=str(command.principal),
+        message=message,
+        occurred_at=command.occurred_at,
+    )
+    position = await log.append(
+        tx,
+        session.row,
+        session.id,
+        [event],
+        at_ms=command.at_ms,
+        set=_shown(session, message),
+        add={"message_count": 1},
+    )
+    return _posted(session, message, position.last_seq, None)
+
+
+def _shown(session: Session, message: UserMessage | AssistantMessage) -> dict[str, SqlValue]:
+    text = text_of(message.content)
+    changes: dict[str, SqlValue] = {"preview": one_line(text, PREVIEW_LENGTH)}
+    if session.description is None and isinstance(message, UserMessage) and text:
+        changes["description"] = one_line(text, DESCRIPTION_LENGTH)
+        changes["description_source"] = DescriptionSource.FALLBACK.value
+    return changes
+
+
+def one_line(text: str, length: int) -> str:
+    """The text on one line, cut to `length` characters, the last three of them `...` where it was cut."""
+    line = " ".join(text[: 8 * length].split())
+    return line if len(line) <= length else line[: length - 3] + "..."
+
+
+def _repeated(session: Session, first: Event, message: Message) -> Posted | Refusal:
+    stored = first.message
+    assert isinstance(stored, UserMessage | AssistantMessage)
+    if type(stored) is not type(message) or stored.content != message.content:
+        return Refusal(
+            Conflict(
+                f"Message id was used for another message: {message.message_id!r}. Use a new id.",
+                code="message_id_reused",
+            )
+        )
+    return _posted(session, stored, first.seq, first.run_id)
+
+
+def _posted(session: Session, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None) -> Posted:
+    return Posted(
+        session_key=str(session.key),
+        message_id=MessageId(message.message_id),
+        seq=seq,
+        run_id=run_id,
+        triggered=run_id is not None,
+    )
+
+
+def _check_content(content: tuple[Part, ...]) -> None:
+    if not content:
+        raise Invalid("Message is empty. Give it a text.", code="empty_message")

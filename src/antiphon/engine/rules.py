@@ -1,0 +1,82 @@
+"""The configured rules that use cases go by; frozen, made once from the configuration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from antiphon.domain.agent import Agent, DailyLimits
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId
+from antiphon.domain.run import QueueMode
+from antiphon.policy.trigger import OwnerTrigger
+
+
+class ResetMode(StrEnum):
+    NONE = "none"
+    DAILY = "daily"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetRule:
+    """When a session begins anew by itself. Contract: sessions 6."""
+
+    mode: ResetMode = ResetMode.NONE
+    at_hour: int = 4
+    """For `daily`: the hour of the day, 0 to 23, in `zone`."""
+    idle: timedelta = timedelta(0)
+    """For `idle`, and beside `daily` where it is not zero; zero never."""
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+
+    def is_stale(self, *, started_at: datetime, interacted_at: datetime, now: datetime) -> bool:
+        if self.mode is ResetMode.NONE:
+            return False
+        if self.idle and now - interacted_at > self.idle:
+            return True
+        return self.mode is ResetMode.DAILY and started_at < self._last_boundary(now)
+
+    def _last_boundary(self, now: datetime) -> datetime:
+        local = now.astimezone(self.zone)
+        boundary = local.replace(hour=self.at_hour, minute=0, second=0, microsecond=0)
+        return boundary if boundary <= local else boundary - timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetRules:
+    """The rule for a session: that of its channel, else that of its type, else the common one."""
+
+    common: ResetRule = field(default_factory=ResetRule)
+    by_type: Mapping[str, ResetRule] = field(default_factory=dict[str, ResetRule])
+    """By `direct | group | thread`."""
+    by_channel: Mapping[str, ResetRule] = field(default_factory=dict[str, ResetRule])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Everything that use cases are configured with."""
+
+    agents: Mapping[AgentId, Agent]
+    """Not empty."""
+    default_agent: AgentId
+    daily_total: DailyLimits
+    max_concurrent: int = 16
+    queue_mode: QueueMode = QueueMode.ENQUEUE
+    owner_trigger: OwnerTrigger = OwnerTrigger.ALWAYS
+    resets: ResetRules = field(default_factory=ResetRules)
+    stale_after: timedelta | None = None
+
+    def agent(self, agent_id: AgentId) -> Agent:
+        """The configured agent. Raises `Invalid` for another id."""
+        agent = self.agents.get(agent_id)
+        if agent is None:
+            raise Invalid(
+                f"Agent is not configured: {agent_id!r}. Configured: {', '.join(sorted(self.agents))}.",
+                code="unknown_agent",
+            )
+        return agent
+
+    def agent_id(self, text: str | None) -> AgentId | None:
+        """The id of a configured agent, from outside; None for None. Raises `Invalid`."""
+        return None if text is None else self.agent(AgentId(text)).id

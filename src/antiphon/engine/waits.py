@@ -1,0 +1,41 @@
+"""Waiting for a run's end, from the ledger: after a restart or in another process just the same. Contract: runs 3."""
+
+import asyncio
+from datetime import timedelta
+
+import anyio
+
+from antiphon.domain.ids import RunId
+from antiphon.domain.run import Run
+from antiphon.feed.notifier import Notifier
+from antiphon.store import runs as ledger
+from antiphon.store.database import Database
+
+POLL_SECONDS = 1.0
+"""What a lost wake costs at most."""
+
+
+class Waits:
+    def __init__(self, database: Database, notifier: Notifier) -> None:
+        self._database = database
+        self._notifier = notifier
+
+    async def wait(self, run_id: RunId, timeout: timedelta) -> Run | None:
+        """The run once it has ended; None on time-out, and for a run that does not exist (any more)."""
+        run = await self._database.read(ledger.find, run_id)
+        if run is None or run.status.is_terminal:
+            return run
+        woken = asyncio.Event()
+        unsubscribe = self._notifier.subscribe(run.session, woken.set)
+        try:
+            with anyio.move_on_after(timeout.total_seconds()):
+                while True:
+                    woken.clear()
+                    run = await self._database.read(ledger.find, run_id)
+                    if run is None or run.status.is_terminal:
+                        return run
+                    with anyio.move_on_after(POLL_SECONDS):
+                        await woken.wait()
+        finally:
+            unsubscribe()
+        return None

@@ -1,0 +1,333 @@
+"""Drives sessions: claims their runs in order, has them executed, and ends them. Contract: runs 1, 5, 8."""
+
+import asyncio
+import logging
+from enum import StrEnum
+
+import anyio
+from anyio.abc import TaskGroup
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import Ids, RunId, SessionRow
+from antiphon.domain.message import AssistantMessage, text_content
+from antiphon.domain.run import Outcome, Run, RunStatus
+from antiphon.engine import runs
+from antiphon.engine.context import PublishDelta, RunContext
+from antiphon.engine.rules import Rules
+from antiphon.engine.runner import AgentRunner, Ending
+from antiphon.engine.runs import Fence, Fenced, NewInput
+from antiphon.engine.slots import Slots
+from antiphon.engine.waits import Waits
+from antiphon.store import runs as ledger
+from antiphon.store.database import Database
+
+logger = logging.getLogger(__name__)
+
+UNWIND_SECONDS = 30.0
+"""How long cancelled work may take to stop before its run is fenced off."""
+RETRY_SECONDS = 1.0
+"""Between attempts to write to a store that is full or busy."""
+
+
+class StopCause(StrEnum):
+    CANCEL = "cancel"
+    TIMEOUT = "timeout"
+    DRAIN = "drain"
+
+
+class _Drive:
+    """One session being worked on, and the run of it that is being executed."""
+
+    def __init__(self, session: SessionRow, slots: Slots) -> None:
+        self.session = session
+        self.has_news = False
+        self.run: Run | None = None
+        self.scope: anyio.CancelScope | None = None
+        self.cause: StopCause | None = None
+        self.unwound = anyio.Event()
+        self.is_abandoned = False
+        self.is_done = False
+        self._slots = slots
+        self.has_slot = True
+
+    def give_back(self) -> None:
+        if self.has_slot:
+            self.has_slot = False
+            self._slots.give_back()
+
+    async def take_again(self) -> None:
+        if not self.has_slot:
+            await self._slots.take_again()
+            self.has_slot = True
+
+    def stop(self, cause: StopCause) -> None:
+        if self.scope is not None and self.cause is None:
+            self.cause = cause
+            self.scope.cancel()
+
+
+class Worker:
+    """Runs agents. `run` must be running in a task; all of its work belongs to that."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        runner: AgentRunner,
+        waits: Waits,
+        rules: Rules,
+        publish_delta: PublishDelta,
+        clock: Clock,
+        ids: Ids,
+        unwind_seconds: float = UNWIND_SECONDS,
+    ) -> None:
+        self._database = database
+        self._runner = runner
+        self._waits = waits
+        self._rules = rules
+        self._publish_delta = publish_delta
+        self._clock = clock
+        self._ids = ids
+        self._unwind_seconds = unwind_seconds
+        self._time_limits = {agent.id: agent.limits.time for agent in rules.agents.values()}
+        self._slots = Slots(rules.max_concurrent, lambda: self._has_work.set())
+        self._pending: dict[SessionRow, None] = {}
+        self._driving: dict[SessionRow, _Drive] = {}
+        self._orphans: dict[SessionRow, RunId] = {}
+        self._tasks: TaskGroup | None = None
+        self._has_work = asyncio.Event()
+        self._to_check: dict[SessionRow, None] = {}
+        self._is_draining = False
+        self._idle = anyio.Event()
+
+    async def run(self) -> None:
+        """Takes over what an earlier process left unfinished, then whatever is dispatched, until cancelled."""
+        for run in await self._database.read(ledger.find_unfinished):
+            if run.status is RunStatus.RUNNING:
+                self._orphans[run.session] = run.id
+            self._pending[run.session] = None
+        async with anyio.create_task_group() as self._tasks:
+            while True:
+                self._pump()
+                await self._has_work.wait()
+                self._has_work.clear()
+
+    def take(self, session: SessionRow) -> None:
+        """The session has work, or its run is to be looked at again; from `Dispatch`."""
+        drive = self._driving.get(session)
+        if drive is None:
+            self._pending[session] = None
+        else:
+            drive.has_news = True
+            self._to_check[session] = None
+        self._has_work.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Begins no more runs, gives running ones the time to end, then hands them back unfinished."""
+        self._is_draining = True
+        with anyio.move_on_after(seconds):
+            await self._wait_idle()
+        for drive in tuple(self._driving.values()):
+            drive.stop(StopCause.DRAIN)
+        with anyio.move_on_after(self._unwind_seconds):
+            await self._wait_idle()
+
+    async def _wait_idle(self) -> None:
+        while self._driving:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def _pump(self) -> None:
+        """Starts driving pending sessions as long as there are free slots, and checks on those being driven."""
+        assert self._tasks is not None
+        to_check, self._to_check = self._to_check, {}
+        for session in to_check:
+            drive = self._driving.get(session)
+            if drive is not None and drive.run is not None and drive.cause is None:
+                self._tasks.start_soon(self._check, drive, drive.run)
+        while self._pending and not self._is_draining and self._slots.try_take():
+            session = next(iter(self._pending))
+            del self._pending[session]
+            drive = self._driving[session] = _Drive(session, self._slots)
+            self._tasks.start_soon(self._drive, drive)
+
+    async def _drive(self, drive: _Drive) -> None:
+        try:
+            while not self._is_draining and not drive.is_abandoned:
+                drive.has_news = False
+                await drive.take_again()
+                try:
+                    run = await self._next_run(drive.session)
+                    if run is None and not drive.has_news:
+                        drive.is_done = True
+                        break
+                    if run is None:
+                        continue
+                    await self._execute(drive, run)
+                except Unavailable as error:
+                    if not _is_passing(error):
+                        drive.is_done = True
+                        break
+                    await anyio.sleep(RETRY_SECONDS)
+                if self._pending:
+                    break
+        finally:
+            if self._driving.get(drive.session) is drive:
+                del self._driving[drive.session]
+                if not drive.is_done:
+                    self._pending[drive.session] = None
+            drive.give_back()
+            self._idle.set()
+            self._has_work.set()
+
+    async def _next_run(self, session: SessionRow) -> Run | None:
+        if orphan := self._orphans.pop(session, None):
+            run = await self._database.run(runs.reclaim, orphan, self._clock.now_ms())
+            if run is not None:
+                logger.info("Run resumed", extra={"action": "run_resumed", "run_id": run.id, "attempt": run.attempt})
+                return run
+        return await self._database.run(runs.claim_next, session, self._time_limits, self._clock.now_ms())
+
+    async def _execute(self, drive: _Drive, run: Run) -> None:
+        agent = self._rules.agents.get(run.agent_id)
+        if agent is None:
+            outcome = Outcome(
+                status=RunStatus.ERROR,
+                error=f"Agent is no longer configured: {run.agent_id!r}",
+                code="unknown_agent",
+            )
+            fence = Fence(run.id, run.fence)
+            await self._database.run(runs.finish_run, fence, outcome, None, self._clock.now_ms())
+            return
+        context = RunContext(
+            run=run,
+            agent=agent,
+            database=self._database,
+            waits=self._waits,
+            slot=drive,
+            publish_delta=self._publish_delta,
+            clock=self._clock,
+            ids=self._ids,
+        )
+        drive.run, drive.cause, drive.unwound = run, None, anyio.Event()
+        try:
+            with anyio.CancelScope() as drive.scope:
+                if run.deadline is not None:
+                    assert self._tasks is not None
+                    self._tasks.start_soon(self._watch_deadline, drive, run)
+                if run.is_cancel_requested:
+                    drive.stop(StopCause.CANCEL)
+                await self._run_to_end(context)
+        finally:
+            drive.scope = drive.run = None
+            drive.unwound.set()
+        await self._settle(drive, context)
+
+    async def _settle(self, drive: _Drive, context: RunContext) -> None:
+        """Says in the ledger what became of work that was stopped."""
+        if drive.cause is StopCause.DRAIN:
+            await self._database.run(runs.hand_back, context.fence)
+        elif drive.cause is not None and not drive.is_abandoned:
+            await self._end_cut(context, drive.cause)
+
+    async def _run_to_end(self, context: RunContext) -> None:
+        """Until the run has ended in the ledger, or is no longer ours."""
+        while True:
+            try:
+                ending = await self._runner.run(context)
+            except Fenced:
+                return
+            except Unavailable as error:
+                if not _is_passing(error):
+                    raise
+                logger.warning("Store is not able", extra={"action": "store_retry", "code": error.code})
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            except Exception:
+                logger.exception("Runner failed", extra={"action": "runner_failed", "run_id": context.run.id})
+                ending = Ending(outcome=_internal_error())
+            if not await self._finish(context, ending):
+                return
+
+    async def _finish(self, context: RunContext, ending: Ending) -> bool:
+        """Ends the run; True if it goes on because a message joined it."""
+        while True:
+            try:
+                result = await self._database.run(
+                    runs.finish_run,
+                    context.fence,
+                    ending.outcome,
+                    ending.message,
+                    self._clock.now_ms(),
+                    context.is_counted,
+                )
+            except Unavailable as error:
+                if not _is_passing(error):
+                    raise
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            context.streamed.clear()
+            return isinstance(result, NewInput)
+
+    async def _end_cut(self, context: RunContext, cause: StopCause) -> None:
+        """Ends a run that was cancelled or ran out of time, with the text it had."""
+        partial = "".join(context.streamed)
+        message = None
+        if partial:
+            message = AssistantMessage(
+                message_id=self._ids.new("msg"),
+                content=text_content(partial),
+                saw=context.last_seq,
+                partial=True,
+            )
+        await self._finish(context, Ending(outcome=_cut(cause, partial), message=message))
+
+    async def _check(self, drive: _Drive, run: Run) -> None:
+        """Looks whether the run is to be cancelled."""
+        current = await self._database.read(ledger.find, run.id)
+        if drive.run is run and (current is None or current.is_cancel_requested):
+            await self._stop(drive, run, StopCause.CANCEL)
+
+    async def _watch_deadline(self, drive: _Drive, run: Run) -> None:
+        assert run.deadline is not None
+        unwound = drive.unwound
+        with anyio.move_on_after((run.deadline - self._clock.now()).total_seconds()):
+            await unwound.wait()
+        if not unwound.is_set():
+            await self._stop(drive, run, StopCause.TIMEOUT)
+
+    async def _stop(self, drive: _Drive, run: Run, cause: StopCause) -> None:
+        """Cancels the work; if it does not unwind in time, ends its run without it."""
+        unwound = drive.unwound
+        drive.stop(cause)
+        with anyio.move_on_after(self._unwind_seconds):
+            await unwound.wait()
+        if unwound.is_set() or drive.is_abandoned:
+            return
+        drive.is_abandoned = True
+        logger.error("Run fenced off", extra={"action": "run_fenced_off", "run_id": run.id})
+        await self._database.run(runs.finish_run, Fence(run.id, run.fence), _cut(cause, ""), None, self._clock.now_ms())
+        if self._driving.get(drive.session) is drive:
+            del self._driving[drive.session]
+        drive.give_back()
+        self.take(drive.session)
+
+
+def _is_passing(error: Unavailable) -> bool:
+    return error.code in ("disk_full", "store_busy")
+
+
+def _internal_error() -> Outcome:
+    return Outcome(status=RunStatus.ERROR, error="Antiphon failed inside; its log says more.", code="internal_error")
+
+
+def _cut(cause: StopCause, partial: str) -> Outcome:
+    if cause is StopCause.TIMEOUT:
+        return Outcome(
+            status=RunStatus.TIMEOUT,
+            reply=partial,
+            error="The run took longer than it may.",
+            code="run_timeout",
+        )
+    return Outcome(status=RunStatus.CANCELLED, reply=partial, error="The run was cancelled.", code="cancelled")

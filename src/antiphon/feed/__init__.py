@@ -1,0 +1,1 @@
+"""Reading the log and waiting for it."""

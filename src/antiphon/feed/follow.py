@@ -1,0 +1,274 @@
+"""Live reading of logs: one hub, which reads each followed session once for all of its readers.
+
+A reader holds only a cursor. What is new stands in a bounded tail that its session's readers share; a reader
+that fell behind reads the log instead. So a slow reader costs nothing and loses nothing.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from antiphon.clock import Clock
+from antiphon.domain.event import Event
+from antiphon.domain.ids import RunId, SessionRow
+from antiphon.feed.notifier import Notifier
+
+TAIL_EVENTS = 512
+PAGE_EVENTS = 500
+KEEP_ALIVE_SECONDS = 15.0
+STALL_SECONDS = 30.0
+MAX_PENDING_DELTAS = 256
+
+Frame = bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """What a look at one session's log found."""
+
+    first_seq: int
+    """The lowest `seq` still in the log; a cursor below `first_seq - 1` has lost events."""
+    last_seq: int
+    events: tuple[Event, ...]
+    """Above the cursor, ascending."""
+
+
+ReadLogs = Callable[[Mapping[SessionRow, int]], Awaitable[Mapping[SessionRow, LogSlice]]]
+"""Reads several sessions after a cursor each; a session that is gone is absent from the answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """How readers of one kind see the log; each event is encoded once for all of them."""
+
+    encode: Callable[[Event], Frame]
+    """Empty bytes where such readers see nothing of it."""
+    encode_delta: Callable[[RunId, str | None], Frame]
+    encode_reset: Callable[[str], Frame]
+    keep_alive: Frame
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Events that one look brought, and how each view shows them."""
+
+    events: tuple[Event, ...]
+    frames: dict[View, Frame] = field(default_factory=lambda: dict[View, Frame]())
+
+    def frame(self, view: View) -> Frame:
+        frame = self.frames.get(view)
+        if frame is None:
+            frame = self.frames[view] = b"".join(map(view.encode, self.events))
+        return frame
+
+    def frame_after(self, view: View, cursor: int) -> Frame:
+        if cursor < self.events[0].seq:
+            return self.frame(view)
+        return b"".join(view.encode(event) for event in self.events if event.seq > cursor)
+
+
+class _Feed:
+    """One followed session: its readers and the tail that they share."""
+
+    __slots__ = ("batches", "head", "is_gone", "readers", "session", "start", "unsubscribe")
+
+    def __init__(self, session: SessionRow, head: int) -> None:
+        self.session = session
+        self.start = head
+        """The batches hold everything above this."""
+        self.head = head
+        self.batches: deque[_Batch] = deque()
+        self.readers: set[Reader] = set()
+        self.is_gone = False
+        self.unsubscribe: Callable[[], None] = lambda: None
+
+    def extend(self, slice: LogSlice) -> None:
+        if slice.first_seq > self.head + 1:
+            self.batches.clear()
+            self.start = self.head = slice.first_seq - 1
+        if slice.events:
+            self.batches.append(_Batch(slice.events))
+            self.head = slice.events[-1].seq
+        while self.batches and self.head - self.start > TAIL_EVENTS and len(self.batches) > 1:
+            self.start = self.batches.popleft().events[-1].seq
+
+
+class LogLost(Exception):
+    """What comes after the cursor is no longer there: the reader has to begin anew."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        """`deleted` or `pruned`."""
+
+
+class Reader:
+    """One follower. `next` gives the frames that come next; it is called by one task at a time."""
+
+    __slots__ = (
+        "_deltas",
+        "_feed",
+        "_hub",
+        "_waiter",
+        "cursor",
+        "last_frame_at",
+        "on_stall",
+        "sending_since",
+        "view",
+    )
+
+    def __init__(self, hub: "Hub", feed: _Feed, cursor: int, view: View, on_stall: Callable[[], None]) -> None:
+        self._hub = hub
+        self._feed = feed
+        self._waiter: asyncio.Future[None] | None = None
+        self._deltas: list[Frame] = []
+        self.cursor = cursor
+        self.view = view
+        self.on_stall = on_stall
+        self.last_frame_at = hub.clock.monotonic()
+        self.sending_since: float | None = None
+        """When the frame now being sent was handed over; the hub drops a reader that takes too long."""
+
+    async def next(self) -> Frame:
+        """The next bytes to send, never empty. Raises `LogLost`."""
+        while True:
+            if self._deltas:
+                frame = b"".join(self._deltas)
+                self._deltas.clear()
+            elif self._feed.is_gone:
+                raise LogLost("deleted")
+            elif self.cursor < self._feed.head:
+                frame = await self._advance()
+            else:
+                frame = await self._wait()
+            if frame:
+                self.last_frame_at = self._hub.clock.monotonic()
+                return frame
+
+    async def _advance(self) -> Frame:
+        feed = self._feed
+        if self.cursor < feed.start:
+            slice = (await self._hub.read_logs({feed.session: self.cursor})).get(feed.session)
+            if slice is None:
+                raise LogLost("deleted")
+            if slice.first_seq > self.cursor + 1:
+                raise LogLost("pruned")
+            self.cursor = slice.events[-1].seq if slice.events else slice.last_seq
+            return b"".join(map(self.view.encode, slice.events))
+        frames: list[Frame] = []
+        for batch in feed.batches:
+            if batch.events[-1].seq > self.cursor:
+                frames.append(batch.frame_after(self.view, self.cursor))
+                self.cursor = batch.events[-1].seq
+        return frames[0] if len(frames) == 1 else b"".join(frames)
+
+    async def _wait(self) -> Frame:
+        self._waiter = self._hub.loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        if self._is_due():
+            return self.view.keep_alive
+        return b""
+
+    def _is_due(self) -> bool:
+        return self._hub.clock.monotonic() - self.last_frame_at >= KEEP_ALIVE_SECONDS
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def add_delta(self, run_id: RunId, text: str | None) -> None:
+        if len(self._deltas) < MAX_PENDING_DELTAS:
+            self._deltas.append(self.view.encode_delta(run_id, text))
+        self.wake()
+
+    def sweep(self, now: float) -> None:
+        if self.sending_since is not None and now - self.sending_since > STALL_SECONDS:
+            self.on_stall()
+        elif self._waiter is not None and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:
+            self.wake()
+
+
+class Hub:
+    """Follows sessions for any number of readers. `run` must be running in a task."""
+
+    def __init__(self, notifier: Notifier, read_logs: ReadLogs, clock: Clock) -> None:
+        self._notifier = notifier
+        self._feeds: dict[SessionRow, _Feed] = {}
+        self._dirty: set[SessionRow] = set()
+        self._is_dirty = asyncio.Event()
+        self.read_logs = read_logs
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+
+    @asynccontextmanager
+    async def follow(
+        self, session: SessionRow, after: int, view: View, *, on_stall: Callable[[], None]
+    ) -> AsyncGenerator[Reader]:
+        """A reader of everything above `after`, exactly once. Listens before it reads.
+
+        `on_stall` is called when a frame takes longer than 30 s to be sent. Contract: gateway 1, 5.
+        """
+        feed = self._feeds.get(session)
+        if feed is None:
+            feed = self._feeds[session] = _Feed(session, after)
+            feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
+        reader = Reader(self, feed, after, view, on_stall)
+        feed.readers.add(reader)
+        self._mark(session)
+        try:
+            yield reader
+        finally:
+            feed.readers.discard(reader)
+            if not feed.readers and self._feeds.get(session) is feed:
+                feed.unsubscribe()
+                del self._feeds[session]
+
+    def publish_delta(self, session: SessionRow, run_id: RunId, text: str | None) -> None:
+        """Shows a piece of a reply to whoever follows now; never stored, may be lost."""
+        if feed := self._feeds.get(session):
+            for reader in feed.readers:
+                if reader.cursor >= feed.head:
+                    reader.add_delta(run_id, text)
+
+    async def run(self) -> None:
+        """Reads what is new in dirty sessions, all of them in one hop, until cancelled."""
+        while True:
+            await self._is_dirty.wait()
+            self._is_dirty.clear()
+            dirty, self._dirty = self._dirty, set()
+            cursors = {session: self._feeds[session].head for session in dirty if session in self._feeds}
+            if cursors:
+                self._take(cursors, await self.read_logs(cursors))
+
+    async def sweep(self) -> None:
+        """Once a second: keep-alives for the quiet, an end for the stalled; until cancelled."""
+        while True:
+            await asyncio.sleep(1)
+            now = self.clock.monotonic()
+            for feed in tuple(self._feeds.values()):
+                for reader in tuple(feed.readers):
+                    reader.sweep(now)
+
+    def _mark(self, session: SessionRow) -> None:
+        self._dirty.add(session)
+        self._is_dirty.set()
+
+    def _take(self, cursors: Mapping[SessionRow, int], slices: Mapping[SessionRow, LogSlice]) -> None:
+        for session, cursor in cursors.items():
+            feed = self._feeds.get(session)
+            if feed is None or feed.head != cursor:
+                continue
+            slice = slices.get(session)
+            if slice is None:
+                feed.is_gone = True
+            else:
+                feed.extend(slice)
+                if slice.events and feed.head < slice.last_seq:
+                    self._mark(session)
+            for reader in tuple(feed.readers):
+                reader.wake()

@@ -1,0 +1,1 @@
+"""Durable state: all SQL lives here."""

@@ -1,0 +1,93 @@
+"""Brings a database to this version's schema: numbered SQL files, forward only."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from antiphon.domain.errors import AntiphonError
+
+if TYPE_CHECKING:
+    from antiphon.store.sqlite import Connection
+
+APPLICATION_ID = 0x416E7470
+"""In the header of our SQLite files, so that another program's database is told from ours."""
+
+_SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID"}
+
+
+class StoreUnusable(AntiphonError):
+    """The database cannot be used as it is; the message says why and what to do."""
+
+    default_code = "store_unusable"
+
+
+def migrations() -> Iterator[tuple[int, str, str]]:
+    """Number, name and text of each migration, ascending."""
+    for entry in sorted(resources.files("antiphon.store").joinpath("schema").iterdir(), key=lambda e: e.name):
+        if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", entry.name):
+            yield int(match[1]), match[2], entry.read_text("utf-8")
+
+
+def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
+    """Applies what is missing, each migration in a transaction of its own.
+
+    Raises `StoreUnusable` for another program's file, a newer version's, or a corrupt one.
+    """
+    try:
+        applied = _applied(connection, path)
+        known = list(migrations())
+        if applied and applied[-1] > known[-1][0]:
+            raise StoreUnusable(
+                f"Database is of a newer version: {str(path)!r} has schema {applied[-1]}, this program knows "
+                f"{known[-1][0]}. Install the newer Antiphon, or restore a backup made before the upgrade.",
+                code="store_newer",
+            )
+        for number, name, text in known:
+            if number not in applied:
+                _apply(connection, number, name, text, now_ms)
+    except sqlite3.DatabaseError as error:
+        raise StoreUnusable(
+            f"Database is corrupt: {str(path)!r} ({error}). It was left as it is; restore a backup.",
+            code="store_corrupt",
+        ) from error
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a migration in SQLite's dialect, without comments."""
+    for word, meaning in _SQLITE_WORDS.items():
+        text = text.replace(word, meaning)
+    text = re.sub(r"--[^\n]*", "", text)
+    yield from (statement.strip() for statement in text.split(";\n") if statement.strip())
+
+
+def _applied(connection: "Connection", path: Path) -> list[int]:
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
+    if "schema_migrations" in tables:
+        rows = connection.execute("SELECT version FROM schema_migrations ORDER BY version").fetchall()
+        return [int(row[0]) for row in rows]
+    if tables:
+        raise StoreUnusable(
+            f"Database is not Antiphon's: {str(path)!r} holds other tables. Choose another home with --home.",
+            code="store_foreign",
+        )
+    return []
+
+
+def _apply(connection: "Connection", number: int, name: str, text: str, now_ms: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS schema_migrations "
+            "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
+        )
+        for statement in statements(text):
+            connection.execute(statement)
+        connection.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, name, now_ms))
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

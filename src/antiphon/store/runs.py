@@ -1,0 +1,200 @@
+"""The ledger's rows. Which step may follow which, and what it entails, `engine/runs` decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.message import Usage
+from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.store import codec
+from antiphon.store.database import Query, Row, SqlValue, Transaction
+
+_SELECT = """SELECT r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.status, r.mode, r.principal,
+r.attempt, r.fence, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for, r.wait_until,
+r.cancel_requested, r.reply, r.error, r.code,
+r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps
+FROM runs r JOIN sessions s ON s.id = r.session"""
+
+_ACTIVE = "r.status IN ('running', 'awaiting_approval')"
+
+
+async def insert(
+    tx: Transaction,
+    *,
+    run_id: RunId,
+    session: SessionRow,
+    incarnation: SessionId,
+    agent_id: AgentId,
+    seq: int,
+    mode: QueueMode,
+    principal: Principal,
+    at_ms: int,
+) -> None:
+    """A queued run."""
+    await tx.execute(
+        "INSERT INTO runs (id, session, incarnation, agent_id, seq, status, mode, principal, created_at) "
+        "VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
+        (run_id, session, incarnation, agent_id, seq, mode.value, str(principal), at_ms),
+    )
+
+
+async def find(query: Query, run_id: RunId) -> Run | None:
+    row = await query.fetch_one(f"{_SELECT} WHERE r.id = ?", (run_id,))
+    return None if row is None else _run(row)
+
+
+async def find_active(query: Query, session: SessionRow) -> Run | None:
+    """The run that holds the session; there is at most one."""
+    row = await query.fetch_one(f"{_SELECT} WHERE r.session = ? AND {_ACTIVE}", (session,))
+    return None if row is None else _run(row)
+
+
+async def find_queued(query: Query, session: SessionRow) -> list[Run]:
+    """Queued runs of the session in the order they will start: interrupts first, then by `seq`."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE r.session = ? AND r.status = 'queued' "
+        "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq",
+        (session,),
+    )
+    return [_run(row) for row in rows]
+
+
+async def find_next(query: Query, session: SessionRow) -> Run | None:
+    """The queued run that starts next."""
+    row = await query.fetch_one(
+        f"{_SELECT} WHERE r.session = ? AND r.status = 'queued' "
+        "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq LIMIT 1",
+        (session,),
+    )
+    return None if row is None else _run(row)
+
+
+async def find_unfinished(query: Query) -> list[Run]:
+    """Every run without an end, in the order of its session's log."""
+    rows = await query.fetch_all(f"{_SELECT} WHERE r.status = 'queued' OR {_ACTIVE} ORDER BY r.session, r.seq")
+    return [_run(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    session: SessionRow | None = None
+    statuses: frozenset[RunStatus] | None = None
+    before: RunId | None = None
+    """Ids sort by time; a page begins behind the last id of the one before."""
+
+
+async def list_page(query: Query, where: RunFilter, *, limit: int) -> list[Run]:
+    """Runs, newest first."""
+    conditions, values = ["1 = 1"], list[SqlValue]()
+    if where.session is not None:
+        conditions.append("r.session = ?")
+        values.append(where.session)
+    if where.statuses is not None:
+        conditions.append(f"r.status IN ({', '.join('?' * len(where.statuses))})")
+        values.extend(sorted(where.statuses))
+    if where.before is not None:
+        conditions.append("r.id < ?")
+        values.append(where.before)
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ?", (*values, limit)
+    )
+    return [_run(row) for row in rows]
+
+
+async def change(
+    tx: Transaction,
+    run_id: RunId,
+    columns: Mapping[str, SqlValue],
+    *,
+    fence: int | None = None,
+    status: RunStatus | None = None,
+) -> bool:
+    """Sets columns if the row still has that fence and status; whether it did."""
+    conditions, values = ["id = ?"], [*columns.values(), run_id]
+    if fence is not None:
+        conditions.append("fence = ?")
+        values.append(fence)
+    if status is not None:
+        conditions.append("status = ?")
+        values.append(status.value)
+    changed = await tx.execute(
+        f"UPDATE runs SET {', '.join(f'{name} = ?' for name in columns)} WHERE {' AND '.join(conditions)}",
+        values,
+    )
+    return changed == 1
+
+
+async def add_usage(tx: Transaction, run_id: RunId, usage: Usage) -> None:
+    await tx.execute(
+        "UPDATE runs SET input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, "
+        "cached_tokens = cached_tokens + ?, steps = steps + ?, cost_microusd = "
+        "CASE WHEN CAST(? AS BIGINT) IS NULL THEN cost_microusd ELSE COALESCE(cost_microusd, 0) + ? END WHERE id = ?",
+        (
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_tokens,
+            usage.steps,
+            usage.cost_microusd,
+            usage.cost_microusd,
+            run_id,
+        ),
+    )
+
+
+async def delete_all(tx: Transaction, session: SessionRow) -> None:
+    await tx.execute("DELETE FROM runs WHERE session = ?", (session,))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What an agent used in a day."""
+
+    tokens: int = 0
+    microusd: int = 0
+
+
+async def add_spent(tx: Transaction, day: str, agent_id: AgentId, spent: Spent) -> None:
+    await tx.execute(
+        "INSERT INTO daily_usage (day, agent_id, tokens, microusd) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (day, agent_id) DO UPDATE SET tokens = daily_usage.tokens + excluded.tokens, "
+        "microusd = daily_usage.microusd + excluded.microusd",
+        (day, agent_id, spent.tokens, spent.microusd),
+    )
+
+
+async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
+    """Every agent that used anything on the UTC day `yyyy-mm-dd`."""
+    rows = await query.fetch_all("SELECT agent_id, tokens, microusd FROM daily_usage WHERE day = ?", (day,))
+    return {AgentId(row[0]): Spent(row[1], row[2]) for row in rows}
+
+
+def _run(row: Row) -> Run:
+    def when(value: int | None) -> datetime | None:
+        return codec.optional_moment(value)
+
+    return Run(
+        id=row[0],
+        session=row[1],
+        session_key=row[2],
+        session_id=row[3],
+        agent_id=row[4],
+        seq=row[5],
+        status=RunStatus(row[6]),
+        mode=QueueMode(row[7]),
+        principal=Principal.parse(row[8]),
+        attempt=row[9],
+        fence=row[10],
+        created_at=codec.moment(row[11]),
+        started_at=when(row[12]),
+        ended_at=when(row[13]),
+        deadline=when(row[14]),
+        waiting_for=row[15],
+        wait_until=when(row[16]),
+        is_cancel_requested=bool(row[17]),
+        reply=row[18],
+        error=row[19],
+        code=row[20],
+        usage=codec.usage(row[21:26]),
+    )

@@ -1,0 +1,380 @@
+"""The embedded database: one SQLite file, one writer thread with group commit, a few reader threads."""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Protocol, TypeVar, TypeVarTuple
+
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import SessionRow
+from antiphon.store.database import CommitHook, Query, Row, SqlValue, Transaction
+from antiphon.store.migrate import StoreUnusable, migrate
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+MAX_BATCH = 64
+"""Units in one COMMIT at the most; bounds what one failed unit makes run again."""
+
+
+class Cursor(Protocol):
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Row | None: ...
+    def fetchall(self) -> list[Row]: ...
+
+
+class Connection(Protocol):
+    """What the store needs of a driver; tests bring one whose disk loses power."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, statement: str, parameters: Sequence[SqlValue] = (), /) -> Cursor: ...
+    def close(self) -> None: ...
+
+
+Connect = Callable[[Path], Connection]
+OnCommit = Callable[[Iterable[SessionRow], Iterable[SessionRow]], None]
+"""Told, on the event loop, which sessions' readers to wake and which sessions have work."""
+
+
+def connect_sqlite(path: Path) -> Connection:
+    """A connection in autocommit, so that each transaction is begun and ended by us."""
+    return sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
+
+
+@dataclass(slots=True)
+class _Job:
+    body: Callable[..., Coroutine[Any, Any, Any]]
+    arguments: tuple[Any, ...]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+class _SqliteTransaction:
+    """Never suspends, so that one `send(None)` drives a whole unit."""
+
+    __slots__ = ("_connection", "_execute", "dispatched", "woken")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self.woken: set[SessionRow] = set()
+        self.dispatched: dict[SessionRow, None] = {}
+
+    async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        return self._execute(statement, parameters).fetchone()
+
+    async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
+        return self._execute(statement, parameters).fetchall()
+
+    async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
+        return self._execute(statement, parameters).rowcount
+
+    def wake(self, session: SessionRow) -> None:
+        self.woken.add(session)
+
+    async def dispatch(self, session: SessionRow) -> None:
+        self.dispatched[session] = None
+
+
+class SqliteDatabase:
+    """Implements `Database`. Open it with `SqliteDatabase.open`, close it with `close`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        connect: Connect,
+        on_commit: OnCommit,
+        commit_hook: CommitHook | None,
+        synchronous: str,
+    ) -> None:
+        self.path = path
+        self._connect = connect
+        self._on_commit = on_commit
+        self._commit_hook = commit_hook
+        self._synchronous = synchronous
+        self._commits = 0
+        self._failure: Unavailable | None = None
+        self._writes: SimpleQueue[_Job | None] = SimpleQueue()
+        self._reads: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._loop = asyncio.get_running_loop()
+        self._lock_file = -1
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        on_commit: OnCommit,
+        now_ms: int,
+        connect: Connect = connect_sqlite,
+        commit_hook: CommitHook | None = None,
+        readers: int = 2,
+        synchronous: str = "FULL",
+    ) -> "SqliteDatabase":
+        """An open database with its schema up to date.
+
+        Raises `StoreUnusable` for a file that is in use, corrupt, of a newer version, or not ours.
+        """
+        database = cls(path, connect=connect, on_commit=on_commit, commit_hook=commit_hook, synchronous=synchronous)
+        database._take_lock()
+        try:
+            writer = database._open_connection()
+            migrate(writer, path=path, now_ms=now_ms)
+            connections = [database._open_connection() for _ in range(readers)]
+        except BaseException:
+            database._release_lock()
+            raise
+        database._start(writer, connections)
+        return database
+
+    @property
+    def failure(self) -> Unavailable | None:
+        """Why the store acknowledges nothing more; None while it is well."""
+        return self._failure
+
+    async def run(
+        self,
+        unit: Callable[[Transaction, *Ts], Coroutine[Any, Any, R]],
+        *arguments: *Ts,
+        keys: Sequence[SessionRow] = (),
+    ) -> R:
+        if self._failure is not None:
+            raise self._failure
+        job = _Job(unit, arguments, self._loop.create_future())
+        self._writes.put(job)
+        return await job.future
+
+    async def read(self, query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
+        job = _Job(query, arguments, self._loop.create_future())
+        self._reads.put(job)
+        return await job.future
+
+    async def close(self) -> None:
+        """Commits what waits, then lets the file go. May be called twice."""
+        threads, self._threads = self._threads, []
+        if not threads:
+            return
+        self._failure = self._failure or Unavailable("Store is closed", code="store_closed")
+        self._writes.put(None)
+        for _ in threads[1:]:
+            self._reads.put(None)
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        self._release_lock()
+
+    def _take_lock(self) -> None:
+        lock_path = self.path.with_name(self.path.name + ".lock")
+        try:
+            self._lock_file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnusable(f"Home is not writable: {str(self.path.parent)!r} ({error.strerror})") from error
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._release_lock()
+            raise StoreUnusable(
+                f"Home is in use by another process: {str(self.path.parent)!r}. "
+                "Stop it first, or choose another home with --home.",
+                code="home_in_use",
+            ) from error
+
+    def _release_lock(self) -> None:
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
+
+    def _open_connection(self) -> Connection:
+        try:
+            connection = self._connect(self.path)
+            for pragma in (
+                "journal_mode=WAL",
+                f"synchronous={self._synchronous}",
+                "foreign_keys=ON",
+                "busy_timeout=5000",
+                "cache_size=-8192",
+                "temp_store=MEMORY",
+            ):
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+        except sqlite3.DatabaseError as error:
+            raise _unusable(self.path, error) from error
+        return connection
+
+    def _start(self, writer: Connection, readers: Sequence[Connection]) -> None:
+        self._threads = [Thread(target=self._write_loop, args=(writer,), name="antiphon-writer", daemon=True)]
+        for connection in readers:
+            self._threads.append(
+                Thread(target=self._read_loop, args=(connection,), name="antiphon-reader", daemon=True)
+            )
+        for thread in self._threads:
+            thread.start()
+
+    def _write_loop(self, connection: Connection) -> None:
+        while (job := self._writes.get()) is not None:
+            batch = [job]
+            transaction = _SqliteTransaction(connection)
+            try:
+                self._run_batch(connection, transaction, batch)
+            except BaseException as error:  # the thread's root: every waiter is told, the thread lives on
+                self._fail_batch(connection, batch, error)
+            self._loop_call(self._settle, batch, transaction.woken, transaction.dispatched)
+            del job, batch
+        connection.close()
+
+    def _run_batch(self, connection: Connection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
+        """Runs what waits and commits it; units that arrive meanwhile join."""
+        if self._failure is not None:
+            raise self._failure
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for job in batch:
+                job.result = _drive(job, transaction)
+                if len(batch) < MAX_BATCH:
+                    self._join_next(batch)
+        except BaseException:
+            connection.execute("ROLLBACK") if connection.in_transaction else None
+            transaction.woken.clear()
+            transaction.dispatched.clear()
+            self._replay(connection, transaction, batch)
+        self._commit(connection, batch)
+
+    def _join_next(self, batch: list[_Job]) -> None:
+        try:
+            job = self._writes.get_nowait()
+        except Empty:
+            return
+        if job is None:
+            self._writes.put(None)
+            return
+        batch.append(job)
+
+    def _replay(self, connection: Connection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
+        """Runs each unit again under a savepoint, so that one which raises undoes itself alone."""
+        connection.execute("BEGIN IMMEDIATE")
+        for job in batch:
+            woken, dispatched = set(transaction.woken), dict(transaction.dispatched)
+            connection.execute("SAVEPOINT unit")
+            try:
+                job.result = _drive(job, transaction)
+            except Exception as error:
+                if isinstance(error, sqlite3.Error) and not connection.in_transaction:
+                    raise
+                connection.execute("ROLLBACK TO unit")
+                job.error = self._judge(error)
+                transaction.woken, transaction.dispatched = woken, dispatched
+            connection.execute("RELEASE unit")
+
+    def _commit(self, connection: Connection, batch: list[_Job]) -> None:
+        hook = self._commit_hook
+        if hook is None:
+            connection.execute("COMMIT")
+            return
+        self._commits += 1
+        names = [job.body.__name__ for job in batch]
+        hook(self._commits, "before", names)
+        connection.execute("COMMIT")
+        hook(self._commits, "after", names)
+
+    def _fail_batch(self, connection: Connection, batch: list[_Job], error: BaseException) -> None:
+        cause = self._judge(error)
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as again:
+            self._failure = self._failure or _failed(again)
+        for job in batch:
+            job.error = job.error or cause
+
+    def _judge(self, error: BaseException) -> BaseException:
+        cause = _translate(error)
+        if isinstance(cause, Unavailable) and cause.code in ("store_failed", "store_corrupt"):
+            self._failure = cause
+        return cause
+
+    def _read_loop(self, connection: Connection) -> None:
+        query = _SqliteTransaction(connection)
+        while (job := self._reads.get()) is not None:
+            try:
+                connection.execute("BEGIN")
+                job.result = _drive(job, query)
+            except Exception as error:
+                job.error = _translate(error)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+            self._loop_call(self._settle, [job], (), ())
+            del job
+        connection.close()
+
+    def _loop_call(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _settle(self, batch: Sequence[_Job], woken: Iterable[SessionRow], dispatched: Iterable[SessionRow]) -> None:
+        if woken or dispatched:
+            self._on_commit(woken, dispatched)
+        for job in batch:
+            if job.future.done():
+                continue
+            if job.error is not None:
+                job.future.set_exception(job.error)
+            else:
+                job.future.set_result(job.result)
+
+
+def _drive(job: _Job, transaction: _SqliteTransaction) -> Any:
+    coroutine = job.body(transaction, *job.arguments)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    coroutine.close()
+    raise RuntimeError(f"Unit {job.body.__name__!r} awaited something other than its transaction")
+
+
+def _translate(error: BaseException) -> BaseException:
+    """What the waiter is told for what the driver raised."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match primary:
+        case sqlite3.SQLITE_FULL:
+            return Unavailable("Disk is full: nothing was stored. Free some space and try again.", code="disk_full")
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:
+            return _failed(error)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return Unavailable(f"Store is corrupt ({error}). Restore a backup.", code="store_corrupt")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return Unavailable("Store is busy: another program holds the database.", code="store_busy")
+        case _:
+            return error
+
+
+def _failed(error: BaseException) -> Unavailable:
+    return Unavailable(
+        f"Store failed ({error}): nothing more is acknowledged until the process is started anew.",
+        code="store_failed",
+    )
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> StoreUnusable:
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return StoreUnusable(
+            f"Database is corrupt: {str(path)!r} ({error}). It was left as it is; "
+            "restore a backup, or move it away to start anew.",
+            code="store_corrupt",
+        )
+    return StoreUnusable(f"Database cannot be opened: {str(path)!r} ({error})")

@@ -1,0 +1,432 @@
+"""A fake model provider for tests: a real HTTP server that speaks OpenAI's chat completions.
+
+    async with fake_provider([Reply(text="hello")]) as fake:
+        settings = {"fake": ProviderSettings(base_url=fake.base_url)}
+        model = open_provider_model("fake:any", settings)
+        ...
+    assert fake.requests[0].body["messages"]
+
+`run_fake_provider` is the same without `async`, for tests that start other processes.
+"""
+
+import json
+import logging
+import socket
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import zip_longest
+from threading import Condition
+from typing import Final, TypeAlias, cast
+
+import anyio
+import anyio.lowlevel
+import uvicorn
+from anyio import to_thread
+from anyio.from_thread import start_blocking_portal
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from antiphon.domain.message import JsonObject, JsonValue
+
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS: Final = 5.0
+
+
+class Ending(StrEnum):
+    """How the body of a reply ends."""
+
+    DONE = "done"
+    STALL = "stall"
+    """It stops, and the connection stays open until the client leaves."""
+    CUT = "cut"
+    """The socket is closed in the middle, as by a crash."""
+    TRUNCATED = "truncated"
+    """It ends in good order, but without the rest and without `[DONE]`, as by a proxy that gives up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call of a reply."""
+
+    name: str
+    arguments: str | Sequence[str] = "{}"
+    """JSON text; a sequence is streamed in exactly these fragments, which may split it anywhere."""
+    call_id: str | None = None
+    """`call_<request>_<index>` unless given; real ones may repeat from one response to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A response with status 200."""
+
+    text: str | Sequence[str] = ()
+    """A sequence is streamed in exactly these pieces."""
+    thinking: str | Sequence[str] = ()
+    """Streamed before the text, as `reasoning_content`."""
+    calls: Sequence[Call] = ()
+    """Parallel calls; their fragments are streamed in turn, one of each."""
+    input_tokens: int = 10
+    output_tokens: int = 5
+    cached_tokens: int = 0
+    finish_reason: str | None = None
+    """`tool_calls` or `stop` by what the reply holds, unless given."""
+    model: str | None = None
+    """The model that says it answered; the one that was asked unless given."""
+    ending: Ending = Ending.DONE
+    events: int | None = None
+    """How many streamed events are sent before another ending than `DONE`; all but `[DONE]` unless given."""
+    packet_bytes: int | None = None
+    """Sends the stream in packets of this size, which split events and characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A response with an error status, in OpenAI's shape."""
+
+    status: int
+    message: str = "The fake provider was told to fail."
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+UNAUTHORIZED = Failure(status=401, message="Incorrect API key provided.", code="invalid_api_key")
+MODEL_NOT_FOUND = Failure(status=404, message="The model does not exist.", code="model_not_found")
+RATE_LIMITED = Failure(
+    status=429, message="Rate limit reached.", code="rate_limit_exceeded", headers={"Retry-After": "7"}
+)
+SERVER_ERROR = Failure(status=500, message="The server had an error.")
+CONTEXT_TOO_LONG = Failure(
+    status=400,
+    message="This model's maximum context length is 8192 tokens.",
+    code="context_length_exceeded",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeRequest:
+    """A request that the fake received."""
+
+    index: int
+    path: str
+    headers: Mapping[str, str]
+    """With names in lower case."""
+    body: JsonObject
+    left: bool = False
+    """Whether the client went away from a stalled reply."""
+
+    @property
+    def messages(self) -> list[JsonObject]:
+        return cast("list[JsonObject]", self.body.get("messages", []))
+
+
+Answering: TypeAlias = Reply | Failure
+Script: TypeAlias = Sequence[Answering] | Callable[[FakeRequest], Answering]
+"""What to answer to requests that pass the checks: one after the other, or by a function, run in a thread."""
+
+
+class FakeProvider:
+    """A running fake; made by `fake_provider` and `run_fake_provider`."""
+
+    def __init__(self, script: Script, *, api_key: str | None, models: Sequence[str]) -> None:
+        self._script = script
+        self._api_key = api_key
+        self._models = models
+        self._played = 0
+        self._changed = Condition()
+        self._stopped = anyio.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.requests: list[FakeRequest] = []
+        """Every request to `/v1/chat/completions`, refused ones too, in order of arrival."""
+
+    @property
+    def port(self) -> int:
+        return cast("tuple[str, int]", self._socket.getsockname())[1]
+
+    @property
+    def base_url(self) -> str:
+        """What a client is given as OpenAI's `base_url`."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def wait_for(self, condition: Callable[[], bool], *, timeout_seconds: float = WAIT_SECONDS) -> None:
+        """Returns when the condition on `requests` holds; raises `TimeoutError` if it does not in time."""
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout_seconds):
+                raise TimeoutError("The fake provider was not asked for what the test waits for")
+
+    async def until(self, condition: Callable[[], bool], *, timeout_seconds: float = WAIT_SECONDS) -> None:
+        """`wait_for` for async tests."""
+        await to_thread.run_sync(lambda: self.wait_for(condition, timeout_seconds=timeout_seconds))
+
+    async def serve(self) -> None:
+        application = FastAPI(openapi_url=None)
+        application.add_api_route("/v1/chat/completions", self._complete, methods=["POST"])
+        application.add_api_route("/v1/models", self._list_models, methods=["GET"])
+        config = uvicorn.Config(application, log_config=None, log_level="critical", lifespan="off", ws="none")
+        await _Server(config, self._stopped).serve([self._socket])
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def _list_models(self) -> Response:
+        models: list[JsonValue] = [_model(name) for name in self._models]
+        return JSONResponse({"object": "list", "data": models})
+
+    async def _complete(self, request: Request) -> Response:
+        try:
+            body = cast("JsonValue", json.loads(await request.body()))
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            return _failure(Failure(status=400, message="We could not parse the JSON body of your request."))
+        with self._changed:
+            received = FakeRequest(
+                index=len(self.requests), path=request.url.path, headers=dict(request.headers), body=body
+            )
+            self.requests.append(received)
+            self._changed.notify_all()
+        if self._api_key is not None and received.headers.get("authorization") != f"Bearer {self._api_key}":
+            return _failure(UNAUTHORIZED)
+        if complaint := _complaint(body):
+            return _failure(Failure(status=400, message=complaint))
+        answering = self._answer(received)
+        if isinstance(answering, Failure):
+            return _failure(answering)
+        return _Body(self, received, answering, self._stopped)
+
+    def _answer(self, request: FakeRequest) -> Answering:
+        self._played += 1
+        if not callable(self._script):
+            if self._played > len(self._script):
+                return Failure(status=400, message="The script of the fake provider is at its end.")
+            return self._script[self._played - 1]
+        try:
+            return self._script(request)
+        except Exception as error:
+            logger.exception("Fake provider's script failed", extra={"action": "script_failed"})
+            return Failure(status=400, message=f"The script of the fake provider failed: {error!r}")
+
+    def note_client_left(self, request: FakeRequest) -> None:
+        with self._changed:
+            request.left = True
+            self._changed.notify_all()
+
+
+@contextmanager
+def run_fake_provider(
+    script: Script, *, api_key: str | None = None, models: Sequence[str] = ("fake-model",)
+) -> Generator[FakeProvider]:
+    """Serves the script on a free port of 127.0.0.1, in a thread of its own, until left.
+
+    With an `api_key`, requests with another are answered with 401. Requests are checked as the real API does:
+    every call of an assistant message must be answered by the tool messages after it, else the answer is 400.
+    """
+    with start_blocking_portal() as portal:
+        fake = FakeProvider(script, api_key=api_key, models=models)
+        serving = portal.start_task_soon(fake.serve)
+        try:
+            yield fake
+        finally:
+            portal.call(fake.stop)
+            serving.result()
+
+
+@asynccontextmanager
+async def fake_provider(
+    script: Script, *, api_key: str | None = None, models: Sequence[str] = ("fake-model",)
+) -> AsyncGenerator[FakeProvider]:
+    """`run_fake_provider` for async tests."""
+    running = run_fake_provider(script, api_key=api_key, models=models)
+    fake = await to_thread.run_sync(running.__enter__)
+    try:
+        yield fake
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(running.__exit__, None, None, None)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, stopped: anyio.Event) -> None:
+        super().__init__(config)
+        self._stopped = stopped
+
+    async def main_loop(self) -> None:
+        await self._stopped.wait()
+
+
+class _Body(Response):
+    """The body of a reply, sent so that it can stall, break off and be split anywhere."""
+
+    def __init__(self, fake: FakeProvider, request: FakeRequest, reply: Reply, stopped: anyio.Event) -> None:
+        super().__init__()
+        self._fake = fake
+        self._request = request
+        self._reply = reply
+        self._stopped = stopped
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reply = self._reply
+        streams = self._request.body.get("stream") is True
+        if streams:
+            events = _events(self._request, reply)
+            kept = events if reply.ending is Ending.DONE else events[:-1][: reply.events]
+            packets = [f"data: {event}\n\n".encode() for event in kept]
+        else:
+            whole = _dump(_completion(self._request, reply)).encode()
+            packets = [whole if reply.ending is Ending.DONE else whole[: len(whole) // 2]]
+        if size := reply.packet_bytes:
+            data = b"".join(packets)
+            packets = [data[start : start + size] for start in range(0, len(data), size)]
+        kind = b"text/event-stream" if streams else b"application/json"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        for packet in packets:
+            await send({"type": "http.response.body", "body": packet, "more_body": True})
+            await anyio.lowlevel.checkpoint()
+        match reply.ending:
+            case Ending.DONE | Ending.TRUNCATED:
+                await send({"type": "http.response.body", "body": b""})
+            case Ending.STALL:
+                await self._stall(receive)
+            case Ending.CUT:
+                # An application that returns in the middle of its body makes the server close the socket.
+                pass
+
+    async def _stall(self, receive: Receive) -> None:
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                if not self._stopped.is_set():
+                    self._fake.note_client_left(self._request)
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            await self._stopped.wait()
+            group.cancel_scope.cancel()
+
+
+def _pieces(text: str | Sequence[str]) -> Sequence[str]:
+    return ([text] if text else []) if isinstance(text, str) else text
+
+
+def _events(request: FakeRequest, reply: Reply) -> list[str]:
+    fragments = [list(_fragments(request, call, index)) for index, call in enumerate(reply.calls)]
+    deltas: list[JsonObject] = [
+        {"role": "assistant", "content": ""},
+        *({"reasoning_content": piece} for piece in _pieces(reply.thinking)),
+        *({"content": piece} for piece in _pieces(reply.text)),
+        *({"tool_calls": [each]} for turn in zip_longest(*fragments) for each in turn if each),
+    ]
+    chunks = [_chunk(request, reply, {"index": 0, "delta": delta, "finish_reason": None}) for delta in deltas]
+    chunks.append(_chunk(request, reply, {"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)}))
+    options = request.body.get("stream_options")
+    if isinstance(options, dict) and options.get("include_usage"):
+        chunks.append({**_chunk(request, reply), "usage": _usage(reply)})
+    return [*map(_dump, chunks), "[DONE]"]
+
+
+def _fragments(request: FakeRequest, call: Call, index: int) -> Iterator[JsonObject]:
+    yield {
+        "index": index,
+        "id": _call_id(request, call, index),
+        "type": "function",
+        "function": {"name": call.name, "arguments": ""},
+    }
+    for piece in _pieces(call.arguments):
+        yield {"index": index, "function": {"arguments": piece}}
+
+
+def _completion(request: FakeRequest, reply: Reply) -> JsonObject:
+    message: JsonObject = {"role": "assistant", "content": "".join(_pieces(reply.text)) or None}
+    if reply.thinking:
+        message["reasoning_content"] = "".join(_pieces(reply.thinking))
+    if reply.calls:
+        message["tool_calls"] = [
+            {
+                "id": _call_id(request, call, index),
+                "type": "function",
+                "function": {"name": call.name, "arguments": "".join(_pieces(call.arguments))},
+            }
+            for index, call in enumerate(reply.calls)
+        ]
+    choice: JsonObject = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
+    return {**_chunk(request, reply, choice), "object": "chat.completion", "usage": _usage(reply)}
+
+
+def _chunk(request: FakeRequest, reply: Reply, *choices: JsonObject) -> JsonObject:
+    return {
+        "id": f"chatcmpl-{request.index}",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": reply.model or request.body["model"],
+        "choices": list(choices),
+    }
+
+
+def _usage(reply: Reply) -> JsonObject:
+    return {
+        "prompt_tokens": reply.input_tokens,
+        "completion_tokens": reply.output_tokens,
+        "total_tokens": reply.input_tokens + reply.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": reply.cached_tokens},
+    }
+
+
+def _finish_reason(reply: Reply) -> str:
+    return reply.finish_reason or ("tool_calls" if reply.calls else "stop")
+
+
+def _call_id(request: FakeRequest, call: Call, index: int) -> str:
+    return call.call_id or f"call_{request.index}_{index}"
+
+
+def _dump(value: JsonObject) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _model(name: str) -> JsonObject:
+    return {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "antiphon"}
+
+
+def _failure(failure: Failure) -> Response:
+    kind = "invalid_request_error" if failure.status < 429 else "server_error"
+    error: JsonObject = {"message": failure.message, "type": kind, "param": None, "code": failure.code}
+    return JSONResponse({"error": error}, status_code=failure.status, headers=dict(failure.headers))
+
+
+def _complaint(body: JsonObject) -> str | None:
+    """What the real API finds wrong with a request, in its words."""
+    messages = body.get("messages")
+    if not isinstance(body.get("model"), str):
+        return "you must provide a model parameter"
+    if not isinstance(messages, list) or not messages:
+        return "Invalid 'messages': empty array. Expected an array with minimum length 1."
+    open_ids: list[str] = []
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            return f"Invalid type for 'messages[{index}]': expected an object."
+        if message.get("role") == "tool":
+            call_id = message.get("tool_call_id")
+            if call_id not in open_ids:
+                return (
+                    f"Invalid parameter: messages with role 'tool' must be a response to a preceding message "
+                    f"with 'tool_calls': messages[{index}] answers {call_id!r}."
+                )
+            open_ids.remove(call_id)
+            continue
+        if open_ids:
+            break
+        calls = cast("list[JsonObject]", message.get("tool_calls") or [])
+        open_ids = [cast("str", call.get("id")) for call in calls]
+        if len(set(open_ids)) < len(open_ids):
+            return f"Duplicate value for 'tool_call_id' in messages[{index}]."
+    if open_ids:
+        return (
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            "'tool_call_id'. The following tool_call_ids did not have response messages: " + ", ".join(open_ids)
+        )
+    return None

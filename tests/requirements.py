@@ -1,0 +1,290 @@
+"""Every numbered rule of the contract, in short, and whether it is built. Gaps are data."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    summary: str
+    open: str | None = None
+    """Why no test may claim it yet; None once it is built, wholly or in part."""
+    remaining: str | None = None
+    """What is still missing of a rule that is built in part."""
+
+
+TOOLS = "comes with the session tools"
+SENDS = "comes with exchanges between sessions"
+SPAWNS = "comes with sub-agents"
+CHANNELS = "comes with channels"
+APPROVALS = "comes with approvals"
+CHECKPOINTS = "comes with checkpoints"
+PEOPLE = "comes with people and tokens"
+FLOW = "comes with information flow"
+SOCKET = "comes with the WebSocket gateway"
+SCHEDULES = "comes with schedules"
+PEERS = "comes with peers"
+
+
+REQUIREMENTS = {
+    # 0. Answers
+    "answers:1": Requirement(
+        "A tool answers an object, failures with status, code and advice; it never raises.", TOOLS
+    ),
+    "answers:2": Requirement(
+        "What is hidden and what is missing get one identical answer from identical work.", TOOLS
+    ),
+    "answers:3": Requirement("Unknown parameters, and naming oneself in arguments, are refused.", TOOLS),
+    "answers:4": Requirement("Wire times are whole milliseconds; durations carry their unit in the name."),
+    "answers:5": Requirement("HTTP errors are one JSON shape with the listed status codes."),
+    # 1. Keys
+    "keys:1": Requirement("Keys have the listed forms; old short forms are canonicalised."),
+    "keys:2": Requirement("A key's kind follows from its canonical text."),
+    "keys:3": Requirement(
+        "`global` and `unknown` are never keys; `current` and `parent` are relative.",
+        remaining="`session.scope = global`; never listed comes with the session tools",
+    ),
+    "keys:4": Requirement(
+        "A key is parsed once, strictly, and never repaired; URLs encode it once more.",
+        remaining="who may choose keys comes with people and tokens",
+    ),
+    "keys:5": Requirement(
+        "`session.dmScope` decides who shares a direct session; links fold one person's peers.",
+        remaining="its use comes with channels",
+    ),
+    "keys:6": Requirement(
+        "A key is an address with one current incarnation; seq counts over resets and deletion.",
+        remaining="targets of tools come with the session tools",
+    ),
+    "keys:7": Requirement(
+        "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
+        remaining="platform ids in the metadata come with channels; confined tokens with people and tokens",
+    ),
+    # 2. Sessions
+    "sessions:1": Requirement(
+        "A session's facts are maintained columns; lists read no transcript.",
+        remaining="columns of channels, information flow and sub-agents are filled as those come",
+    ),
+    "sessions:2": Requirement(
+        "Status is persisted; inactive sessions are hidden and come back when used.",
+        remaining="archiving children comes with sub-agents; awaiting_approval with approvals",
+    ),
+    "sessions:3": Requirement(
+        "Opening creates or reopens, keeping the source, merging metadata, starting an incarnation once.",
+        remaining="re-resolving the caller comes with people and tokens",
+    ),
+    "sessions:4": Requirement(
+        "A post is one transaction, idempotent by message id, and names the run that answers.",
+        remaining="group rule comes with channels; access of others than the owner with people and tokens",
+    ),
+    "sessions:5": Requirement(
+        "Appending stores and wakes readers but never runs; updatedAt never goes back."
+    ),
+    "sessions:6": Requirement(
+        "A reset ends the runs and starts a new incarnation at once; late results stay with the old.",
+        remaining="checkpoint, taint, and reset by policy come with those parts",
+    ),
+    "sessions:7": Requirement(
+        "Only quiet direct sessions are deleted; a race with a post has one winner.",
+        remaining="exchanges, approvals and children are cleared as those come",
+    ),
+    "sessions:8": Requirement(
+        "A fork copies the log up to a seq; pruned ranges are refused.",
+        remaining="classifications come with information flow",
+    ),
+    # 3. Events
+    "events:1": Requirement(
+        "Events are past facts with seq, time, actor and provenance; unknown types are kept.",
+        remaining="types of approvals, checkpoints, channels and information flow are written as those come",
+    ),
+    "events:2": Requirement(
+        "A message from another session is marked as such and fenced as data for the model.",
+        remaining="sending between sessions comes with exchanges",
+    ),
+    "events:3": Requirement("A transcript message has one wire shape; one step is one message."),
+    # 4. Runs
+    "runs:1": Requirement(
+        "One run of a session at a time, in order; many sessions at once up to a limit.",
+        remaining="giving the slot back while waiting comes with exchanges",
+    ),
+    "runs:2": Requirement(
+        "The run id is returned before the model is called; the reply is stored on the run."
+    ),
+    "runs:3": Requirement(
+        "Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."
+    ),
+    "runs:4": Requirement("A busy session enqueues, collects, steers, interrupts or rejects, per principal."),
+    "runs:5": Requirement(
+        "Cancelling is idempotent, keeps partial text and frees the session once unwound.",
+        remaining="pending approvals come with approvals",
+    ),
+    "runs:6": Requirement(
+        "Runs have limits, agents a daily cap, and fifteen tool failures in a row end a run."
+    ),
+    "runs:7": Requirement(
+        "A run acts with the rights of whoever posted its message.",
+        remaining="principals with fewer rights come with people and tokens",
+    ),
+    "runs:8": Requirement(
+        "After a crash runs resume from the log; unfinished calls are not repeated unless idempotent.",
+        remaining="awaiting_approval comes with approvals; rejoining exchanges and children with those",
+    ),
+    "runs:9": Requirement(
+        "Near the context limit older turns are summarised; the log keeps everything.",
+        remaining="the summary's classification comes with information flow",
+    ),
+    # 5. Visibility
+    "visibility:1": Requirement("Sessions see themselves, their tree, their agent's or all sessions.", TOOLS),
+    "visibility:2": Requirement("A sandbox only narrows visibility.", TOOLS),
+    "visibility:3": Requirement(
+        "Access across agents needs `all`, the switch, and both agents allowed.", TOOLS
+    ),
+    "visibility:4": Requirement(
+        "Lists are filtered before limit and count; failing to decide denies.", TOOLS
+    ),
+    "visibility:5": Requirement("Each session tool can be narrowed per agent.", TOOLS),
+    "visibility:6": Requirement("A child may always send to its requester.", SENDS),
+    # 6. Tools
+    "tools:1": Requirement(
+        "The caller is injected; which agents and sub-agents get session tools; calls from outside.", TOOLS
+    ),
+    "list:1": Requirement("sessions_list pages newest first within its limits and filters.", TOOLS),
+    "list:2": Requirement("A row has the listed fields; absent values are absent.", TOOLS),
+    "list:3": Requirement("A row's channel is recorded, last used, internal or unknown.", TOOLS),
+    "list:4": Requirement("Messages in a list are without tool results, cut and redacted.", TOOLS),
+    "list:5": Requirement("List cursors are opaque and name a visible row.", TOOLS),
+    "history:1": Requirement("A history page has the newest messages in order, with seq and flags."),
+    "history:2": Requirement(
+        "Tool results are hidden unless asked for; cursors skip nothing and stay stable."
+    ),
+    "history:3": Requirement(
+        "A page is bounded, oldest dropped first.",
+        remaining="cutting and redaction for agents come with the session tools",
+    ),
+    "search:1": Requirement(
+        "sessions_search finds all words of any script, newest first, in readable text.", TOOLS
+    ),
+    "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors.", SENDS),
+    "send:2": Requirement("A send waits up to its timeout; a late reply still arrives.", SENDS),
+    "send:3": Requirement("The reply is that of the very run, and enters the requester once.", SENDS),
+    "send:4": Requirement(
+        "The target knows that another session asks; rights are those of the chain's start.", SENDS
+    ),
+    "send:5": Requirement("The parties take turns replying until one skips or the limit is reached.", SENDS),
+    "send:6": Requirement("The target may announce once to its own channel.", SENDS),
+    "send:7": Requirement("Cycles of waiting are answered at once; chains are limited.", SENDS),
+    "send:8": Requirement("An exchange survives a restart at any point.", SENDS),
+    "spawn:1": Requirement("Spawning never blocks and names run and child.", SPAWNS),
+    "spawn:2": Requirement("Spawn checks come in a fixed order; a failure leaves nothing behind.", SPAWNS),
+    "spawn:3": Requirement("A child's time limit aborts it and is announced.", SPAWNS),
+    "spawn:4": Requirement("Threads, cleanup and archiving of children.", SPAWNS),
+    "spawn:5": Requirement(
+        "Attachments are checked at spawning and written into the child's workspace.", SPAWNS
+    ),
+    "spawn:6": Requirement("A child runs here or in an external ACP harness.", SPAWNS),
+    "spawn:7": Requirement("A child's result is recorded exactly once, then announced or continued.", SPAWNS),
+    "spawn:8": Requirement("Parents wait, yield and govern children instead of polling.", SPAWNS),
+    "agents_list:1": Requirement(
+        "agents_list tells which agents may be spawned, the requester first.", TOOLS
+    ),
+    "session_status:1": Requirement("session_status tells one session's state, gated like a read.", TOOLS),
+    "message:1": Requirement("message sends to a channel past hooks, send policy and flow.", CHANNELS),
+    "summarize:1": Requirement("summarize gives a summary with the join of its inputs.", TOOLS),
+    "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
+    "foreign_tools:1": Requirement(
+        "Python functions and MCP servers are tools with declared effects under the same policy.",
+        remaining="MCP servers; effects and hooks come with information flow",
+    ),
+    # 7. Send policy
+    "send_policy:1": Requirement("Override, denies, allows and default decide, in this order.", CHANNELS),
+    "send_policy:2": Requirement("Only the owner and patches set the override.", CHANNELS),
+    "send_policy:3": Requirement(
+        "It is enforced in chats, deliveries and announces, and again at claiming.", CHANNELS
+    ),
+    # 8. Groups
+    "groups:1": Requirement("Owners and mentions trigger a run; the rest is stored.", CHANNELS),
+    "groups:2": Requirement("The model sees names, and which owner messages are not for it.", CHANNELS),
+    "groups:3": Requirement("Silence markers are stripped from replies, never from the log.", CHANNELS),
+    # 9. Approvals
+    "approvals:1": Requirement(
+        "A call that needs approval parks the run for days, then is denied.", APPROVALS
+    ),
+    "approvals:2": Requirement(
+        "The owner decides once, always or deny, for exactly the recorded call.", APPROVALS
+    ),
+    # 10. Checkpoints
+    "checkpoints:1": Requirement(
+        "Introspection runs for five reasons over events since its last success.", CHECKPOINTS
+    ),
+    "checkpoints:2": Requirement("It updates memory, working memory and the description.", CHECKPOINTS),
+    # 11. Access
+    "access:1": Requirement("Owners see all, others the sessions that they take part in.", PEOPLE),
+    "access:2": Requirement(
+        "Tokens are hashed, scoped, confined, expiring and revocable.",
+        remaining="all but the owner's token comes with people and tokens",
+    ),
+    "access:3": Requirement("People are matched by platform ids, paired by code and linked by code.", PEOPLE),
+    # 12. Information flow
+    "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
+    "flow:2": Requirement("A session's taint only rises, by its own act, within its clearance.", FLOW),
+    "flow:3": Requirement("Readers see only what flows to them; the rest does not exist.", FLOW),
+    "flow:4": Requirement("Sending down is refused; writing up blindly is always accepted.", FLOW),
+    "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance.", FLOW),
+    "flow:6": Requirement("A result above the parent becomes a notice, to be accepted or released.", FLOW),
+    "flow:7": Requirement("What leaves must flow to the meet of channel and recipient.", FLOW),
+    "flow:8": Requirement("Derived data carries the join of its inputs.", FLOW),
+    "flow:9": Requirement("Fixed checks, then rules as data, then code hooks; rules only tighten.", FLOW),
+    "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),
+    "flow:11": Requirement("Only the owner declassifies, exact bytes to one destination, once.", FLOW),
+    "flow:12": Requirement("Effects, denials and reads are audited in a chain that can be verified.", FLOW),
+    "flow:13": Requirement("Data above an observer changes nothing that the observer sees.", FLOW),
+    "flow:14": Requirement(
+        "Presets give people this without the words; refusals are explained plainly.", FLOW
+    ),
+    # 13. Gateway
+    "gateway:1": Requirement("History pages over HTTP, and SSE that follows exactly once from a cursor."),
+    "gateway:2": Requirement(
+        "The WebSocket speaks req, res and event frames with the listed methods.", SOCKET
+    ),
+    "gateway:3": Requirement(
+        "Subscribing registers first, then gives the snapshot; hidden is not_found.", SOCKET
+    ),
+    "gateway:4": Requirement(
+        "REST has the listed operations and shapes.",
+        remaining="approvals, checkpoints, tools and metrics come with those",
+    ),
+    "gateway:5": Requirement(
+        "It listens locally, checks Host and Origin, bounds bodies, drops slow readers."
+    ),
+    "gateway:6": Requirement("The page is entered by a single-use code that becomes a strict cookie."),
+    # 14. Channels
+    "channels:1": Requirement(
+        "Adapters take inbound at most once and send outbound at least once.", CHANNELS
+    ),
+    "channels:2": Requirement("A routes table maps places to agents and sessions.", CHANNELS),
+    "channels:3": Requirement("Chats have the listed commands.", CHANNELS),
+    "channels:4": Requirement(
+        "Commands are standalone and of authorised senders; batches are all or none.", CHANNELS
+    ),
+    # 15. Tasks
+    "tasks:1": Requirement("A task fires at most once a slot and delivers once.", SCHEDULES),
+    "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong.", SCHEDULES),
+    # 16. Configuration
+    "config:1": Requirement(
+        "One file and variables configure all; errors name the line and the nearest name.",
+        remaining="json5, reload and the settings of parts not built yet",
+    ),
+    # 17. Command line and Python
+    "cli:1": Requirement(
+        "The command line has the listed commands, for people and as JSON.",
+        remaining="built: serve, open, chat, sessions list|show|history|follow, runs, doctor",
+    ),
+    # 18. First start
+    "first_start:1": Requirement("`antiphon serve` works with no configuration, and alone on its home."),
+    "first_start:2": Requirement("The offline and scripted models are deterministic."),
+    "first_start:3": Requirement("The same scripts run over the wire of a fake provider."),
+    # 19. Peers
+    "peers:1": Requirement("A coding agent that connects gets a session of its own and keeps it.", PEERS),
+    "peers:2": Requirement("Its runs are executed by it, under the same rules.", PEERS),
+    "peers:3": Requirement("How it is reached is shown truthfully, with receipts.", PEERS),
+    "peers:4": Requirement("Connecting is off by default, and can be undone.", PEERS),
+}
