@@ -1,6 +1,7 @@
 """The composition root: builds each object by name and owns the one task group."""
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,18 +20,21 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import Ids, SessionRow
 from antiphon.engine.dispatch import LocalDispatch
 from antiphon.engine.forks import Forks
+from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
 from antiphon.engine.resets import Resets
-from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner
 from antiphon.engine.runs import Runs
+from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
 from antiphon.engine.waits import Waits
 from antiphon.engine.worker import Worker
 from antiphon.feed.follow import Hub
 from antiphon.feed.local import LocalNotifier
+from antiphon.gateway.guard import AsgiApp, GatewaySettings
+from antiphon.gateway.http import build_gateway
 from antiphon.store.database import CommitHook
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
@@ -50,22 +54,10 @@ class App:
 
     home: Path
     config: Config
-    rules: Rules
-    clock: Clock
-    ids: Ids
-    database: SqliteDatabase
-    sessions: Sessions
-    inbox: Inbox
-    runs: Runs
-    resets: Resets
-    forks: Forks
-    history: History
-    waits: Waits
-    hub: Hub
+    services: Services
     models: Models
-    sign_in: SignIn
     tools: Toolset
-    worker: Worker
+    database: SqliteDatabase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +119,10 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             ids=ids,
             unwind_seconds=parts.unwind_seconds,
         )
-        app = App(
-            home=home,
-            config=config,
+        services = Services(
             rules=rules,
             clock=clock,
             ids=ids,
-            database=database,
             sessions=sessions,
             inbox=Inbox(database, sessions, rules, clock, ids),
             runs=Runs(database, clock),
@@ -142,11 +131,10 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             history=history,
             waits=waits,
             hub=hub,
-            models=models,
             sign_in=SignIn(database, clock, ids),
-            tools=tools,
-            worker=worker,
+            health=Health(database),
         )
+        app = App(home=home, config=config, services=services, models=models, tools=tools, database=database)
         _check_models(app)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hub.run)
@@ -156,6 +144,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             try:
                 yield app
             finally:
+                services.health.begin_drain()
                 with anyio.CancelScope(shield=True):
                     await worker.drain(config.gateway.drain_seconds)
                 tasks.cancel_scope.cancel()
@@ -198,8 +187,36 @@ def _provider(section: ProviderSection) -> ProviderSettings:
 
 def _check_models(app: App) -> None:
     """Every configured model has a known name, before anything is promised."""
-    for agent in app.rules.agents.values():
+    for agent in app.services.rules.agents.values():
         try:
             app.models.open(agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:
             raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error
+
+
+def gateway_app(app: App, owner_token: str) -> AsgiApp:
+    """The HTTP application of a running system."""
+    settings = GatewaySettings(
+        owner_token=owner_token,
+        allowed_hosts=(app.config.gateway.host, *app.config.gateway.allowed_hosts),
+        max_body_bytes=app.config.gateway.max_body_bytes,
+    )
+
+    def check_model(name: str) -> None:
+        app.models.open(name)
+
+    return build_gateway(app.services, settings, check_model)
+
+
+def owner_token(home: Path, ids: Ids) -> str:
+    """The owner's token, from its file (0600), which is made at the first start. Contract: first_start 1."""
+    path = home / OWNER_TOKEN_NAME
+    try:
+        return path.read_text("ascii").strip()
+    except FileNotFoundError:
+        token = f"ant_{ids.random_hex(48)}"
+        temporary = path.with_suffix(".new")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
+            file.write(token + "\n")
+        temporary.replace(path)
+        return token

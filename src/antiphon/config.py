@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
@@ -388,7 +388,7 @@ def _names_beside(place: Sequence[str]) -> list[str]:
 def _section_of(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    arguments = cast(tuple[object, ...], getattr(annotation, "__args__", ()))
+    arguments: tuple[object, ...] = get_args(annotation)
     return next((section for argument in arguments if (section := _section_of(argument)) is not None), None)
 
 

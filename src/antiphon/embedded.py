@@ -21,6 +21,7 @@ from antiphon.domain.message import JsonObject, text_content
 from antiphon.domain.run import QueueMode, Run
 from antiphon.domain.session import Session, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.services import Services
 from antiphon.engine.sessions import SessionFilter
 
 DEFAULT_WAIT = timedelta(minutes=10)
@@ -30,13 +31,13 @@ LISTED = 50
 class RunHandle:
     """A run of an embedded session; survives restarts, by its id."""
 
-    def __init__(self, app: App, run_id: RunId) -> None:
-        self._app = app
+    def __init__(self, services: Services, run_id: RunId) -> None:
+        self._services = services
         self.id = run_id
 
     async def wait(self, timeout: timedelta = DEFAULT_WAIT) -> Run:
         """The run once it has ended. Raises `TimeoutError`; the run goes on then."""
-        run = await self._app.waits.wait(self.id, timeout)
+        run = await self._services.waits.wait(self.id, timeout)
         if run is None:
             await self.status()
             raise TimeoutError(f"Run has not ended within {timeout}: {self.id!r}")
@@ -44,18 +45,18 @@ class RunHandle:
 
     async def status(self) -> Run:
         """The run as it stands. Raises `NotFound`."""
-        return await self._app.runs.get(OWNER, self.id)
+        return await self._services.runs.get(OWNER, self.id)
 
     async def cancel(self) -> Run:
         """Cancels the run; what it had streamed is kept."""
-        return await self._app.runs.cancel(OWNER, self.id)
+        return await self._services.runs.cancel(OWNER, self.id)
 
 
 class SessionHandle:
     """A session of an embedded system, acted on as its owner."""
 
-    def __init__(self, app: App, session: Session) -> None:
-        self._app = app
+    def __init__(self, services: Services, session: Session) -> None:
+        self._services = services
         self._target = NamedTarget(session.key, None)
         self.key = str(session.key)
 
@@ -71,72 +72,72 @@ class SessionHandle:
 
         With a `message_id` a repeated call is the same message: it is stored and answered once.
         """
-        posted = await self._app.inbox.post(
+        posted = await self._services.inbox.post(
             OWNER, self._target, text_content(text), message_id=message_id, mode=queue_mode, sender=sender
         )
         if posted.run_id is None:
             raise Conflict("Message started no run: it is stored for later turns of the group", code="not_triggered")
-        return RunHandle(self._app, posted.run_id)
+        return RunHandle(self._services, posted.run_id)
 
     async def append(self, text: str, *, message_id: str | None = None) -> int:
         """Stores the message for later turns, without a run; returns its `seq`."""
-        posted = await self._app.inbox.append(OWNER, self._target, text_content(text), message_id=message_id)
+        posted = await self._services.inbox.append(OWNER, self._target, text_content(text), message_id=message_id)
         return posted.seq
 
     async def history(self, *, limit: int = LISTED, include_tools: bool = False) -> list[Event]:
         """The newest messages, oldest first; each event's `message` holds one."""
-        page = await self._app.history.page(OWNER, self._target, limit=limit, include_tools=include_tools)
+        page = await self._services.history.page(OWNER, self._target, limit=limit, include_tools=include_tools)
         return page.events
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
         """Every event of the present incarnation above `after`, up to now."""
-        async for event in self._app.history.events(await self.status(), after):
+        async for event in self._services.history.events(await self.status(), after):
             yield event
 
     async def status(self) -> Session:
-        return (await self._app.sessions.get(OWNER, self._target)).session
+        return (await self._services.sessions.get(OWNER, self._target)).session
 
     async def reset(self) -> None:
         """Begins anew under the same key; the old incarnation can still be read by its id."""
-        await self._app.resets.reset(OWNER, self._target)
+        await self._services.resets.reset(OWNER, self._target)
 
     async def delete(self) -> None:
-        await self._app.sessions.delete(OWNER, self._target)
+        await self._services.sessions.delete(OWNER, self._target)
 
 
 class SessionHandles:
     """`app.sessions`."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def open(
         self, name: str, *, agent_id: str | None = None, metadata: JsonObject | None = None, label: str | None = None
     ) -> SessionHandle:
         """The session, made if it is new. `name` is a key, a session id, or a word, which means `api:<word>`."""
         target = self._target(name)
-        opened = await self._app.sessions.open(
+        opened = await self._services.sessions.open(
             OWNER,
             target,
-            agent_id=self._app.rules.agent_id(agent_id),
+            agent_id=self._services.rules.agent_id(agent_id),
             source=Source(kind="api"),
             metadata=metadata,
             label=label,
         )
-        return SessionHandle(self._app, opened.session)
+        return SessionHandle(self._services, opened.session)
 
     async def list(self, *, limit: int = LISTED, include_inactive: bool = False) -> list[Session]:
         """Sessions, newest first."""
-        page = await self._app.sessions.list(SessionFilter(include_inactive=include_inactive), limit=limit)
+        page = await self._services.sessions.list(SessionFilter(include_inactive=include_inactive), limit=limit)
         return page.sessions
 
     def _target(self, name: str) -> NamedTarget:
         try:
-            return self._app.sessions.target(name)
+            return self._services.sessions.target(name)
         except Invalid:
             if ":" in name:
                 raise
-            return self._app.sessions.target(f"api:{name}")
+            return self._services.sessions.target(f"api:{name}")
 
 
 class Antiphon:
@@ -144,7 +145,7 @@ class Antiphon:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.sessions = SessionHandles(app)
+        self.sessions = SessionHandles(app.services)
 
     @property
     def tools(self) -> list[str]:
@@ -153,7 +154,7 @@ class Antiphon:
 
     def run(self, run_id: str) -> RunHandle:
         """The run of that id, as `RunHandle.id` gave it; also one of an earlier process."""
-        return RunHandle(self.app, RunId(run_id))
+        return RunHandle(self.app.services, RunId(run_id))
 
 
 @asynccontextmanager

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Annotated
 
 import anyio
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from antiphon.agents.model import Answer, ModelError, ModelErrorKind, Prompt, Purpose, TextDelta
 from antiphon.domain.errors import Invalid
-from antiphon.domain.message import JsonObject, Part, TextPart, ToolCallPart, Usage
+from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage
 
 
 class _Call(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: str
-    arguments: JsonObject = Field(default_factory=dict)
+    arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
 class _Step(BaseModel):

@@ -31,6 +31,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.runs import RunFilter
 
 PREVIEW_LENGTH = 160
 AGENT_ACTOR = "agent"
@@ -64,7 +65,7 @@ class Runs:
         """The run as the ledger has it. Raises `NotFound`, also for a session that may not be seen."""
         return accepted(await self._database.read(_find_run, principal, run_id))
 
-    async def list(self, where: ledger.RunFilter, *, limit: int) -> list[Run]:
+    async def list(self, where: RunFilter, *, limit: int) -> list[Run]:
         """The owner's list, newest first."""
         return await self._database.read(_list_runs, where, limit)
 
@@ -89,7 +90,7 @@ async def _find_run(query: Query, principal: Principal, run_id: RunId) -> Run | 
     return run
 
 
-async def _list_runs(query: Query, where: ledger.RunFilter, limit: int) -> list[Run]:
+async def _list_runs(query: Query, where: RunFilter, limit: int) -> list[Run]:
     return await ledger.list_page(query, where, limit=limit)
 
 

@@ -22,7 +22,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import classification_values, json_text, milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
-from antiphon.store.sessions import SessionFilter
+from antiphon.store.sessions import ListCursor, SessionFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class SessionPage:
     sessions: list[Session]
-    next: rows.ListCursor | None
+    next: ListCursor | None
 
 
 class Sessions:
@@ -124,7 +124,7 @@ class Sessions:
         """The session and the incarnation that the target names. Raises `NotFound`."""
         return accepted(await self._database.read(find_session, principal, target))
 
-    async def list(self, where: SessionFilter, *, limit: int, after: rows.ListCursor | None = None) -> SessionPage:
+    async def list(self, where: SessionFilter, *, limit: int, after: ListCursor | None = None) -> SessionPage:
         """The owner's list, newest first. Contract: list 1, 5."""
         sessions = await self._database.read(_list_page, where, limit + 1, after)
         has_more = len(sessions) > limit
@@ -292,5 +292,20 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     return None
 
 
-async def _list_page(query: Query, where: SessionFilter, limit: int, after: rows.ListCursor | None) -> list[Session]:
+async def _list_page(query: Query, where: SessionFilter, limit: int, after: ListCursor | None) -> list[Session]:
     return await rows.list_page(query, where, limit=limit, after=after)
+
+
+def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
+    """The columns that a patch sets: those of the same name, and two for a clearance."""
+    columns: dict[str, SqlValue] = {}
+    for name, value in changes.items():
+        match name, value:
+            case "clearance", Classification():
+                columns |= {"clearance_level": int(value.level), "clearance_compartments": value.compartments}
+            case "clearance", _:
+                columns |= {"clearance_level": None, "clearance_compartments": None}
+            case _:
+                assert value is None or isinstance(value, str)
+                columns[name] = value
+    return columns

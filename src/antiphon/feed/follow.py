@@ -235,6 +235,12 @@ class Hub:
                 if reader.cursor >= feed.head:
                     reader.add_delta(run_id, text)
 
+    def close(self) -> None:
+        """Ends every follower, so that a server can stop."""
+        for feed in self._feeds.values():
+            for reader in tuple(feed.readers):
+                reader.on_stall()
+
     async def run(self) -> None:
         """Reads what is new in dirty sessions, all of them in one hop, until cancelled."""
         while True:

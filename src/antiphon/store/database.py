@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 
 SqlValue = str | int | float | bytes | None
@@ -51,6 +52,11 @@ class Database(Protocol):
     - Raises `Unavailable` where the store cannot take it: nothing of the unit is kept then. After an error
       that leaves the state of the disk unknown it stays so until the process starts anew.
     """
+
+    @property
+    def failure(self) -> Unavailable | None:
+        """Why nothing more is acknowledged; None while the store is well."""
+        ...
 
     async def run(
         self,

@@ -1,0 +1,34 @@
+"""The use cases that edges call, in one bundle."""
+
+from dataclasses import dataclass
+
+from antiphon.clock import Clock
+from antiphon.domain.ids import Ids
+from antiphon.engine.forks import Forks
+from antiphon.engine.health import Health
+from antiphon.engine.history import History
+from antiphon.engine.inbox import Inbox
+from antiphon.engine.resets import Resets
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs import Runs
+from antiphon.engine.sessions import Sessions
+from antiphon.engine.signin import SignIn
+from antiphon.engine.waits import Waits
+from antiphon.feed.follow import Hub
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    rules: Rules
+    clock: Clock
+    ids: Ids
+    sessions: Sessions
+    inbox: Inbox
+    runs: Runs
+    resets: Resets
+    forks: Forks
+    history: History
+    waits: Waits
+    hub: Hub
+    sign_in: SignIn
+    health: Health

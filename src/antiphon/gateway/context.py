@@ -1,0 +1,36 @@
+"""What routes find in the request: the services, and who asks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.session import Session
+from antiphon.engine.services import Services
+from antiphon.gateway import wire
+from antiphon.gateway.guard import GatewaySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    services: Services
+    settings: GatewaySettings
+    check_model: Callable[[str], None]
+    """Raises `Invalid` for a model name that cannot be used."""
+
+    def session_row(self, session: Session) -> dict[str, Any]:
+        agent = self.services.rules.agents.get(session.agent_id)
+        return wire.session_row(session, default_model=agent.model if agent else "unknown")
+
+
+def gateway_of(request: Request) -> Gateway:
+    return request.app.state.gateway
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks; the guard let nobody else through."""
+    principal = request.scope["antiphon.principal"]
+    assert isinstance(principal, Principal)
+    return principal

@@ -1,0 +1,168 @@
+"""What every request passes first: Host and Origin, who it is, how large. Contract: gateway 5, 6, answers 5."""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import urlsplit
+
+from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.errors import AntiphonError
+from antiphon.engine.services import Services
+from antiphon.gateway.wire import compact_json
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "antiphon_session"
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    owner_token: str
+    allowed_hosts: tuple[str, ...] = ()
+    max_body_bytes: int = 8 * 1024 * 1024
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, kind: str, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = {"ok": False, "error": {"type": kind, "message": message, "code": code}}
+
+
+class Guard:
+    """The outermost application. Puts `antiphon.principal` and the raw `antiphon.send` into the scope."""
+
+    def __init__(
+        self, app: AsgiApp, services: Services, settings: GatewaySettings, *, open_paths: Iterable[str]
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._settings = settings
+        self._token_hash = _digest(settings.owner_token)
+        self._hosts = frozenset((*LOCAL_HOSTS, *settings.allowed_hosts))
+        self._open_paths = tuple(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["antiphon.send"] = send
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            self._check_host(headers)
+            scope["antiphon.principal"] = await self._authenticate(scope, headers)
+            receive = self._limited(scope, headers, receive)
+            await self._app(scope, receive, send)
+        except _Refused as refused:
+            await _answer(send, refused)
+
+    def _check_host(self, headers: dict[str, str]) -> None:
+        """Keeps other sites' pages out, which reach this machine by DNS rebinding or a cross-site request."""
+        host = headers.get("host", "")
+        if _host_name(host) not in self._hosts:
+            raise _Refused(
+                403,
+                "forbidden",
+                "host_not_allowed",
+                f"Host is not allowed: {host[:100]!r}. Name it in gateway.allowed_hosts.",
+            )
+        origin = headers.get("origin")
+        if origin is not None and not self._is_own_origin(origin, host):
+            raise _Refused(403, "forbidden", "origin_not_allowed", f"Origin is not allowed: {origin[:100]!r}.")
+
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        return urlsplit(origin).netloc == host
+
+    async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> Principal | None:
+        path: str = scope["path"]
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            if hmac.compare_digest(_digest(token.strip()), self._token_hash):
+                return OWNER
+            raise _Refused(401, "unauthorized", "bad_token", "Token is not valid. The owner's is in owner.token.")
+        if secret := cookie_of(headers):
+            principal = await self._services.sign_in.find(secret)
+            if principal is not None:
+                if scope["method"] not in SAFE_METHODS and "origin" not in headers:
+                    raise _Refused(403, "forbidden", "origin_missing", "A write by cookie needs an Origin header.")
+                return principal
+        if path == "/" or path in self._open_paths or path.startswith("/static/"):
+            return None
+        raise _Refused(
+            401,
+            "unauthorized",
+            "token_missing",
+            "Sign in with the link that `antiphon open` prints, or send 'Authorization: Bearer <token>'.",
+        )
+
+    def _limited(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
+        limit = self._settings.max_body_bytes
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > limit:
+            raise _too_large(limit)
+        if scope["method"] not in SAFE_METHODS and (length != "0" or "transfer-encoding" in headers):
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind not in ("application/json", "application/x-www-form-urlencoded"):
+                raise _Refused(
+                    415,
+                    "unsupported_media_type",
+                    "not_json",
+                    f"Body is {kind or 'of no type'!r}. Send application/json.",
+                )
+        received = 0
+
+        async def counted() -> MutableMapping[str, Any]:
+            nonlocal received
+            part = await receive()
+            received += len(part.get("body", b""))
+            if received > limit:
+                raise _too_large(limit)
+            return part
+
+        return counted
+
+
+def cookie_of(headers: dict[str, str]) -> str | None:
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return cookie.value if cookie else None
+
+
+def status_of(error: AntiphonError) -> int:
+    """Contract: answers 5."""
+    return {"Invalid": 400, "TooLarge": 413, "Denied": 403, "NotFound": 404, "Conflict": 409, "Unavailable": 503}.get(
+        type(error).__name__, 500
+    )
+
+
+def _too_large(limit: int) -> _Refused:
+    return _Refused(413, "too_large", "body_too_large", f"Body is larger than {limit} bytes, the most that is taken.")
+
+
+async def _answer(send: Send, refused: _Refused) -> None:
+    body = compact_json(refused.body)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if refused.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _host_name(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).lower()
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,108 @@
+"""The HTTP application: routes, and one shape for every error. Contract: answers 5, gateway 4."""
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.engine.services import Services
+from antiphon.gateway import page, runs, sessions, signin
+from antiphon.gateway.context import Gateway, gateway_of
+from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, status_of
+
+logger = logging.getLogger(__name__)
+
+OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
+_TYPES = {
+    400: "invalid_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "conflict",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "invalid_request",
+    429: "rate_limited",
+    503: "unavailable",
+}
+
+
+def build_gateway(services: Services, settings: GatewaySettings, check_model: Callable[[str], None]) -> AsgiApp:
+    """The whole application, behind its guard."""
+    api = FastAPI(
+        title="Antiphon",
+        summary="A durable session runtime and gateway for AI agents.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        separate_input_output_schemas=False,
+    )
+    api.state.gateway = Gateway(services=services, settings=settings, check_model=check_model)
+    for router in (sessions.router, runs.router, signin.router):
+        api.include_router(router)
+    page.mount(api)
+    api.add_api_route("/health", _health, tags=["health"])
+    api.add_api_route("/ready", _ready, tags=["health"])
+    api.add_exception_handler(AntiphonError, _on_error)
+    api.add_exception_handler(RequestValidationError, _on_invalid)
+    api.add_exception_handler(HTTPException, _on_http_error)
+    api.add_exception_handler(Exception, _on_crash)
+    return Guard(api, services, settings, open_paths=OPEN_PATHS)
+
+
+async def _health() -> dict[str, Any]:
+    """The process answers."""
+    return {"ok": True}
+
+
+async def _ready(request: Request) -> dict[str, Any]:
+    """Messages can be taken and stored."""
+    await gateway_of(request).services.health.check()
+    return {"ok": True}
+
+
+def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    kind = _TYPES.get(status, "internal_error")
+    return JSONResponse(
+        {"ok": False, "error": {"type": kind, "message": message, "code": code}}, status, headers=headers
+    )
+
+
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, AntiphonError)
+    headers = {"Retry-After": "1"} if isinstance(error, Unavailable) else None
+    return error_response(status_of(error), error.code, error.message, headers)
+
+
+async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = error.errors()
+    if any(problem["type"] == "json_invalid" for problem in problems):
+        return error_response(400, "not_json", "Body is not JSON.")
+    text = "; ".join(f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems)
+    return error_response(422, "invalid_request", text)
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    messages = {404: f"No such address: {request.url.path[:200]!r}", 405: "Method is not allowed here"}
+    headers = dict(error.headers) if error.headers else None
+    phrase = HTTPStatus(status).name.lower()
+    return error_response(status, phrase, messages.get(status, str(error.detail)), headers)
+
+
+async def _on_crash(request: Request, error: Exception) -> JSONResponse:
+    logger.error("Request failed", exc_info=error, extra={"action": "request_failed", "path": request.url.path})
+    return error_response(500, "internal_error", "Antiphon failed inside; its log says more.")
+
+
+def _place(location: tuple[str | int, ...]) -> str:
+    return ".".join(str(part) for part in location[1:]) or str(location[0])

@@ -1,0 +1,126 @@
+"""What request bodies may hold, and what becomes of it."""
+
+import base64
+import binascii
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.alias_generators import to_camel
+
+from antiphon.domain.classification import Classification, parse_level
+from antiphon.domain.errors import Invalid
+from antiphon.domain.message import ImagePart, Part, TextPart, text_content
+from antiphon.domain.run import QueueMode
+from antiphon.domain.session import SessionType, Source
+
+
+class Body(BaseModel):
+    """Unknown names are refused. Contract: answers 3."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=False)
+
+
+class SourceBody(Body):
+    kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")] = "api"
+    interactive: bool = True
+    platform: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")] | None = None
+    trigger_id: str | None = None
+    type: SessionType = SessionType.DIRECT
+
+    def source(self) -> Source:
+        return Source(
+            kind=self.kind,
+            interactive=self.interactive,
+            platform=self.platform,
+            trigger_id=self.trigger_id,
+            type=self.type,
+        )
+
+
+class ClassificationBody(Body):
+    level: str
+
+    def classification(self) -> Classification:
+        return Classification(parse_level(self.level))
+
+
+class OpenBody(Body):
+    """Of `POST /sessions`: a key or a session id."""
+
+    key: str | None = None
+    session_id: str | None = None
+    agent_id: str | None = None
+    source: SourceBody = SourceBody()
+    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    label: Annotated[str, Field(max_length=200)] | None = None
+    taint: ClassificationBody | None = None
+    clearance: ClassificationBody | None = None
+
+
+class PatchBody(Body):
+    """Of `PATCH /sessions/{key}`: what is named is changed, null unsets."""
+
+    label: Annotated[str, Field(max_length=200)] | None = None
+    display_name: Annotated[str, Field(max_length=200)] | None = None
+    description: Annotated[str, Field(max_length=80)] | None = None
+    model: str | None = None
+    thinking_level: Literal["off", "low", "medium", "high"] | None = None
+    verbose_level: Annotated[str, Field(max_length=32)] | None = None
+    send_policy: Literal["allow", "deny"] | None = None
+    clearance: ClassificationBody | None = None
+
+
+class TextItem(Body):
+    type: Literal["text"]
+    text: str
+
+
+class ImageItem(Body):
+    type: Literal["image"]
+    mime_type: Annotated[str, Field(pattern=r"^image/[a-z0-9.+-]+$")]
+    data: str
+    """Base64."""
+
+
+class MessageBody(Body):
+    """Of `POST /sessions/{key}/messages`: `text`, or `content` for parts; `role` and `occurredAt` to append."""
+
+    text: str | None = None
+    content: list[Annotated[TextItem | ImageItem, Field(discriminator="type")]] | None = None
+    message_id: str | None = None
+    queue_mode: QueueMode | None = None
+    sender: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    mentioned: bool = True
+    role: Literal["user", "assistant"] = "user"
+    occurred_at: Annotated[int, Field(ge=0, le=253402300799000)] | None = None
+    """Milliseconds since 1970."""
+
+    def parts(self) -> tuple[Part, ...]:
+        """Raises `Invalid` unless exactly one of `text` and `content` is given."""
+        if (self.text is None) == (self.content is None):
+            raise Invalid("Message needs either 'text' or 'content'.", code="invalid_message")
+        if self.content is None:
+            return text_content(self.text or "")
+        return tuple(_part(item) for item in self.content)
+
+    def occurred(self) -> datetime | None:
+        return None if self.occurred_at is None else datetime.fromtimestamp(self.occurred_at / 1000, UTC)
+
+
+class ForkBody(Body):
+    seq: Annotated[int, Field(ge=1)] | None = None
+
+
+class CodeBody(Body):
+    code: str
+
+
+def _part(item: TextItem | ImageItem) -> Part:
+    if isinstance(item, TextItem):
+        return TextPart(text=item.text)
+    try:
+        base64.b64decode(item.data, validate=True)
+    except binascii.Error as error:
+        raise Invalid("Image is not valid base64.", code="invalid_message") from error
+    return ImagePart(mime_type=item.mime_type, data=item.data)

@@ -1,0 +1,353 @@
+"""Routes of sessions. Contract: gateway 1, 4."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from antiphon.domain.errors import Denied, Invalid
+from antiphon.domain.ids import SessionId
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.message import Role
+from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.history import HistoryPage
+from antiphon.engine.inbox import Posted
+from antiphon.engine.sessions import ListCursor, SessionFilter, session_columns
+from antiphon.gateway import wire
+from antiphon.gateway.context import gateway_of, principal_of
+from antiphon.gateway.requests import ForkBody, MessageBody, OpenBody, PatchBody
+from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view, run_view
+
+MAX_PAGE_BYTES = 6 * 1024 * 1024
+MAX_WAIT_SECONDS = 600.0
+SSE_TYPE = "text/event-stream"
+
+router = APIRouter(tags=["sessions"])
+
+Limit = Annotated[int, Query(description="At most so many; clamped to what is allowed.")]
+
+
+@router.get("/sessions")
+async def list_sessions(
+    request: Request,
+    limit: Limit = 50,
+    kinds: Annotated[list[SessionKind] | None, Query()] = None,
+    agent_id: Annotated[str | None, Query(alias="agentId")] = None,
+    label: str | None = None,
+    search: str | None = None,
+    active_minutes: Annotated[int | None, Query(alias="activeMinutes", ge=1)] = None,
+    include_inactive: Annotated[bool, Query(alias="includeInactive")] = False,
+    cursor: str | None = None,
+) -> dict[str, Any]:
+    """Sessions, newest first."""
+    gateway = gateway_of(request)
+    services = gateway.services
+    if not principal_of(request).is_owner:
+        raise Denied("Sessions are listed for the owner only")
+    since = None if active_minutes is None else services.clock.now() - timedelta(minutes=active_minutes)
+    where = SessionFilter(
+        agent_id=services.rules.agent_id(agent_id),
+        kinds=None if kinds is None else frozenset(kinds),
+        label=label,
+        search=search,
+        updated_since=since,
+        include_inactive=include_inactive,
+    )
+    page = await services.sessions.list(where, limit=min(max(limit, 1), 200), after=_list_cursor(cursor))
+    shown: dict[str, Any] = {
+        "count": len(page.sessions),
+        "sessions": [gateway.session_row(session) for session in page.sessions],
+    }
+    if page.next is not None:
+        shown["nextCursor"] = base64.urlsafe_b64encode(
+            json.dumps([page.next.updated_at_ms, page.next.row]).encode()
+        ).decode()
+    return shown
+
+
+def _list_cursor(text: str | None) -> ListCursor | None:
+    if text is None:
+        return None
+    try:
+        updated_at_ms, row = json.loads(base64.urlsafe_b64decode(text.encode()))
+        return ListCursor(int(updated_at_ms), int(row))
+    except (ValueError, TypeError) as error:
+        raise _bad_cursor(text) from error
+
+
+@router.post("/sessions", status_code=201)
+async def open_session(request: Request, body: OpenBody, response: Response) -> dict[str, Any]:
+    """Creates the session (201) or reopens it (200)."""
+    gateway = gateway_of(request)
+    services = gateway.services
+    named = body.key if body.key is not None else body.session_id
+    if named is None or (body.key is not None and body.session_id is not None):
+        raise Invalid("Session needs either 'key' or 'sessionId'.", code="invalid_request")
+    agent_id = services.rules.agent_id(body.agent_id)
+    target = services.sessions.target(named, agent_id=agent_id)
+    if body.session_id is not None:
+        target = NamedTarget(None, SessionId(named)) if target.session_id is not None else target
+    opened = await services.sessions.open(
+        principal_of(request),
+        target,
+        agent_id=agent_id,
+        source=body.source.source(),
+        metadata=body.metadata,
+        label=body.label,
+        taint=body.taint.classification() if body.taint else None,
+        clearance=body.clearance.classification() if body.clearance else None,
+    )
+    response.status_code = 201 if opened.is_new else 200
+    return gateway.session_row(opened.session)
+
+
+@router.get("/sessions/{key}")
+async def get_session(request: Request, key: str) -> dict[str, Any]:
+    found = await _find(request, key)
+    return gateway_of(request).session_row(found)
+
+
+@router.patch("/sessions/{key}")
+async def patch_session(request: Request, key: str, body: PatchBody) -> dict[str, Any]:
+    """Changes what the body names; null unsets."""
+    gateway = gateway_of(request)
+    named = {name: getattr(body, name) for name in body.model_fields_set}
+    if named.get("model") is not None:
+        gateway.check_model(named["model"])
+    if "clearance" in named:
+        named["clearance"] = body.clearance.classification() if body.clearance else None
+    columns = session_columns(named)
+    sessions = gateway.services.sessions
+    if not columns:
+        return gateway.session_row(await _find(request, key))
+    return gateway.session_row(await sessions.patch(principal_of(request), sessions.target(key), columns))
+
+
+@router.delete("/sessions/{key}")
+async def delete_session(request: Request, key: str) -> dict[str, Any]:
+    sessions = gateway_of(request).services.sessions
+    await sessions.delete(principal_of(request), sessions.target(key))
+    return {"ok": True, "deleted": True}
+
+
+@router.post("/sessions/{key}/reset")
+async def reset_session(request: Request, key: str) -> dict[str, Any]:
+    """Begins anew under the same key."""
+    gateway = gateway_of(request)
+    target = gateway.services.sessions.target(key)
+    return gateway.session_row(await gateway.services.resets.reset(principal_of(request), target))
+
+
+@router.post("/sessions/{key}/cancel")
+async def cancel_session(request: Request, key: str) -> dict[str, Any]:
+    """Cancels the session's active run, if it has one."""
+    services = gateway_of(request).services
+    session = await _find(request, key)
+    run = await services.runs.cancel_session(principal_of(request), session.row)
+    return {"ok": True, "cancelled": run is not None, **({"runId": run.id} if run else {})}
+
+
+@router.post("/sessions/{key}/fork", status_code=201)
+async def fork_session(request: Request, key: str, body: ForkBody | None = None) -> dict[str, Any]:
+    """A new session with a copy of the log up to `seq`."""
+    gateway = gateway_of(request)
+    target = gateway.services.sessions.target(key)
+    seq = body.seq if body else None
+    return gateway.session_row(await gateway.services.forks.fork(principal_of(request), target, seq))
+
+
+@router.post("/sessions/{key}/messages")
+async def post_message(
+    request: Request,
+    key: str,
+    body: MessageBody,
+    wait: Annotated[float | None, Query(ge=0, le=MAX_WAIT_SECONDS)] = None,
+    stream: bool = False,
+    append: bool = False,
+) -> Response:
+    """Posts a message and answers at once, after its run (`wait`), or while it streams (`stream`)."""
+    services = gateway_of(request).services
+    principal, target = principal_of(request), services.sessions.target(key)
+    if append:
+        appended = await services.inbox.append(
+            principal,
+            target,
+            body.parts(),
+            message_id=body.message_id,
+            role=Role(body.role),
+            sender=body.sender,
+            occurred_at=body.occurred(),
+        )
+        return JSONResponse(wire.posted(appended))
+    if body.role != "user" or body.occurred_at is not None:
+        raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
+    posted = await services.inbox.post(
+        principal,
+        target,
+        body.parts(),
+        message_id=body.message_id,
+        mode=body.queue_mode,
+        sender=body.sender,
+        mentioned=body.mentioned,
+    )
+    if stream and posted.run_id is not None:
+        return await _stream_run(request, posted)
+    if wait is not None and posted.run_id is not None:
+        return JSONResponse({**wire.posted(posted), **await _run_end(request, posted, wait)})
+    return JSONResponse(wire.posted(posted))
+
+
+async def _run_end(request: Request, posted: Posted, seconds: float) -> dict[str, Any]:
+    assert posted.run_id is not None
+    run = await gateway_of(request).services.waits.wait(posted.run_id, timedelta(seconds=seconds))
+    if run is None:
+        return {"status": "timeout"}
+    shown = wire.run(run)
+    return {name: shown[name] for name in ("status", "reply", "error", "code") if name in shown}
+
+
+async def _stream_run(request: Request, posted: Posted) -> Response:
+    services = gateway_of(request).services
+    assert posted.run_id is not None
+    over = False
+
+    def end() -> None:
+        nonlocal over
+        over = True
+
+    session = await _find(request, posted.session_key)
+    return FollowResponse(
+        services.hub,
+        session,
+        after=posted.seq,
+        view=run_view(posted.run_id, end),
+        first=[frame("message_ack", wire.posted(posted))],
+        is_over=lambda: over,
+    )
+
+
+@router.get("/sessions/{key}/history")
+async def get_history(
+    request: Request,
+    key: str,
+    limit: Limit = 50,
+    cursor: str | None = None,
+    include_tools: Annotated[bool, Query(alias="includeTools")] = False,
+    follow: bool = False,
+    after: Annotated[int | None, Query(ge=0)] = None,
+) -> Response:
+    """The newest messages, oldest first; with `follow=1`, live from there on."""
+    services = gateway_of(request).services
+    principal, target = principal_of(request), services.sessions.target(key)
+    resume = _resume_point(request, after)
+    is_following = follow or SSE_TYPE in request.headers.get("accept", "")
+    view = message_view(include_tools=include_tools)
+    if is_following and resume is not None:
+        session = (await services.sessions.get(principal, target)).session
+        if _is_in_log(session, resume):
+            return FollowResponse(services.hub, session, after=resume, view=view)
+    page = await services.history.page(
+        principal,
+        target,
+        limit=min(max(limit, 1), 1000),
+        before=_history_cursor(cursor),
+        include_tools=include_tools,
+    )
+    shown = _history(page)
+    if not is_following:
+        return JSONResponse(shown)
+    first = [frame("history", shown, id=page.last_seq)]
+    if resume is not None:
+        first.insert(0, frame("reset", {"reason": _reset_reason(page.session, resume)}))
+    return FollowResponse(services.hub, page.session, after=page.last_seq, view=view, first=first)
+
+
+def _history(page: HistoryPage) -> dict[str, Any]:
+    """The page within 6 MiB: the oldest messages are dropped, and the flags say so."""
+    encoded = [(event.seq, wire.message(event)) for event in page.events]
+    sizes = [len(wire.compact_json(message)) + 1 for _, message in encoded]
+    total, dropped = sum(sizes) + 1, 0
+    while total > MAX_PAGE_BYTES and dropped < len(encoded) - 1:
+        total -= sizes[dropped]
+        dropped += 1
+    kept = encoded[dropped:]
+    shown: dict[str, Any] = {
+        "sessionKey": str(page.session.key),
+        "sessionId": page.session.id,
+        "messages": [message for _, message in kept],
+        "hasMore": page.has_more or dropped > 0,
+        "truncated": dropped > 0,
+        "droppedMessages": dropped > 0,
+        "contentTruncated": False,
+        "contentRedacted": False,
+        "bytes": total,
+    }
+    if shown["hasMore"] and kept:
+        shown["nextCursor"] = str(kept[0][0])
+    return shown
+
+
+@router.get("/sessions/{key}/events")
+async def follow_events(request: Request, key: str, after: Annotated[int | None, Query(ge=0)] = None) -> Response:
+    """Every event of the log, from the start or after a cursor, then live."""
+    session = await _find(request, key)
+    resume = _resume_point(request, after)
+    first: list[bytes] = []
+    if resume is not None and not _is_in_log(session, resume):
+        first.append(frame("reset", {"reason": _reset_reason(session, resume)}))
+        resume = None
+    start = session.first_seq - 1 if resume is None else resume
+    return FollowResponse(gateway_of(request).services.hub, session, after=start, view=EVENT_VIEW, first=first)
+
+
+@router.get("/sessions/{key}/transcript")
+async def get_transcript(request: Request, key: str) -> Response:
+    """The events of the present incarnation, one JSON object a line."""
+    session = await _find(request, key)
+    events = gateway_of(request).services.history.events(session, session.first_seq - 1)
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for event in events:
+            yield wire.compact_json(wire.event(event)) + b"\n"
+
+    return StreamingResponse(lines(), media_type="application/jsonl")
+
+
+async def _find(request: Request, key: str) -> Session:
+    sessions = gateway_of(request).services.sessions
+    return (await sessions.get(principal_of(request), sessions.target(key))).session
+
+
+def _resume_point(request: Request, after: int | None) -> int | None:
+    text = request.headers.get("last-event-id")
+    if text is None:
+        return after
+    if not text.isdigit():
+        raise _bad_cursor(text)
+    return int(text)
+
+
+def _is_in_log(session: Session, cursor: int) -> bool:
+    return session.first_seq - 1 <= cursor <= session.last_seq
+
+
+def _reset_reason(session: Session, cursor: int) -> str:
+    return "ahead" if cursor > session.last_seq else "pruned"
+
+
+def _history_cursor(text: str | None) -> int | None:
+    if text is None:
+        return None
+    number = text.removeprefix("seq:")
+    if not number.isdigit() or len(number) > 18:
+        raise _bad_cursor(text)
+    return int(number)
+
+
+def _bad_cursor(text: str) -> Invalid:
+    return Invalid(f"Cursor is not valid: {text[:40]!r}. Take it from an answer, as it is.", code="invalid_cursor")

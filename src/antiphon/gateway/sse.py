@@ -1,0 +1,139 @@
+"""Server-sent events: a log followed live, with ids to resume by. Contract: gateway 1.
+
+Delivery runs in a task of its own on the server's raw `send`, because a deep chain of awaits would be walked
+at every wake.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import anyio
+from starlette.responses import Response
+
+from antiphon.domain.event import Event
+from antiphon.domain.ids import RunId
+from antiphon.domain.message import ToolResult
+from antiphon.domain.session import Session
+from antiphon.feed.follow import Frame, Hub, LogLost, View
+from antiphon.gateway import wire
+from antiphon.gateway.guard import Receive, Scope, Send
+
+KEEP_ALIVE = b": keep-alive\n\n"
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+def frame(name: str, data: object, *, id: int | None = None) -> Frame:
+    """One event of the stream."""
+    head = f"event: {name}\n" if id is None else f"event: {name}\nid: {id}\n"
+    return head.encode() + b"data: " + wire.compact_json(data) + b"\n\n"
+
+
+def _delta(run_id: RunId, text: str | None) -> Frame:
+    return frame("delta", {"runId": run_id, "text": text or "", **({} if text is not None else {"restart": True})})
+
+
+def _reset(reason: str) -> Frame:
+    return frame("reset", {"reason": reason})
+
+
+@lru_cache(maxsize=8)
+def message_view(*, include_tools: bool) -> View:
+    """Messages as in the history page, one frame each."""
+
+    def encode(event: Event) -> Frame:
+        if event.message is None or (isinstance(event.message, ToolResult) and not include_tools):
+            return b""
+        return frame("message", wire.message(event), id=event.seq)
+
+    return View(encode=encode, encode_delta=_delta, encode_reset=_reset, keep_alive=KEEP_ALIVE)
+
+
+EVENT_VIEW = View(
+    encode=lambda event: frame(event.type, wire.event(event), id=event.seq),
+    encode_delta=_delta,
+    encode_reset=_reset,
+    keep_alive=KEEP_ALIVE,
+)
+
+
+def run_view(run_id: RunId, on_end: Callable[[], None]) -> View:
+    """The messages of one run, and its end; tells `on_end` when that is encoded."""
+    messages = message_view(include_tools=True)
+
+    def encode(event: Event) -> Frame:
+        if event.run_id != run_id:
+            return b""
+        if event.type == "run_finished":
+            on_end()
+            return frame("run", {"runId": run_id, **event.data}, id=event.seq)
+        return messages.encode(event)
+
+    def encode_delta(delta_run: RunId, text: str | None) -> Frame:
+        return _delta(delta_run, text) if delta_run == run_id else b""
+
+    return replace(messages, encode=encode, encode_delta=encode_delta)
+
+
+class FollowResponse(Response):
+    """Sends some frames at once, then whatever the session's log brings after the cursor."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        session: Session,
+        *,
+        after: int,
+        view: View,
+        first: Sequence[Frame] = (),
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(status_code=200)
+        self._hub = hub
+        self._session = session
+        self._after = after
+        self._view = view
+        self._first = b"".join(first)
+        self._is_over = is_over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw: Send = scope["antiphon.send"]
+        await raw({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        async with anyio.create_task_group() as tasks:
+
+            async def disconnected() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                tasks.cancel_scope.cancel()
+
+            async def deliver() -> None:
+                await self._deliver(raw, tasks.cancel_scope.cancel)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(disconnected)
+            tasks.start_soon(deliver)
+
+    async def _deliver(self, send: Send, on_stall: Callable[[], None]) -> None:
+        if self._first:
+            await send(_body(self._first))
+        async with self._hub.follow(self._session.row, self._after, self._view, on_stall=on_stall) as reader:
+            while not self._is_over():
+                try:
+                    frame = await reader.next()
+                except LogLost as lost:
+                    frame = self._view.encode_reset(lost.reason)
+                    await send({"type": "http.response.body", "body": frame, "more_body": False})
+                    return
+                reader.sending_since = self._hub.clock.monotonic()
+                await send(_body(frame))
+                reader.sending_since = None
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _body(frame: Frame) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": frame, "more_body": True}

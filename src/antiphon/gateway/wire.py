@@ -1,0 +1,229 @@
+"""The shapes of the wire: camelCase, integer milliseconds, absent values absent.
+
+Contract: answers 4, events 3, list 2.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.event import Event
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.message import (
+    EXTERNAL,
+    AssistantMessage,
+    ImagePart,
+    Message,
+    Part,
+    Provenance,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+)
+from antiphon.domain.run import Run
+from antiphon.domain.session import Session
+from antiphon.engine.inbox import Posted
+
+Json = dict[str, Any]
+
+
+def milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def compact_json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _present(values: Json) -> Json:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def session_row(session: Session, *, default_model: str) -> Json:
+    """A row as in `sessions_list`, with what people also see of their sessions."""
+    delivery = _present(
+        {
+            "channel": session.delivery.channel,
+            "to": session.delivery.to,
+            "accountId": session.delivery.account_id,
+            "threadId": session.delivery.thread_id,
+        }
+    )
+    return _present(
+        {
+            "key": str(session.key),
+            "kind": session.key.kind.value,
+            "channel": _channel(session),
+            "agentId": session.agent_id,
+            "displayName": session.display_name,
+            "label": session.label,
+            "description": session.description,
+            "preview": session.preview,
+            "updatedAt": milliseconds(session.updated_at),
+            "createdAt": milliseconds(session.created_at),
+            "sessionId": session.id,
+            "status": session.status.value,
+            "model": session.model or default_model,
+            "contextTokens": session.context_tokens,
+            "totalTokens": session.usage.total_tokens,
+            "costUsd": None if session.usage.cost_microusd is None else session.usage.cost_microusd / 1_000_000,
+            "messageCount": session.message_count,
+            "turnCount": session.turn_count,
+            "lastSeq": session.last_seq,
+            "thinkingLevel": session.thinking_level,
+            "verboseLevel": session.verbose_level,
+            "systemSent": session.usage.steps > 0,
+            "abortedLastRun": session.aborted_last_run,
+            "sendPolicy": session.send_policy,
+            "lastChannel": session.delivery.channel,
+            "lastTo": session.delivery.to,
+            "deliveryContext": delivery or None,
+            "transcriptPath": f"/sessions/{quote(str(session.key), safe=':')}/transcript",
+            "spawnedBy": session.parent_key,
+            "metadata": session.metadata or None,
+        }
+    )
+
+
+def _channel(session: Session) -> str:
+    """Contract: list 3."""
+    match session.key.kind:
+        case SessionKind.CRON | SessionKind.HOOK | SessionKind.NODE:
+            return "internal"
+        case SessionKind.GROUP:
+            return session.key.channel or session.delivery.channel or "unknown"
+        case _:
+            return session.delivery.channel or session.key.channel or "unknown"
+
+
+def message(event: Event) -> Json:
+    """A transcript message. `event` holds one."""
+    body = event.message
+    assert body is not None
+    shown: Json = {
+        "seq": event.seq,
+        "messageId": body.message_id,
+        "role": _role(body),
+        "content": [part for part in map(_part, body.content) if part is not None],
+        "createdAt": milliseconds(event.created_at),
+        "runId": event.run_id,
+    }
+    match body:
+        case UserMessage():
+            shown["sender"] = body.sender
+            shown["provenance"] = None if body.provenance == EXTERNAL else _provenance(body.provenance)
+        case AssistantMessage():
+            shown["model"] = body.model
+            shown["partial"] = body.partial or None
+            shown["provenance"] = _provenance(body.provenance) if body.provenance else None
+        case ToolResult():
+            shown["toolCallId"] = body.tool_call_id
+            shown["toolName"] = body.tool
+            shown["isError"] = body.is_error or None
+    if event.classification != PUBLIC:
+        label = event.classification
+        shown["classification"] = {"level": label.level.name, "integrity": label.integrity.value}
+    return _present(shown)
+
+
+def _role(body: Message) -> str:
+    match body:
+        case UserMessage():
+            return "user"
+        case AssistantMessage():
+            return "assistant"
+        case ToolResult():
+            return "toolResult"
+
+
+def _part(part: Part) -> Json | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ToolCallPart():
+            return {"type": "toolCall", "id": part.call_id, "name": part.name, "arguments": _arguments(part.arguments)}
+        case ImagePart():
+            size = len(part.data) * 3 // 4
+            return {"type": "image", "mimeType": part.mime_type, "bytes": size, "data": part.data}
+        case ThinkingPart():
+            return None
+
+
+def _arguments(text: str) -> object:
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return text
+
+
+def _provenance(provenance: Provenance) -> Json:
+    return _present(
+        {
+            "kind": provenance.kind.value,
+            "sourceSessionKey": provenance.source_session_key,
+            "sourceChannel": provenance.source_channel,
+            "sourceTool": provenance.source_tool,
+        }
+    )
+
+
+def event(event: Event) -> Json:
+    """Any event of the log, as `GET …/events` and `…/transcript` show it."""
+    return _present(
+        {
+            "seq": event.seq,
+            "type": event.type,
+            "createdAt": milliseconds(event.created_at),
+            "actor": event.actor,
+            "sessionId": event.session_id,
+            "runId": event.run_id,
+            "data": event.data or None,
+            "message": None if event.message is None else message(event),
+        }
+    )
+
+
+def run(run: Run) -> Json:
+    """Contract: gateway 4."""
+    usage = run.usage
+    return _present(
+        {
+            "runId": run.id,
+            "sessionKey": run.session_key,
+            "status": run.status.value,
+            "createdAt": milliseconds(run.created_at),
+            "startedAt": None if run.started_at is None else milliseconds(run.started_at),
+            "endedAt": None if run.ended_at is None else milliseconds(run.ended_at),
+            "reply": run.reply,
+            "error": run.error,
+            "code": run.code,
+            "usage": _present(
+                {
+                    "inputTokens": usage.input_tokens,
+                    "outputTokens": usage.output_tokens,
+                    "cachedTokens": usage.cached_tokens,
+                    "costUsd": None if usage.cost_microusd is None else usage.cost_microusd / 1_000_000,
+                    "steps": usage.steps,
+                }
+            )
+            if usage.steps
+            else None,
+        }
+    )
+
+
+def posted(posted: Posted) -> Json:
+    """Contract: sessions 4."""
+    return _present(
+        {
+            "sessionKey": posted.session_key,
+            "messageId": posted.message_id,
+            "seq": posted.seq,
+            "runId": posted.run_id,
+            "triggered": posted.triggered,
+        }
+    )

@@ -1,0 +1,345 @@
+"""A program that is killed: it carries out a scenario on a home and dies where it is told to.
+
+Run as a module it imports everything once and then forks one process for each request, a line of JSON on its
+standard input; it answers each with a line that holds the process's exit code.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import anyio
+
+import antiphon
+from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
+from antiphon.app import Parts, ToolFunction
+from antiphon.domain.event import Event
+from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
+from antiphon.domain.run import QueueMode
+from antiphon.store import events as log
+from antiphon.store.runs import RunFilter
+
+CLIENTS = 3
+OUTSTANDING = 4
+LIMIT_SECONDS = 60
+"""After this a process that neither ends nor dies is ended; the exit code tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one process does, and when it dies."""
+
+    scenario: str
+    """`conversation | storm | example`."""
+    home: str
+    kill_at: int | None = None
+    """The number of the commit at which it dies."""
+    moment: str = "before"
+    """Of that commit: `before | after`."""
+    kill_after_seconds: float | None = None
+    """Dies after that long, wherever it is."""
+    messages: int | None = None
+    """For a storm: how many each client posts in this life; until it dies if None."""
+
+
+class Holds:
+    """Barriers in tools: a call that holds goes on when the program lets it."""
+
+    def __init__(self) -> None:
+        self._reached: dict[str, anyio.Event] = {}
+        self._released: dict[str, anyio.Event] = {}
+
+    async def hold(self, name: str) -> str:
+        self._event(self._reached, name).set()
+        await self._event(self._released, name).wait()
+        return f"held {name}"
+
+    async def reach(self, name: str, run: RunHandle) -> None:
+        """Returns once the run is inside the call, or has ended."""
+        async with anyio.create_task_group() as tasks:
+
+            async def ended() -> None:
+                await run.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(ended)
+            await self._event(self._reached, name).wait()
+            tasks.cancel_scope.cancel()
+
+    def release(self, name: str) -> None:
+        self._event(self._released, name).set()
+
+    def _event(self, events: dict[str, anyio.Event], name: str) -> anyio.Event:
+        return events.setdefault(name, anyio.Event())
+
+
+class Program:
+    """The scenarios, each of which may be begun again after the process died in it."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._home = Path(request.home)
+        self._holds = Holds()
+        self._outside = self._home.parent
+
+    async def run(self) -> None:
+        parts = Parts(commit_hook=self._on_commit, tools=self._tools())
+        async with antiphon.open(self._home, parts=parts) as app:
+            match self._request.scenario:
+                case "conversation":
+                    await self._conversation(app)
+                case "storm":
+                    await self._storm(app)
+                case "example":
+                    await self._example(app)
+                case other:
+                    raise LookupError(f"Scenario not found: {other!r}")
+            (self._outside / "dump.json").write_text(json.dumps(await dump(app)), "utf-8")
+
+    def _on_commit(self, number: int, moment: str, units: Sequence[str]) -> None:
+        self._note("commits", f"{number} {moment} {','.join(units)}")
+        if number == self._request.kill_at and moment == self._request.moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _tools(self) -> list[ToolFunction]:
+        def note(text: str, context: ToolContext) -> str:
+            """Has an effect outside, and must not have it twice."""
+            self._note("effects", f"{context.call_id} {text}")
+            return f"noted {text}"
+
+        def look(text: str, context: ToolContext) -> str:
+            """May be repeated."""
+            self._note("looks", f"{context.call_id} {text}")
+            return f"looked {text}"
+
+        async def hold(name: str) -> str:
+            return await self._holds.hold(name)
+
+        return [
+            note,
+            antiphon.tool(look, effects=["reads"]),
+            antiphon.tool(hold, effects=["writes"], is_idempotent=True),
+        ]
+
+    def _note(self, name: str, line: str) -> None:
+        """Appends a line that outlives the process."""
+        file = os.open(self._outside / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, f"{line}\n".encode())
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    async def _post(
+        self, session: SessionHandle, message_id: str, text: str, mode: QueueMode | None = None
+    ) -> RunHandle:
+        run = await session.post(text, message_id=message_id, queue_mode=mode)
+        self._note("acknowledged", json.dumps([session.key, message_id, run.id]))
+        return run
+
+    async def _conversation(self, app: Antiphon) -> None:
+        await self._plain(await app.sessions.open("plain"))
+        await self._with_effects(await app.sessions.open("effects"))
+        await self._steered(await app.sessions.open("steered"))
+        await self._queued(await app.sessions.open("queued"))
+        await self._cancelled(await app.sessions.open("cancelled"))
+        await self._reset(await app.sessions.open("reset"))
+
+    async def _plain(self, session: SessionHandle) -> None:
+        for message_id in ("p-1", "p-2"):
+            await (await self._post(session, message_id, f"hello {message_id}")).wait()
+
+    async def _with_effects(self, session: SessionHandle) -> None:
+        texts = {
+            "e-1": '!call note {"text": "e-1"}',
+            "e-2": '!call note {"text": "e-2a"}\n!call look {"text": "e-2b"}\n!call note {"text": "e-2c"}',
+        }
+        for message_id, text in texts.items():
+            await (await self._post(session, message_id, text)).wait()
+
+    async def _steered(self, session: SessionHandle) -> None:
+        run = await self._post(session, "s-1", '!call hold {"name": "s"}')
+        await self._holds.reach("s", run)
+        joined = await self._post(session, "s-2", "and this", QueueMode.STEER)
+        self._holds.release("s")
+        await run.wait()
+        await joined.wait()
+
+    async def _queued(self, session: SessionHandle) -> None:
+        run = await self._post(session, "q-1", '!call hold {"name": "q"}')
+        await self._holds.reach("q", run)
+        queued = [
+            await self._post(session, "q-2", "two"),
+            await self._post(session, "q-3", "three", QueueMode.COLLECT),
+            await self._post(session, "q-4", "four"),
+        ]
+        self._holds.release("q")
+        for handle in queued:
+            await handle.wait()
+
+    async def _cancelled(self, session: SessionHandle) -> None:
+        run = await self._post(session, "c-1", '!call hold {"name": "c"}')
+        await self._holds.reach("c", run)
+        await run.cancel()
+        await run.wait()
+        await (await self._post(session, "c-2", "after the cancel")).wait()
+
+    async def _reset(self, session: SessionHandle) -> None:
+        await (await self._post(session, "r-1", "before")).wait()
+        running = await self._post(session, "r-2", '!call hold {"name": "r"}')
+        await self._holds.reach("r", running)
+        queued = await self._post(session, "r-3", "never answered")
+        messages = [event.message for event in await session.history()]
+        if any(isinstance(message, UserMessage) and message.message_id == "r-1" for message in messages):
+            await session.reset()
+        await running.wait()
+        await queued.wait()
+        await (await self._post(session, "r-4", "anew")).wait()
+
+    async def _storm(self, app: Antiphon) -> None:
+        async with anyio.create_task_group() as tasks:
+            for client in range(CLIENTS):
+                tasks.start_soon(self._client, app, client)
+        for run in await app.app.services.runs.list(RunFilter(), limit=100_000):
+            await app.run(run.id).wait()
+
+    async def _client(self, app: Antiphon, client: int) -> None:
+        """Posts on from the last message that was not acknowledged."""
+        sessions = [await app.sessions.open(f"client-{client}"), await app.sessions.open("shared")]
+        done = sum(acknowledged[1].startswith(f"{client}-") for acknowledged in acknowledgements(self._outside))
+        number = done
+        runs: list[RunHandle] = []
+        while self._request.messages is None or number < done + self._request.messages:
+            message_id = f"{client}-{number}"
+            text = f'!call note {{"text": "{message_id}"}}' if number % 2 else f"hello {message_id}"
+            runs.append(await self._post(sessions[number // 3 % 2], message_id, text))
+            if len(runs) >= OUTSTANDING:
+                await runs.pop(0).wait()
+            number += 1
+
+    async def _example(self, app: Antiphon) -> None:
+        session = await app.sessions.open("customer-42")
+        run = await self._post(session, "m-1", "Hello")
+        await run.wait()
+
+
+def acknowledgements(directory: Path) -> list[tuple[str, str, str]]:
+    """Key, message id and run id of each post that returned, in order."""
+    path = directory / "acknowledged"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return [tuple(json.loads(line)) for line in lines]
+
+
+async def dump(app: Antiphon) -> JsonObject:
+    """Every log, whole, and every run."""
+    sessions: JsonObject = {}
+    for session in await app.sessions.list(limit=1000, include_inactive=True):
+        events = await app.app.database.read(log.read_after, session.row, 0, 1_000_000)
+        sessions[str(session.key)] = [_event(event) for event in events]
+    runs = await app.app.services.runs.list(RunFilter(), limit=1_000_000)
+    return {
+        "sessions": sessions,
+        "runs": {
+            run.id: {
+                "key": run.session_key,
+                "seq": run.seq,
+                "status": run.status.value,
+                "code": run.code,
+                "reply": run.reply,
+            }
+            for run in runs
+        },
+    }
+
+
+def _event(event: Event) -> JsonObject:
+    shown: JsonObject = {
+        "seq": event.seq,
+        "type": event.type,
+        "incarnation": event.session_id,
+        "run": event.run_id,
+        "actor": event.actor,
+        "data": event.data,
+    }
+    message = event.message
+    if message is not None:
+        shown["text"] = text_of(message.content)
+    match message:
+        case UserMessage():
+            shown["messageId"] = message.message_id
+        case AssistantMessage():
+            shown |= {"saw": message.saw, "calls": [f"{call.name} {call.arguments}" for call in message.calls]}
+        case ToolResult():
+            shown |= {"call": [message.call_seq, message.call_index], "isError": message.is_error}
+        case None:
+            pass
+    return shown
+
+
+def carry_out(request: Request) -> None:
+    """The life of one process."""
+    Path(request.home).parent.mkdir(parents=True, exist_ok=True)
+    signal.alarm(LIMIT_SECONDS)
+    if request.kill_after_seconds is not None:
+        # The default action of the signal ends the process at whatever instruction it is.
+        signal.setitimer(signal.ITIMER_REAL, request.kill_after_seconds)
+    anyio.run(Program(request).run)
+
+
+class Killer:
+    """Has processes carry out requests, from the testing side."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.flows.kill_target"],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def carry_out(self, request: Request) -> int:
+        """The exit code of a new process; negative for the signal that killed it."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(asdict(request)) + "\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+    def carry_out_to_end(self, request: Request) -> None:
+        code = self.carry_out(replace(request, kill_at=None, kill_after_seconds=None))
+        assert code == 0, f"The process ended with {code}"
+
+    def close(self) -> None:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait(10)
+        self._server.stdout.close()
+
+
+def serve() -> None:
+    """Forks a process for each request."""
+    for line in sys.stdin:
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                os.close(1)
+                os.open(os.devnull, os.O_WRONLY)
+                carry_out(Request(**json.loads(line)))
+                code = 0
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(process, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
