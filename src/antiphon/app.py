@@ -35,6 +35,7 @@ from antiphon.feed.follow import Hub
 from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway
+from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
@@ -106,7 +107,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         history = History(database)
         hub = Hub(notifier, history.read_logs, clock)
         sessions = Sessions(database, rules, clock, ids)
-        models = Models(_provider_settings(config), directory=home)
+        models = open_models(home, config)
         tools = Toolset([SessionStatus(), *map(_function_tool, parts.tools)])
         runner = parts.runner or AgentLoop(models, tools, rules.daily_total, retry=parts.retry)
         worker = Worker(
@@ -168,12 +169,19 @@ def prepare_home(home: Path) -> None:
         )
 
 
+def check_home(home: Path) -> DatabaseState | None:
+    """What the home's database is like, without changing it; None where there is none. Raises `StoreUnusable`."""
+    path = home / DATABASE_NAME
+    return check_database(path) if path.exists() else None
+
+
 def _function_tool(function: ToolFunction) -> FunctionTool:
     return FunctionTool(function if isinstance(function, DeclaredFunction) else tool(function))
 
 
-def _provider_settings(config: Config) -> dict[str, ProviderSettings]:
-    return {name: _provider(section) for name, section in config.providers.items()}
+def open_models(home: Path, config: Config) -> Models:
+    """The models that the configuration allows, by name; none is loaded yet."""
+    return Models({name: _provider(section) for name, section in config.providers.items()}, directory=home)
 
 
 def _provider(section: ProviderSection) -> ProviderSettings:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 
 
 class Clock(Protocol):
@@ -46,11 +47,9 @@ class RandomIds:
 
     def new(self, prefix: str) -> str:
         number = (self._clock.now_ms() << 80) | self._random.getrandbits(80)
-        return f"{prefix}_{_base32(number, 26)}"
+        pairs = _PAIRS
+        digits = [pairs[number >> shift & 1023] for shift in range(120, -1, -10)]
+        return f"{prefix}_{''.join(digits)}"
 
     def random_hex(self, digits: int) -> str:
         return f"{self._random.getrandbits(4 * digits):0{digits}x}"
-
-
-def _base32(number: int, digits: int) -> str:
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(5 * (digits - 1), -1, -5))

@@ -1,7 +1,8 @@
 """What a model is told: the transcript's entries, with what people's messages need around them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from antiphon.agents.model import Prompt, PromptEntry, PromptText, ToolSchema
 from antiphon.domain.actor import Principal

@@ -180,6 +180,10 @@ class ProviderModel:
             model=answer.model_name or self._model,
         )
 
+    def check_key(self) -> None:
+        """Raises `ModelError` with the remedy where the key is missing or malformed; asks nobody."""
+        self._key()
+
     async def aclose(self) -> None:
         """Closes idle connections; the next request opens them again."""
         connection, self._connection = self._connection, None

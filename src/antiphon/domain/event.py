@@ -1,8 +1,9 @@
 """Events: what a session's log is made of. Past facts, numbered 1..n without gaps. Contract: events 1."""
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import RunId, SessionId, SessionRow
@@ -29,8 +30,7 @@ class EventType(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One stored fact. `message` is set for the three message types, `data` holds the rest."""
 
     session: SessionRow
@@ -44,11 +44,10 @@ class Event:
     run_id: RunId | None = None
     classification: Classification = PUBLIC
     message: Message | None = None
-    data: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
+    data: JsonObject = field(default_factory=dict[str, JsonValue])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
+class NewEvent(Struct, frozen=True, kw_only=True):
     """An event that has no number yet."""
 
     type: EventType
@@ -57,11 +56,13 @@ class NewEvent:
     classification: Classification = PUBLIC
     message: Message | None = None
     data: JsonObject | None = None
+    is_addressed: bool = False
+    """Whether the message can be found by its id, because its sender chose that."""
     usage: Usage = NO_USAGE
     """What the fact cost, if it is no assistant message, which has its own."""
     occurred_at: datetime | None = None
     """When it happened, if not when it is stored."""
 
 
-def user_event(message: UserMessage, *, actor: str, run_id: RunId | None) -> NewEvent:
-    return NewEvent(type=EventType.USER_MESSAGE, actor=actor, run_id=run_id, message=message)
+def user_event(message: UserMessage, *, actor: str, run_id: RunId | None, is_addressed: bool = False) -> NewEvent:
+    return NewEvent(type=EventType.USER_MESSAGE, actor=actor, run_id=run_id, message=message, is_addressed=is_addressed)

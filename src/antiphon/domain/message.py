@@ -1,11 +1,18 @@
-"""Messages: what people, agents and tools said in a session."""
+"""Messages: what people, agents and tools said in a session.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+These nouns, events, runs and sessions are `msgspec.Struct`s: made by the dozen for every page, they cost a
+tenth of a frozen dataclass (docs/decisions/0001).
+"""
+
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+else:
+    JsonValue = Any  # recursive aliases cannot be read at run time
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 
@@ -24,8 +31,7 @@ class ProvenanceKind(StrEnum):
     SYNTHETIC = "synthetic"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a message came from; only `external` ones are a person's words. Contract: events 1, 2."""
 
     kind: ProvenanceKind = ProvenanceKind.EXTERNAL
@@ -38,23 +44,20 @@ EXTERNAL = Provenance()
 SYNTHETIC = Provenance(kind=ProvenanceKind.SYNTHETIC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextPart:
+class TextPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="text", tag_field="type"):
     text: str
     provider: JsonObject | None = None
     """What the provider wants back with this part (signatures, ids); opaque, only for that provider."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThinkingPart:
+class ThinkingPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="thinking", tag_field="type"):
     """A model's reasoning: kept for its provider, never shown on the wire."""
 
     text: str
     provider: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallPart:
+class ToolCallPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="call", tag_field="type"):
     call_id: str
     """The provider's id, unique only within its message; a call's own name is (message seq, index)."""
     name: str
@@ -63,8 +66,7 @@ class ToolCallPart:
     provider: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImagePart:
+class ImagePart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="image", tag_field="type"):
     mime_type: str
     data: str
     """Base64."""
@@ -73,63 +75,7 @@ class ImagePart:
 Part: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ImagePart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserMessage:
-    """A message posted or appended to a session."""
-
-    message_id: str
-    content: tuple[Part, ...]
-    sender: str | None = None
-    """The display name that the model sees as `[Name]` in groups; absent in direct chats."""
-    mentioned: bool = True
-    provenance: Provenance = EXTERNAL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssistantMessage:
-    """One step of a model: text and calls."""
-
-    message_id: str
-    content: tuple[Part, ...]
-    saw: int = 0
-    """The last `seq` in the prompt that this answers; log order is not model order."""
-    model: str | None = None
-    partial: bool = False
-    """Cut short by a cancel, a crash or the provider: text only, calls dropped."""
-    usage: "Usage" = field(default_factory=lambda: NO_USAGE)
-    provenance: Provenance | None = None
-    """Set on synthetic ones only, which no model wrote."""
-
-    @property
-    def text(self) -> str:
-        return text_of(self.content)
-
-    @property
-    def calls(self) -> tuple[ToolCallPart, ...]:
-        return tuple(part for part in self.content if isinstance(part, ToolCallPart))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
-    """The outcome of one call. Contract: runs 8."""
-
-    message_id: str
-    call_seq: int
-    """The `seq` of the assistant message that called."""
-    call_index: int
-    """Which of that message's calls, from 0."""
-    tool: str
-    tool_call_id: str
-    content: tuple[Part, ...]
-    is_error: bool = False
-    details: Mapping[str, JsonValue] | None = None
-
-
-Message: TypeAlias = UserMessage | AssistantMessage | ToolResult
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True, array_like=True):
     """Tokens and money; sums of steps."""
 
     input_tokens: int = 0
@@ -158,6 +104,58 @@ class Usage:
 NO_USAGE = Usage()
 
 
+class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="user", tag_field="role"):
+    """A message posted or appended to a session."""
+
+    message_id: str
+    content: tuple[Part, ...]
+    sender: str | None = None
+    """The display name that the model sees as `[Name]` in groups; absent in direct chats."""
+    mentioned: bool = True
+    provenance: Provenance = EXTERNAL
+
+
+class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant", tag_field="role"):
+    """One step of a model: text and calls."""
+
+    message_id: str
+    content: tuple[Part, ...]
+    saw: int = 0
+    """The last `seq` in the prompt that this answers; log order is not model order."""
+    model: str | None = None
+    partial: bool = False
+    """Cut short by a cancel, a crash or the provider: text only, calls dropped."""
+    usage: Usage = NO_USAGE
+    provenance: Provenance | None = None
+    """Set on synthetic ones only, which no model wrote."""
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+    @property
+    def calls(self) -> tuple[ToolCallPart, ...]:
+        return tuple(part for part in self.content if isinstance(part, ToolCallPart))
+
+
+class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="toolResult", tag_field="role"):
+    """The outcome of one call. Contract: runs 8."""
+
+    message_id: str
+    call_seq: int
+    """The `seq` of the assistant message that called."""
+    call_index: int
+    """Which of that message's calls, from 0."""
+    tool: str
+    tool_call_id: str
+    content: tuple[Part, ...]
+    is_error: bool = False
+    details: JsonObject | None = None
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolResult
+
+
 def text_of(content: tuple[Part, ...]) -> str:
     """The text parts joined, in order."""
     return "".join(part.text for part in content if isinstance(part, TextPart))
@@ -166,3 +164,13 @@ def text_of(content: tuple[Part, ...]) -> str:
 def text_content(text: str) -> tuple[Part, ...]:
     """One text part; no part at all for an empty text."""
     return (TextPart(text=text),) if text else ()
+
+
+def role_of(message: Message) -> Role:
+    match message:
+        case UserMessage():
+            return Role.USER
+        case AssistantMessage():
+            return Role.ASSISTANT
+        case ToolResult():
+            return Role.TOOL_RESULT

@@ -1,8 +1,9 @@
 """A run: one turn of an agent in a session, from its being queued to its one end."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
@@ -57,8 +58,7 @@ MAX_ATTEMPTS = 3
 """Crashed attempts after which a run ends with code `crashed`. Contract: runs 8."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """One row of the ledger."""
 
     id: RunId
@@ -88,8 +88,7 @@ class Run:
     usage: Usage = NO_USAGE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """How a run ended, as its runner tells it."""
 
     status: RunStatus

@@ -1,8 +1,9 @@
 """A session: a durable thread, its address (key) and its present incarnation."""
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
@@ -34,8 +35,7 @@ class SendOverride(StrEnum):
     DENY = "deny"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where a session comes from; kept for good, whoever reopens it. Contract: sessions 1, 3."""
 
     kind: str = "api"
@@ -46,8 +46,7 @@ class Source:
     type: SessionType = SessionType.DIRECT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryContext:
+class DeliveryContext(Struct, frozen=True, kw_only=True):
     """The place where answers of the session go."""
 
     channel: str | None = None
@@ -56,8 +55,7 @@ class DeliveryContext:
     thread_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Struct, frozen=True, kw_only=True):
     """One key's row with its present incarnation; every field is a maintained column."""
 
     row: SessionRow
@@ -76,7 +74,7 @@ class Session:
     started_at: datetime
     interacted_at: datetime
     updated_at: datetime
-    metadata: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
+    metadata: JsonObject = field(default_factory=dict[str, JsonValue])
     label: str | None = None
     display_name: str | None = None
     description: str | None = None

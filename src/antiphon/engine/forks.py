@@ -1,7 +1,9 @@
 """A new session that begins as a copy of another's log. Contract: sessions 8."""
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal

@@ -24,9 +24,9 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import QueueMode, Run, RunStatus
-from antiphon.domain.session import DescriptionSource, Session, SessionStatus, Source
+from antiphon.domain.session import DescriptionSource, SessionStatus, SessionType, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access import find_session
+from antiphon.engine.access import find_head
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.resets import begin_anew_if_stale
 from antiphon.engine.rules import Rules
@@ -34,7 +34,9 @@ from antiphon.engine.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
 from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.sessions import SessionHead
 
 MAX_MESSAGE_ID = 200
 PREVIEW_LENGTH = 160
@@ -46,6 +48,8 @@ class PostMessage:
     principal: Principal
     target: NamedTarget
     message: UserMessage
+    may_repeat: bool
+    """Whether the caller chose the message id; a drawn one is new."""
     mode: QueueMode
     run_id: RunId
     """Of the run that answers, if one has to be queued."""
@@ -72,6 +76,7 @@ class AppendMessage:
     principal: Principal
     target: NamedTarget
     message: UserMessage | AssistantMessage
+    may_repeat: bool
     occurred_at: datetime | None
     at_ms: int
 
@@ -115,6 +120,7 @@ class Inbox:
             principal=principal,
             target=target,
             message=message,
+            may_repeat=message_id is not None,
             mode=mode or self._rules.queue_mode,
             run_id=RunId(self._ids.new("run")),
             new_session_id=self._sessions.new_session_id(Source()),
@@ -149,6 +155,7 @@ class Inbox:
             principal=principal,
             target=target,
             message=message,
+            may_repeat=message_id is not None,
             occurred_at=occurred_at,
             at_ms=self._clock.now_ms(),
         )
@@ -169,14 +176,14 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     session = await _session_for(tx, command)
     if isinstance(session, Refusal):
         return session
-    if first := await log.find_message(tx, session.row, MessageId(command.message.message_id)):
+    if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(command.message.message_id))):
         return _repeated(session, first, command.message)
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
     )
     message = command.message
     if not is_triggering(
-        session.source.type,
+        SessionType(session.type),
         is_owner=command.principal.is_owner,
         mentioned=message.mentioned,
         owner_trigger=command.rules.owner_trigger,
@@ -204,17 +211,17 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     return _posted(session, message, seq, run_id)
 
 
-async def _session_for(tx: Transaction, command: PostMessage) -> Session | Refusal:
+async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | Refusal:
     """The session posted to; an agent's main one comes into being for the owner. Contract: sessions 4."""
-    found = await find_session(tx, command.principal, command.target)
+    found = await find_head(tx, command.principal, command.target)
     if not isinstance(found, Refusal):
-        return found.session
+        return found
     key = command.target.key
     if key is None or key.kind is not SessionKind.MAIN or not command.principal.is_owner:
         return found
     if key.agent_id is None or key.agent_id not in command.rules.agents:
         return found
-    return await create_session(
+    created = await create_session(
         tx,
         OpenSession(
             principal=command.principal,
@@ -225,9 +232,12 @@ async def _session_for(tx: Transaction, command: PostMessage) -> Session | Refus
             at_ms=command.at_ms,
         ),
     )
+    head = await rows.find_head(tx, created.row)
+    assert head is not None
+    return head
 
 
-async def _run_to_join(tx: Transaction, session: Session, command: PostMessage) -> RunId | None | Refusal:
+async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessage) -> RunId | None | Refusal:
     """The run that the message joins, None if it gets one of its own. Only the same principal's are joined."""
     if command.mode is QueueMode.ENQUEUE:
         return None
@@ -237,7 +247,7 @@ async def _run_to_join(tx: Transaction, session: Session, command: PostMessage) 
         case QueueMode.REJECT if active or queued:
             return Refusal(
                 Conflict(
-                    f"Session is busy: {str(session.key)!r}. Wait for its run, or post with queueMode 'enqueue'.",
+                    f"Session is busy: {session.key!r}. Wait for its run, or post with queueMode 'enqueue'.",
                     code="session_busy",
                 )
             )
@@ -252,7 +262,7 @@ async def _run_to_join(tx: Transaction, session: Session, command: PostMessage) 
     return None
 
 
-def _is_joinable(active: Run, session: Session, principal: Principal) -> bool:
+def _is_joinable(active: Run, session: SessionHead, principal: Principal) -> bool:
     return (
         active.status is RunStatus.RUNNING
         and active.principal == principal
@@ -262,11 +272,11 @@ def _is_joinable(active: Run, session: Session, principal: Principal) -> bool:
 
 
 async def _store(
-    tx: Transaction, session: Session, message: UserMessage, command: PostMessage, *, run_id: RunId | None
+    tx: Transaction, session: SessionHead, message: UserMessage, command: PostMessage, *, run_id: RunId | None
 ) -> int:
-    event = user_event(message, actor=str(command.principal), run_id=run_id)
+    event = user_event(message, actor=str(command.principal), run_id=run_id, is_addressed=command.may_repeat)
     changes: dict[str, SqlValue] = {"interacted_at": command.at_ms, **_shown(session, message)}
-    if session.status is SessionStatus.INACTIVE:
+    if session.status == SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
     position = await log.append(
         tx, session.row, session.id, [event], at_ms=command.at_ms, set=changes, add={"message_count": 1}
@@ -275,17 +285,17 @@ async def _store(
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
-    found = await find_session(tx, command.principal, command.target)
-    if isinstance(found, Refusal):
-        return found
-    session, message = found.session, command.message
-    if first := await log.find_message(tx, session.row, MessageId(message.message_id)):
+    session, message = await find_head(tx, command.principal, command.target), command.message
+    if isinstance(session, Refusal):
+        return session
+    if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
         return _repeated(session, first, message)
     is_user = isinstance(message, UserMessage)
     event = NewEvent(
         type=EventType.USER_MESSAGE if is_user else EventType.ASSISTANT_MESSAGE,
         actor=str(command.principal),
         message=message,
+        is_addressed=command.may_repeat,
         occurred_at=command.occurred_at,
     )
     position = await log.append(
@@ -300,10 +310,10 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     return _posted(session, message, position.last_seq, None)
 
 
-def _shown(session: Session, message: UserMessage | AssistantMessage) -> dict[str, SqlValue]:
+def _shown(session: SessionHead, message: UserMessage | AssistantMessage) -> dict[str, SqlValue]:
     text = text_of(message.content)
     changes: dict[str, SqlValue] = {"preview": one_line(text, PREVIEW_LENGTH)}
-    if session.description is None and isinstance(message, UserMessage) and text:
+    if not session.is_described and isinstance(message, UserMessage) and text:
         changes["description"] = one_line(text, DESCRIPTION_LENGTH)
         changes["description_source"] = DescriptionSource.FALLBACK.value
     return changes
@@ -315,7 +325,7 @@ def one_line(text: str, length: int) -> str:
     return line if len(line) <= length else line[: length - 3] + "..."
 
 
-def _repeated(session: Session, first: Event, message: Message) -> Posted | Refusal:
+def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:
     stored = first.message
     assert isinstance(stored, UserMessage | AssistantMessage)
     if type(stored) is not type(message) or stored.content != message.content:
@@ -328,9 +338,9 @@ def _repeated(session: Session, first: Event, message: Message) -> Posted | Refu
     return _posted(session, stored, first.seq, first.run_id)
 
 
-def _posted(session: Session, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None) -> Posted:
+def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None) -> Posted:
     return Posted(
-        session_key=str(session.key),
+        session_key=session.key,
         message_id=MessageId(message.message_id),
         seq=seq,
         run_id=run_id,

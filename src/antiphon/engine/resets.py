@@ -19,6 +19,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.sessions import SessionHead
 
 
 class Resets:
@@ -47,16 +48,23 @@ async def reset_session(
 
 
 async def begin_anew_if_stale(
-    tx: Transaction, session: Session, rules: Rules, *, session_id: SessionId, now: datetime, at_ms: int
-) -> Session:
+    tx: Transaction, head: SessionHead, rules: Rules, *, session_id: SessionId, now: datetime, at_ms: int
+) -> SessionHead:
     """The session, in a new incarnation if its configured rule says that the present one is over."""
+    if rules.resets.is_off:
+        return head
+    session = await rows.find_by_row(tx, head.row)
+    assert session is not None
     rule = _rule_for(session, rules)
     if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=now):
-        return session
-    if await ledger.find_active(tx, session.row) or await ledger.find_next(tx, session.row):
-        return session
+        return head
+    if await ledger.is_busy(tx, session.row):
+        return head
     drawn = session_id.partition(":")[2]
-    return await begin_anew(tx, session, drawn, actor=str(SYSTEM), reason=rule.mode.value, now=now, at_ms=at_ms)
+    await begin_anew(tx, session, drawn, actor=str(SYSTEM), reason=rule.mode.value, now=now, at_ms=at_ms)
+    renewed = await rows.find_head(tx, head.row)
+    assert renewed is not None
+    return renewed
 
 
 async def begin_anew(

@@ -52,6 +52,11 @@ class ResetRules:
     """By `direct | group | thread`."""
     by_channel: Mapping[str, ResetRule] = field(default_factory=dict[str, ResetRule])
 
+    @property
+    def is_off(self) -> bool:
+        """Whether no session ever begins anew by itself."""
+        return self.common.mode is ResetMode.NONE and not self.by_type and not self.by_channel
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:

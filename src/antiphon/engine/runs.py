@@ -5,8 +5,10 @@ afterwards counts only as long as that fence is the newest. Contract: runs 1 to 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -84,8 +86,8 @@ class Runs:
 
 async def _find_run(query: Query, principal: Principal, run_id: RunId) -> Run | Refusal:
     run = await ledger.find(query, run_id)
-    session = await rows.find_by_row(query, run.session) if run else None
-    if run is None or session is None or not await may_access(query, principal, session):
+    session = await rows.find_head(query, run.session) if run else None
+    if run is None or session is None or not await may_access(query, principal, session.row):
         return Refusal(NotFound(f"Run not found: {run_id!r}"))
     return run
 
@@ -102,7 +104,7 @@ async def claim_next(
     tx: Transaction, session: SessionRow, time_limits: Mapping[AgentId, timedelta | None], at_ms: int
 ) -> Run | None:
     """Starts the session's next queued run; None if another is active or nothing waits."""
-    if await ledger.find_active(tx, session) is not None:
+    if await ledger.is_active(tx, session):
         return None
     run = await ledger.find_next(tx, session)
     if run is None:

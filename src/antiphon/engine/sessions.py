@@ -143,7 +143,7 @@ class Sessions:
 async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusal:
     found = await _find_any(tx, command.target)
     if found is not None:
-        if not await may_access(tx, command.principal, found):
+        if not await may_access(tx, command.principal, found.row):
             return Refusal(not_found(target_name(command.target)))
         if command.target.key is None and found.agent_id != command.agent_id:
             return Refusal(
@@ -267,7 +267,7 @@ async def delete_session(
     if isinstance(found, Refusal):
         return found
     session = found.session
-    if refusal := _undeletable(session, is_busy=await ledger.find_active(tx, session.row) is not None):
+    if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
         return Refusal(refusal)
     await log.delete_all(tx, session.row)
     await ledger.delete_all(tx, session.row)

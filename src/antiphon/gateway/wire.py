@@ -15,7 +15,6 @@ from antiphon.domain.message import (
     EXTERNAL,
     AssistantMessage,
     ImagePart,
-    Message,
     Part,
     Provenance,
     TextPart,
@@ -23,6 +22,7 @@ from antiphon.domain.message import (
     ToolCallPart,
     ToolResult,
     UserMessage,
+    role_of,
 )
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
@@ -107,7 +107,7 @@ def message(event: Event) -> Json:
     shown: Json = {
         "seq": event.seq,
         "messageId": body.message_id,
-        "role": _role(body),
+        "role": role_of(body).value,
         "content": [part for part in map(_part, body.content) if part is not None],
         "createdAt": milliseconds(event.created_at),
         "runId": event.run_id,
@@ -128,16 +128,6 @@ def message(event: Event) -> Json:
         label = event.classification
         shown["classification"] = {"level": label.level.name, "integrity": label.integrity.value}
     return _present(shown)
-
-
-def _role(body: Message) -> str:
-    match body:
-        case UserMessage():
-            return "user"
-        case AssistantMessage():
-            return "assistant"
-        case ToolResult():
-            return "toolResult"
 
 
 def _part(part: Part) -> Json | None:

@@ -49,6 +49,11 @@ def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
             if number not in applied:
                 _apply(connection, number, name, text, now_ms)
     except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            raise StoreUnusable(
+                f"Disk is full: {str(path)!r} cannot be brought up to date. Free some space and start again.",
+                code="disk_full",
+            ) from error
         raise StoreUnusable(
             f"Database is corrupt: {str(path)!r} ({error}). It was left as it is; restore a backup.",
             code="store_corrupt",

@@ -51,6 +51,19 @@ async def find_active(query: Query, session: SessionRow) -> Run | None:
     return None if row is None else _run(row)
 
 
+async def is_active(query: Query, session: SessionRow) -> bool:
+    """Whether a run holds the session."""
+    return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
+
+
+async def is_busy(query: Query, session: SessionRow) -> bool:
+    """Whether the session has a run that has not ended."""
+    row = await query.fetch_one(
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) LIMIT 1", (session,)
+    )
+    return row is not None
+
+
 async def find_queued(query: Query, session: SessionRow) -> list[Run]:
     """Queued runs of the session in the order they will start: interrupts first, then by `seq`."""
     rows = await query.fetch_all(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import NamedTuple
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
@@ -45,6 +46,35 @@ class Incarnation:
     first_seq: int
     last_seq: int | None
     """None while it is the present one."""
+
+
+class SessionHead(NamedTuple):
+    """What taking a message in needs of a session; cheap to read."""
+
+    row: SessionRow
+    key: str
+    agent_id: AgentId
+    id: SessionId
+    status: str
+    type: str
+    last_seq: int
+    first_seq: int
+    is_described: int
+
+
+_HEAD = (
+    "SELECT id, key, agent_id, incarnation, status, type, last_seq, first_seq, description IS NOT NULL FROM sessions"
+)
+
+
+async def find_head_by_key(query: Query, key: SessionKey) -> SessionHead | None:
+    row = await query.fetch_one(f"{_HEAD} WHERE key = ? AND deleted_at IS NULL", (key.value,))
+    return None if row is None else SessionHead(*row)
+
+
+async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
+    row = await query.fetch_one(f"{_HEAD} WHERE id = ? AND deleted_at IS NULL", (session,))
+    return None if row is None else SessionHead(*row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

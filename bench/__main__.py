@@ -1,0 +1,61 @@
+"""`python -m bench [B1 B3 …]`: prints the table and writes `bench/results/<date>.json`."""
+
+import asyncio
+import json
+import logging
+import platform
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from bench import idle, log, runs
+from bench.measure import Row
+
+Bench = Callable[[Path], Awaitable[list[Row]]]
+
+BENCHES: dict[str, Bench] = {
+    "B1 B2": log.appends,
+    "B3": log.throughput,
+    "B4": log.lists,
+    "B5": log.pages,
+    "B7": runs.latency,
+    "B8": runs.throughput,
+    "B12": idle.idle,
+}
+
+
+async def measure(wanted: set[str]) -> list[Row]:
+    rows: list[Row] = []
+    for ids, bench in BENCHES.items():
+        if wanted and not wanted & set(ids.split()):
+            continue
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as directory:
+            rows.extend(await bench(Path(directory)))
+        print(f"{ids}: {rows[-1].measured}", file=sys.stderr)
+    return rows
+
+
+def main() -> None:
+    logging.disable(logging.WARNING)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        rows = runner.run(measure(set(sys.argv[1:])))
+    table = Table("", "what", "measured", "reference", "target", "met")
+    for row in rows:
+        table.add_row(row.id, row.what, row.measured, row.reference, row.target, "yes" if row.is_met else "NO")
+    Console(width=170).print(table)
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    path = Path("bench/results") / f"{day}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    report = {"date": day, "python": platform.python_version(), "rows": [asdict(row) for row in rows]}
+    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""What commands ask of a gateway over HTTP."""
+
+import json
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import quote
+
+import httpx
+
+from antiphon.cli.exits import TimedOut
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, Unavailable
+from antiphon.domain.message import JsonObject, JsonValue
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 60.0
+QUIET_SECONDS = 45.0
+"""A stream that has not even sent a keep-alive for so long is dead."""
+MAX_WAIT_SECONDS = 300.0
+"""Of one request that waits; longer waits are several."""
+RETRY_SECONDS = 0.5
+GIVE_UP_SECONDS = 30.0
+
+_ERRORS: dict[int, type[AntiphonError]] = {
+    400: Invalid,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    413: Invalid,
+    415: Invalid,
+    422: Invalid,
+    429: Unavailable,
+    503: Unavailable,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEvent:
+    """One event of a stream. `keep_alive` ones have no data."""
+
+    name: str
+    data: JsonObject
+    id: int | None = None
+
+
+class Client:
+    """Speaks to one gateway as the home's owner. Every method raises an `AntiphonError` for what goes wrong."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self._http = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            trust_env=False,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, **parameters: str | float | bool | list[str] | None) -> JsonObject:
+        return self._ask("GET", path, parameters)
+
+    def post(
+        self, path: str, body: JsonObject | None = None, **parameters: str | float | bool | list[str] | None
+    ) -> JsonObject:
+        return self._ask("POST", path, parameters, body)
+
+    def wait_run(self, run_id: str, seconds: float | None = None) -> JsonObject:
+        """The run once it has ended. Raises `TimedOut`; the run goes on then."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = MAX_WAIT_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
+            run = self.get(f"/runs/{run_id}", wait=min(left, MAX_WAIT_SECONDS))
+            if run.get("status") != "timeout" or "endedAt" in run:
+                return run
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOut(
+                    f"Run has not ended within {seconds:g} s: {run_id!r}. It goes on; "
+                    f"`antiphon runs show {run_id} --wait 60` waits further."
+                )
+
+    @contextmanager
+    def stream(
+        self, method: str, path: str, body: JsonObject | None = None, **parameters: str | float | bool | None
+    ) -> Generator[Iterator[ServerEvent]]:
+        """The events of one answer, until it ends. Raises `Unavailable` where the connection breaks."""
+        try:
+            with self._http.stream(
+                method,
+                path,
+                params=_present(parameters),
+                json=body,
+                timeout=httpx.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS),
+            ) as response:
+                if response.is_error:
+                    response.read()
+                    raise _error(response)
+                yield _events(response.iter_raw())
+        except httpx.TransportError as error:
+            raise self._unreachable() from error
+
+    def follow(self, path: str, **parameters: str | float | bool | None) -> Iterator[ServerEvent]:
+        """Events for ever; a broken stream is taken up again after the last event that had an id."""
+        failing_since: float | None = None
+        while True:
+            try:
+                with self.stream("GET", path, **parameters) as events:
+                    for event in events:
+                        failing_since = None
+                        if event.id is not None:
+                            parameters["after"] = event.id
+                        yield event
+            except Unavailable:
+                pass
+            now = time.monotonic()
+            failing_since = failing_since or now
+            if now - failing_since > GIVE_UP_SECONDS:
+                raise self._unreachable()
+            time.sleep(RETRY_SECONDS)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        parameters: dict[str, str | float | bool | list[str] | None],
+        body: JsonObject | None = None,
+    ) -> JsonObject:
+        seconds = parameters.get("wait")
+        limit = ANSWER_SECONDS + (seconds if isinstance(seconds, float) else 0)
+        try:
+            response = self._http.request(
+                method,
+                path,
+                params=_present(parameters),
+                json=body,
+                timeout=httpx.Timeout(limit, connect=CONNECT_SECONDS),
+            )
+        except httpx.TransportError as error:
+            raise self._unreachable() from error
+        if response.is_error:
+            raise _error(response)
+        return cast(JsonObject, response.json()) if response.content else {}
+
+    def _unreachable(self) -> Unavailable:
+        return Unavailable(
+            f"Gateway does not answer: {self.url!r}. `antiphon doctor` says more.", code="gateway_unreachable"
+        )
+
+
+def session_path(session: str, rest: str = "") -> str:
+    return f"/sessions/{quote(session, safe='')}{rest}"
+
+
+def _present(
+    parameters: "dict[str, str | float | bool | list[str] | None] | dict[str, str | float | bool | None]",
+) -> dict[str, str | float | bool | list[str]]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _error(response: httpx.Response) -> AntiphonError:
+    kind = _ERRORS.get(response.status_code, AntiphonError)
+    try:
+        error = response.json()["error"]
+        return kind(str(error["message"]), code=str(error["code"]))
+    except (ValueError, KeyError, TypeError):
+        return kind(f"Gateway answered with HTTP {response.status_code}", code="unexpected_answer")
+
+
+def _events(chunks: Iterator[bytes]) -> Iterator[ServerEvent]:
+    """The frames of a stream. Lines end only at newlines here, which the texts inside may not be split by."""
+    buffer = b""
+    for chunk in chunks:
+        buffer += chunk
+        while (end := buffer.find(b"\n\n")) >= 0:
+            frame, buffer = buffer[:end], buffer[end + 2 :]
+            yield _event(frame)
+
+
+def _event(frame: bytes) -> ServerEvent:
+    fields: dict[str, str] = {}
+    for line in frame.split(b"\n"):
+        name, _, value = line.partition(b": ")
+        fields[name.decode()] = value.decode()
+    if "event" not in fields:
+        return ServerEvent(name="keep_alive", data={})
+    data: JsonValue = json.loads(fields.get("data", "{}"))
+    assert isinstance(data, dict)
+    number = fields.get("id")
+    return ServerEvent(name=fields["event"], data=data, id=None if number is None else int(number))

@@ -1,0 +1,38 @@
+"""`antiphon config`: what can be set. Contract: config 1."""
+
+import typer
+
+from antiphon.cli.exits import command
+from antiphon.cli.options import ConfigOption, HomeOption, JsonOption
+
+app = typer.Typer(no_args_is_help=True, help="What can be set, and whether it is right.")
+
+
+@app.command()
+@command
+def schema() -> None:
+    """Print the JSON Schema of the configuration, for editors."""
+    import json
+
+    from antiphon.config import Config
+
+    print(json.dumps(Config.model_json_schema(by_alias=False), indent=2, ensure_ascii=False))
+
+
+@app.command()
+@command
+def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Say which file is used, and whether it is right."""
+    from antiphon.cli.connection import config_of, home_of
+    from antiphon.cli.output import show, show_json
+    from antiphon.config import FILE_NAME, find_config_file
+
+    directory = home_of(home)
+    config_of(directory, config)
+    file = find_config_file(directory, config)
+    if as_json:
+        show_json({"ok": True, "file": None if file is None else str(file)})
+    elif file is None:
+        show(f"There is no configuration; every setting has its default. It would be {str(directory / FILE_NAME)!r}.")
+    else:
+        show(f"Configuration is right: {str(file)!r}")

@@ -1,0 +1,64 @@
+"""The way to a home's gateway: the one that runs, else one of our own for the command's duration."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from antiphon.cli.client import Client
+from antiphon.cli.gateway_file import RunningGateway, find_gateway
+from antiphon.config import Config, default_home, find_config_file, load_config
+from antiphon.domain.errors import Denied, Invalid
+
+OWNER_TOKEN_NAME = "owner.token"
+
+
+def home_of(option: Path | None) -> Path:
+    return (option or default_home()).expanduser()
+
+
+def config_of(home: Path, option: Path | None, flags: dict[str, object] | None = None) -> Config:
+    """The checked configuration. Raises `Invalid`, also for a file that cannot be read."""
+    path = find_config_file(home, option.expanduser() if option else None)
+    try:
+        return load_config(path, flags=flags)
+    except OSError as error:
+        raise Invalid(
+            f"Configuration cannot be read: {str(path)!r} ({error.strerror})", code="invalid_config"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise Invalid(f"Configuration is not UTF-8 text: {str(path)!r}", code="invalid_config") from error
+
+
+@contextmanager
+def connect(home_option: Path | None, config_option: Path | None) -> Generator[Client]:
+    """A client of the home's gateway. Raises `StoreUnusable` and `Invalid` where there is none and none can be."""
+    home = home_of(home_option)
+    running = find_gateway(home)
+    if running is not None:
+        client = client_of(home, running)
+        try:
+            yield client
+        finally:
+            client.close()
+        return
+    config = config_of(home, config_option)
+    # Seconds of imports, which a running gateway spares us.
+    from antiphon.cli.local_gateway import gateway_in_thread
+    from antiphon.cli.logs import configure_logs
+
+    configure_logs(config, level="warning")
+    with gateway_in_thread(home, config) as gateway:
+        client = Client(gateway.url, gateway.token)
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+def client_of(home: Path, running: RunningGateway) -> Client:
+    path = home / OWNER_TOKEN_NAME
+    try:
+        token = path.read_text("ascii").strip()
+    except OSError as error:
+        raise Denied(f"Owner's token cannot be read: {str(path)!r} ({error.strerror})", code="token_missing") from error
+    return Client(running.url, token)

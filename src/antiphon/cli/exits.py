@@ -1,0 +1,109 @@
+"""Exit codes, and which error ends the program with which. Documented in docs/CLI.md."""
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from antiphon.domain.errors import AntiphonError, Invalid, NotFound, Unavailable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_HOME_CODES = ("store_", "home_", "port_", "disk_")
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNAVAILABLE = 4
+    TIMEOUT = 5
+    INTERRUPTED = 130
+
+
+class TimedOut(AntiphonError):
+    """What was waited for did not come in time; it goes on."""
+
+    default_code = "timeout"
+
+
+class CommandFailed(AntiphonError):
+    """The command did its work, and the outcome is a failure that was already shown."""
+
+    def __init__(self, exit_code: ExitCode) -> None:
+        super().__init__("Command failed")
+        self.exit_code = exit_code
+
+
+def exit_code_of(error: AntiphonError) -> ExitCode:
+    match error:
+        case CommandFailed():
+            return error.exit_code
+        case TimedOut():
+            return ExitCode.TIMEOUT
+        case NotFound():
+            return ExitCode.NOT_FOUND
+        case Unavailable():
+            return ExitCode.UNAVAILABLE
+        case Invalid():
+            return ExitCode.USAGE
+        case _ if error.code.startswith(_HOME_CODES):
+            return ExitCode.UNAVAILABLE
+        case _:
+            return ExitCode.FAILED
+
+
+def exit_code_of_run(status: str) -> ExitCode:
+    """By how a run ended, or by `timeout` for a wait that did."""
+    match status:
+        case "ok":
+            return ExitCode.OK
+        case "timeout":
+            return ExitCode.TIMEOUT
+        case "cancelled":
+            return ExitCode.INTERRUPTED
+        case _:
+            return ExitCode.FAILED
+
+
+def command(function: Callable[P, R]) -> Callable[P, R]:
+    """Ends the program with a message and an exit code where the function raises what a person can act on."""
+
+    @functools.wraps(function)
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
+        as_json = bool(options.get("as_json"))
+        try:
+            return function(*arguments, **options)
+        except CommandFailed as error:
+            raise typer.Exit(error.exit_code) from error
+        except AntiphonError as error:
+            show_error(error.message, error.code, as_json=as_json)
+            raise typer.Exit(exit_code_of(error)) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(ExitCode.INTERRUPTED) from error
+        except BrokenPipeError as error:
+            # Whoever read the output has left; without this Python complains once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(ExitCode.OK) from error
+        except OSError as error:
+            named = f": {error.filename!r}" if error.filename else ""
+            show_error(f"Operating system says {error.strerror or error!s}{named}", "os_error", as_json=as_json)
+            raise typer.Exit(ExitCode.UNAVAILABLE) from error
+
+    return run
+
+
+def show_error(message: str, code: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"ok": False, "error": {"code": code, "message": message}}, ensure_ascii=False))
+    else:
+        from antiphon.cli.output import error_console, styled
+
+        error_console().print(styled("Error: ", "bold red"), styled(message), sep="", soft_wrap=True)

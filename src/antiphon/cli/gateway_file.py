@@ -1,0 +1,60 @@
+"""`gateway.json` in the home: where its gateway listens, for as long as it does.
+
+The gateway holds a lock on the file, so that one which a crash left behind is told from a living one's.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+NAME = "gateway.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningGateway:
+    url: str
+    pid: int
+    is_temporary: bool = False
+    """It lives only as long as a command that found no other."""
+
+
+@contextmanager
+def published(home: Path, gateway: RunningGateway) -> Generator[None]:
+    """Tells other commands of the gateway until left. The caller has the home's lock, so there is no other."""
+    path = home / NAME
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.fchmod(file, 0o600)
+        os.ftruncate(file, 0)
+        os.write(file, json.dumps(asdict(gateway)).encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def find_gateway(home: Path) -> RunningGateway | None:
+    """The home's living gateway, if its file says where it is."""
+    try:
+        file = os.open(home / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _parse(os.read(file, 4096))
+    finally:
+        os.close(file)
+    return None
+
+
+def _parse(content: bytes) -> RunningGateway | None:
+    try:
+        return RunningGateway(**json.loads(content))
+    except (ValueError, TypeError):
+        return None

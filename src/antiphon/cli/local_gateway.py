@@ -1,0 +1,57 @@
+"""A gateway on a home, in this process: what `serve` runs, and other commands for as long as they need one."""
+
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio.from_thread import start_blocking_portal
+
+from antiphon.app import App, gateway_app, open_app, owner_token
+from antiphon.cli.exits import ExitCode
+from antiphon.cli.gateway_file import RunningGateway, published
+from antiphon.config import Config
+from antiphon.gateway.server import bind, serving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalGateway:
+    app: App
+    url: str
+    token: str
+
+
+@asynccontextmanager
+async def run_gateway(
+    home: Path, config: Config, listener: socket.socket, *, is_temporary: bool = False
+) -> AsyncGenerator[LocalGateway]:
+    """A gateway that answers on the socket; leaving drains it. Raises what `open_app` does."""
+    try:
+        async with open_app(home, config) as app:
+            token = owner_token(home, app.services.ids)
+            async with serving(gateway_app(app, token), listener, on_stop=app.services.hub.close) as url:
+                gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
+                with published(home, gateway):
+                    yield LocalGateway(app=app, url=url, token=token)
+    finally:
+        listener.close()
+
+
+@contextmanager
+def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
+    """A gateway of our own on a free local port, in a thread."""
+    with start_blocking_portal(backend_options={"use_uvloop": True}) as portal:
+        running = portal.wrap_async_context_manager(run_gateway(home, config, bind("127.0.0.1", 0), is_temporary=True))
+        gateway = running.__enter__()
+        try:
+            yield gateway
+        finally:
+            # What the command raises is none of the gateway's business: it drains, until interrupted once more.
+            try:
+                running.__exit__(None, None, None)
+            except KeyboardInterrupt:
+                sys.stdout.flush()
+                os._exit(ExitCode.INTERRUPTED)

@@ -1,0 +1,45 @@
+"""The program `antiphon`. Each command imports what it needs when it is called, so that help answers at once."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon import __version__
+from antiphon.cli import chat, config, doctor, runs, sessions
+from antiphon.cli.open import open_page
+from antiphon.cli.serve import serve
+
+app = typer.Typer(
+    name="antiphon",
+    help="A durable session runtime and gateway for AI agents.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve)
+app.command("open")(open_page)
+app.command()(chat.chat)
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(runs.app, name="runs")
+app.command()(doctor.doctor)
+app.add_typer(config.app, name="config")
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"antiphon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def antiphon(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """A durable session runtime and gateway for AI agents."""
+
+
+def main() -> None:
+    app(prog_name="antiphon")

@@ -1,0 +1,47 @@
+"""`antiphon open`: a fresh sign-in link. Contract: gateway 6."""
+
+import os
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.exits import command
+from antiphon.cli.options import HomeOption, JsonOption
+from antiphon.domain.errors import Unavailable
+
+
+@command
+def open_page(
+    home: HomeOption = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the link.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a fresh sign-in link of the running gateway, and open it on a desktop."""
+    from antiphon.cli.connection import client_of, home_of
+    from antiphon.cli.gateway_file import find_gateway
+    from antiphon.cli.output import show, show_json
+
+    directory = home_of(home)
+    running = find_gateway(directory)
+    if running is None or running.is_temporary:
+        raise Unavailable(
+            f"No gateway runs on this home: {str(directory)!r}. Start one with `antiphon serve`.",
+            code="gateway_not_running",
+        )
+    client = client_of(directory, running)
+    answer = client.post("/auth/link")
+    client.close()
+    link = f"{running.url}/#code={answer['code']}"
+    if as_json:
+        show_json({"url": running.url, "signInLink": link, "expiresInSeconds": answer["expiresInSeconds"]})
+    else:
+        show(link, "bold green")
+        show("Good once, for 10 minutes.", "dim")
+    if not no_browser and sys.stdout.isatty() and _has_desktop():
+        webbrowser.open(link)
+
+
+def _has_desktop() -> bool:
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,107 @@
+"""What people see, in colour where the terminal has it, and JSON for programs."""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from antiphon.domain.message import JsonObject, JsonValue
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_PARTS = (("day", 86_400), ("hour", 3600), ("minute", 60))
+
+
+@cache
+def console() -> Console:
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+@cache
+def error_console() -> Console:
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def plain(text: str) -> str:
+    """The text without what would steer the terminal or turn its direction; models and other people write it."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def styled(text: str, style: str = "") -> Text:
+    return Text(plain(text), style)
+
+
+def show(text: str = "", style: str = "") -> None:
+    """A line, which is not cut or wrapped where the output is not a terminal."""
+    console().print(styled(text, style), soft_wrap=True)
+
+
+def show_json(value: Mapping[str, JsonValue]) -> None:
+    """One compact document on a line."""
+    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
+
+
+def show_table(columns: list[str], lines: list[list[str]], *, elastic: str) -> None:
+    """Rows under headings; the elastic column is cut to what the terminal has room for."""
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in columns:
+        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == elastic else None)
+    for line in lines:
+        table.add_row(*map(styled, line))
+    width = None if console().is_terminal else 200
+    console().print(table, width=width)
+
+
+def show_fields(fields: Mapping[str, str | None]) -> None:
+    """Names and values under one another; absent values are left out."""
+    present = {name: value for name, value in fields.items() if value}
+    width = max(map(len, present), default=0)
+    for name, value in present.items():
+        console().print(styled(f"{name:<{width}}  ", "dim"), styled(value), sep="", soft_wrap=True)
+
+
+def ago(moment_ms: JsonValue) -> str:
+    """How long ago, roughly."""
+    if not isinstance(moment_ms, int):
+        return ""
+    seconds = max(0, int(datetime.now(UTC).timestamp() - moment_ms / 1000))
+    for name, size in _PARTS:
+        if count := seconds // size:
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    return "now" if seconds < 10 else f"{seconds} s ago"
+
+
+def clock_time(moment_ms: JsonValue) -> str:
+    """The local time, with the date."""
+    if not isinstance(moment_ms, int):
+        return ""
+    return f"{datetime.fromtimestamp(moment_ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def text_of(message: JsonObject) -> str:
+    """The text of a transcript message, with placeholders for images."""
+    shown: list[str] = []
+    content = message.get("content")
+    for part in content if isinstance(content, list) else []:
+        match part:
+            case {"type": "text", "text": str(text)}:
+                shown.append(text)
+            case {"type": "image"}:
+                shown.append(f"[image, {part.get('mimeType')}, {part.get('bytes')} bytes]")
+            case _:
+                pass
+    return "\n".join(shown)
+
+
+def calls_of(message: JsonObject) -> list[str]:
+    """The tool calls of a transcript message, a line each."""
+    content = message.get("content")
+    return [
+        f"{part.get('name')} {json.dumps(part.get('arguments'), ensure_ascii=False)}"
+        for part in (content if isinstance(content, list) else [])
+        if isinstance(part, dict) and part.get("type") == "toolCall"
+    ]

@@ -1,0 +1,118 @@
+"""`antiphon runs`: the work that sessions do."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
+from antiphon.cli.options import ConfigOption, HomeOption, JsonOption, LimitOption
+from antiphon.domain.message import JsonObject
+
+app = typer.Typer(no_args_is_help=True, help="List, show and cancel runs.")
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
+
+
+@app.command("list")
+@command
+def list_runs(
+    session: Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Of this session only.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", metavar="STATUS", help="Of this status only; may be repeated.")
+    ] = None,
+    limit: LimitOption = 20,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List runs, newest first."""
+    from antiphon.cli.connection import connect
+    from antiphon.cli.names import find_session
+    from antiphon.cli.output import ago, show, show_json, show_table
+
+    with connect(home, config) as client:
+        key = None if session is None else str(find_session(client, session)["key"])
+        answer = client.get("/runs", session=key, status=status, limit=limit)
+    if as_json:
+        show_json(answer)
+        return
+    found = answer["runs"]
+    assert isinstance(found, list)
+    rows = [run for run in found if isinstance(run, dict)]
+    if not rows:
+        show("There are no runs.", "dim")
+        return
+    show_table(
+        ["Run", "Session", "Status", "Created", "Reply or error"],
+        [
+            [
+                str(run["runId"]),
+                str(run["sessionKey"]),
+                str(run["status"]),
+                ago(run["createdAt"]),
+                " ".join(str(run.get("error") or run.get("reply") or "").split()),
+            ]
+            for run in rows
+        ],
+        elastic="Reply or error",
+    )
+
+
+@app.command("show")
+@command
+def show_run(
+    run: RunArgument,
+    wait: Annotated[
+        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the run to end.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run; with --wait the exit code tells how it ended."""
+    from antiphon.cli.connection import connect
+
+    with connect(home, config) as client:
+        found = client.get(f"/runs/{run}") if wait is None else client.wait_run(run, wait)
+    _show(found, as_json=as_json)
+    if wait is not None and (code := exit_code_of_run(str(found["status"]))) is not ExitCode.OK:
+        raise CommandFailed(code)
+
+
+@app.command("cancel")
+@command
+def cancel_run(
+    run: RunArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Cancel a run; what it had streamed is kept."""
+    from antiphon.cli.connection import connect
+
+    with connect(home, config) as client:
+        client.post(f"/runs/{run}/cancel")
+        found = client.wait_run(run, 60)
+    _show(found, as_json=as_json)
+
+
+def _show(run: JsonObject, *, as_json: bool) -> None:
+    from antiphon.cli.output import clock_time, show, show_fields, show_json
+
+    if as_json:
+        show_json(run)
+        return
+    usage = run.get("usage")
+    show_fields(
+        {
+            "Run": str(run["runId"]),
+            "Session": str(run["sessionKey"]),
+            "Status": str(run["status"]) + (f" ({run['code']})" if run.get("code") else ""),
+            "Created": clock_time(run.get("createdAt")),
+            "Started": clock_time(run.get("startedAt")),
+            "Ended": clock_time(run.get("endedAt")),
+            "Error": str(run.get("error") or ""),
+            "Tokens": f"{usage.get('inputTokens')} in, {usage.get('outputTokens')} out"
+            if isinstance(usage, dict)
+            else None,
+        }
+    )
+    if reply := run.get("reply"):
+        show()
+        show(str(reply))

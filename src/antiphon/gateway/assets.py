@@ -1,0 +1,58 @@
+"""The page's static files, and the headers that keep a page to itself. Contract: gateway 5."""
+
+import hashlib
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from antiphon.gateway.guard import Scope
+
+DIRECTORY = Path(__file__).parent / "static"
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "img-src 'self' data:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+ONE_YEAR = "public, max-age=31536000, immutable"
+
+
+class Assets(StaticFiles):
+    """Files under `/static`. One that is asked for by its present version may be kept for good."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=DIRECTORY)
+
+    def file_response(
+        self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        name = os.path.relpath(full_path, DIRECTORY)
+        is_versioned = scope.get("query_string", b"") == f"v={_version(name)}".encode()
+        response.headers.update({**HEADERS, "Cache-Control": ONE_YEAR if is_versioned else "no-cache"})
+        return response
+
+
+def asset(name: str) -> str:
+    """The address of a static file in its present version."""
+    return f"/static/{name}?v={_version(name)}"
+
+
+@lru_cache
+def _version(name: str) -> str:
+    return hashlib.sha256((DIRECTORY / name).read_bytes()).hexdigest()[:12]

@@ -1,0 +1,190 @@
+"""What the page shows of a session's log: one entry for each event that people see."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from markupsafe import Markup, escape
+
+from antiphon.domain.event import Event, EventType
+from antiphon.domain.message import (
+    AssistantMessage,
+    ImagePart,
+    Part,
+    Provenance,
+    ProvenanceKind,
+    TextPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+    text_of,
+)
+from antiphon.domain.run import RunStatus
+from antiphon.gateway.markdown import html_from_markdown
+
+LONGEST_RESULT = 20_000
+"""Characters shown of a tool's arguments or result."""
+LONGEST_SUMMARY = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a message, ready to be shown."""
+
+    kind: str
+    """`text | call | image`."""
+    html: Markup = Markup()
+    """Of a text."""
+    name: str = ""
+    """Of a tool, or an image's MIME type."""
+    text: str = ""
+    """A call's arguments, or an image's base64."""
+    summary: str = ""
+    call: str = ""
+    """A call's own name, `<seq>-<index>`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One item of the transcript."""
+
+    seq: int
+    kind: str
+    """`user | agent | result | end`."""
+    at: datetime
+    message_id: str = ""
+    pieces: tuple[Piece, ...] = ()
+    text: str = ""
+    """A result, or how a run ended."""
+    who: str = ""
+    """The author's name, where it is not the reader or the agent."""
+    tool: str = ""
+    call: str = ""
+    """The call that a result belongs to."""
+    run: str = ""
+    status: str = ""
+    """Of a run's end."""
+    is_partial: bool = False
+    is_error: bool = False
+
+
+def entry_of(event: Event) -> Entry | None:
+    """None for an event that people see nothing of."""
+    match event.message:
+        case UserMessage() as message:
+            return Entry(
+                seq=event.seq,
+                kind="user",
+                at=event.created_at,
+                message_id=message.message_id,
+                pieces=_pieces(event.seq, message.content, is_markdown=False),
+                who=_author(message),
+                run=event.run_id or "",
+            )
+        case AssistantMessage() as message:
+            pieces = _pieces(event.seq, message.content, is_markdown=True)
+            if not pieces:
+                return None
+            who = "added, not written by the agent" if message.provenance is not None else ""
+            return Entry(
+                seq=event.seq,
+                kind="agent",
+                at=event.created_at,
+                pieces=pieces,
+                who=who,
+                is_partial=message.partial,
+            )
+        case ToolResult() as message:
+            return Entry(
+                seq=event.seq,
+                kind="result",
+                at=event.created_at,
+                tool=message.tool,
+                call=f"{message.call_seq}-{message.call_index}",
+                text=_shortened(_readable(text_of(message.content))),
+                is_error=message.is_error,
+            )
+        case None:
+            return _end(event) if event.type == EventType.RUN_FINISHED else None
+
+
+def _end(event: Event) -> Entry | None:
+    """How a run ended, unless it went well."""
+    status = str(event.data.get("status", ""))
+    if status == RunStatus.OK:
+        return None
+    error = event.data.get("error")
+    return Entry(
+        seq=event.seq,
+        kind="end",
+        at=event.created_at,
+        status=status,
+        text="" if error is None else str(error),
+        is_error=status != RunStatus.CANCELLED,
+    )
+
+
+def _pieces(seq: int, content: tuple[Part, ...], *, is_markdown: bool) -> tuple[Piece, ...]:
+    pieces: list[Piece] = []
+    calls = 0
+    for part in content:
+        match part:
+            case TextPart() if part.text.strip():
+                html = html_from_markdown(part.text) if is_markdown else _plain(part.text)
+                pieces.append(Piece(kind="text", html=html))
+            case ToolCallPart():
+                arguments = _readable(part.arguments)
+                pieces.append(
+                    Piece(
+                        kind="call",
+                        name=part.name,
+                        text=_shortened(arguments),
+                        summary=_summary(arguments),
+                        call=f"{seq}-{calls}",
+                    )
+                )
+                calls += 1
+            case ImagePart():
+                pieces.append(Piece(kind="image", name=part.mime_type, text=part.data))
+            case _:
+                pass
+    return tuple(pieces)
+
+
+def _plain(text: str) -> Markup:
+    return Markup('<div class="plain">{}</div>').format(escape(text))
+
+
+def _author(message: UserMessage) -> str:
+    provenance = message.provenance
+    if provenance.kind is ProvenanceKind.EXTERNAL:
+        return message.sender or ""
+    return _origin(provenance)
+
+
+def _origin(provenance: Provenance) -> str:
+    source = provenance.source_session_key or provenance.source_channel or provenance.source_tool
+    kind = provenance.kind.value.replace("_", "-")
+    return f"{kind} from {source}" if source else kind
+
+
+def _readable(text: str) -> str:
+    """JSON over several lines, anything else as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else text
+
+
+def _summary(arguments: str) -> str:
+    line = " ".join(arguments[: 8 * LONGEST_SUMMARY].split())
+    if line in ("{}", "{ }"):
+        return ""
+    return line if len(line) <= LONGEST_SUMMARY else line[:LONGEST_SUMMARY] + "…"
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST_RESULT:
+        return text
+    return f"{text[:LONGEST_RESULT]}\n… {len(text) - LONGEST_RESULT} characters more; the history has them all."

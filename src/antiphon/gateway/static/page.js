@@ -1,0 +1,747 @@
+// Brings the page to life. The server renders; htmx fetches the list and earlier messages; this follows the
+// conversation, sends, and keeps what was typed.
+//
+// Following: the page carries the last `seq` that it shows, the stream brings what comes after it, and an entry
+// whose `seq` is not higher is dropped. So each message is shown once, whatever happens to the connection.
+'use strict';
+
+const RETRY_FIRST_MS = 300;
+const RETRY_LONGEST_MS = 5000;
+const HIDDEN_GRACE_MS = 30000;
+const LIST_EVERY_MS = 4000;
+const SEND_TIMEOUT_MS = 20000;
+const NEAR_END_PIXELS = 80;
+
+const find = (selector, root = document) => root.querySelector(selector);
+const findAll = (selector, root = document) => root.querySelectorAll(selector);
+
+let conversation = null;
+
+// Requests
+
+class Problem extends Error {
+  constructor(message, { isPassing = false, status = 0 } = {}) {
+    super(message);
+    this.isPassing = isPassing;
+    this.status = status;
+  }
+}
+
+async function call(method, path, body) {
+  const request = { method, signal: AbortSignal.timeout(SEND_TIMEOUT_MS) };
+  if (body !== undefined) {
+    request.headers = { 'Content-Type': 'application/json' };
+    request.body = JSON.stringify(body);
+  }
+  let response;
+  let answer = {};
+  try {
+    response = await fetch(path, request);
+    const text = await response.text();
+    answer = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text || '{}') : { text };
+  } catch (error) {
+    const reason = error.name === 'TimeoutError' ? 'The gateway does not answer.' : 'The gateway cannot be reached.';
+    throw new Problem(reason, { isPassing: true });
+  }
+  if (response.ok) return answer;
+  if (response.status === 401) location.reload();
+  const message = answer.error?.message ?? `The gateway answered ${response.status}.`;
+  throw new Problem(message, { isPassing: response.status >= 500, status: response.status });
+}
+
+const sessionPath = (key, rest = '') => `/sessions/${encodeURIComponent(key)}${rest}`;
+const pageAddress = (key) => `/?session=${encodeURIComponent(key)}`;
+
+function randomId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+// Times
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
+const dayName = new Intl.DateTimeFormat(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
+const weekday = new Intl.DateTimeFormat(undefined, { weekday: 'short' });
+const shortDate = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
+const longDate = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'medium' });
+
+function daysAgo(moment) {
+  const midnight = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDate());
+  return Math.round((midnight(new Date()) - midnight(moment)) / 86400000);
+}
+
+function shortTime(moment) {
+  const days = daysAgo(moment);
+  if (days === 0) return clock.format(moment);
+  if (days === 1) return 'Yesterday';
+  return days < 7 ? weekday.format(moment) : shortDate.format(moment);
+}
+
+function dayTitle(moment) {
+  const days = daysAgo(moment);
+  return days === 0 ? 'Today' : days === 1 ? 'Yesterday' : dayName.format(moment);
+}
+
+function showTimes(root = document) {
+  for (const time of findAll('time[datetime]', root)) {
+    const moment = new Date(time.dateTime);
+    const text = time.dataset.form === 'short' ? shortTime(moment) : clock.format(moment);
+    if (time.textContent !== text) time.textContent = text;
+    time.title = longDate.format(moment);
+  }
+}
+
+// What was typed: the text, and the id under which it was last tried to be sent.
+
+class Draft {
+  constructor(key) {
+    this.name = `draft:${key}`;
+    const stored = JSON.parse(sessionStorage.getItem(this.name) ?? '{}');
+    this.text = stored.text ?? '';
+    this.tried = stored.tried ?? null;
+  }
+
+  set(text) {
+    this.text = text;
+    if (text || this.tried) sessionStorage.setItem(this.name, JSON.stringify({ text, tried: this.tried }));
+    else sessionStorage.removeItem(this.name);
+  }
+
+  // The same text goes under the same id, so that a message which arrived unnoticed is not doubled.
+  messageId(text) {
+    if (this.tried?.text !== text) this.tried = { id: `web-${randomId()}`, text };
+    this.set(this.text);
+    return this.tried.id;
+  }
+
+  // Whether the text that was tried is now stored.
+  settle(messageId) {
+    if (this.tried?.id !== messageId) return false;
+    const isUnchanged = this.text.trim() === this.tried.text;
+    this.tried = null;
+    this.set(isUnchanged ? '' : this.text);
+    return true;
+  }
+}
+
+class Conversation {
+  constructor(element) {
+    this.element = element;
+    this.key = element.dataset.key;
+    this.sessionId = element.dataset.sessionId;
+    this.lastSeq = Number(element.dataset.lastSeq);
+    this.runs = new Set(element.dataset.runs.split(' ').filter(Boolean));
+    this.entries = find('#entries', element);
+    this.scroller = find('#scroller', element);
+    this.growing = find('#growing', element);
+    this.draft = new Draft(this.key);
+    this.stream = null;
+    this.failures = 0;
+    this.retry = null;
+    this.isClosed = false;
+    this.isSending = false;
+    this.isAtEnd = true;
+    this.listen();
+    this.arrange();
+    this.showRuns();
+    this.showDraft();
+    this.toEnd();
+    this.forgetGrowing({ isJoining: this.runs.size > 0 });
+    this.open();
+  }
+
+  listen() {
+    this.input = find('#message', this.element);
+    this.input.addEventListener('input', () => {
+      this.draft.set(this.input.value);
+      this.fit();
+    });
+    this.input.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      this.send();
+    });
+    find('#composer', this.element).addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.send();
+    });
+    this.scroller.addEventListener('scroll', () => {
+      this.isAtEnd = this.distanceToEnd() < NEAR_END_PIXELS;
+      if (this.isAtEnd) find('#to-end').hidden = true;
+    });
+    this.sizes = new ResizeObserver(() => this.isAtEnd && this.toEnd());
+    this.sizes.observe(this.scroller);
+  }
+
+  close() {
+    this.isClosed = true;
+    clearTimeout(this.retry);
+    this.sizes.disconnect();
+    this.pause();
+  }
+
+  // Following
+
+  open() {
+    if (this.stream || this.isClosed) return;
+    clearTimeout(this.retry);
+    const query = new URLSearchParams({ session: this.key, after: this.lastSeq });
+    const stream = (this.stream = new EventSource(`/page/follow?${query}`));
+    stream.addEventListener('open', () => this.onOpen());
+    stream.addEventListener('entry', (event) => this.take(JSON.parse(event.data)));
+    stream.addEventListener('delta', (event) => this.grow(JSON.parse(event.data)));
+    stream.addEventListener('reset', () => this.reload());
+    stream.addEventListener('error', () => this.onError());
+  }
+
+  pause() {
+    this.stream?.close();
+    this.stream = null;
+  }
+
+  onOpen() {
+    if (this.failures) {
+      document.body.dispatchEvent(new Event('connected'));
+    }
+    this.failures = 0;
+    this.showConnection('');
+  }
+
+  // Pieces of a reply may be lost while nobody listens, so the growing text begins anew.
+  onError() {
+    this.pause();
+    this.forgetGrowing({ isJoining: this.runs.size > 0 });
+    this.failures += 1;
+    if (this.failures > 1) this.showConnection('Connection lost. Trying again…');
+    const delay = Math.min(RETRY_FIRST_MS * 2 ** (this.failures - 1), RETRY_LONGEST_MS);
+    clearTimeout(this.retry);
+    this.retry = setTimeout(() => this.reconnect(), delay);
+  }
+
+  // Asks first, because a stream that fails does not say why.
+  async reconnect() {
+    if (this.stream || this.isClosed) return;
+    try {
+      await this.refreshHead();
+    } catch (problem) {
+      if (problem.status === 404) this.onGone();
+      else if (!this.isClosed) this.onError();
+      return;
+    }
+    this.open();
+  }
+
+  onGone() {
+    this.close();
+    this.showConnection('This session was deleted.');
+    this.input.readOnly = true;
+    this.runs.clear();
+    this.showRuns();
+  }
+
+  take(entry) {
+    if (entry.seq <= this.lastSeq) return;
+    this.lastSeq = entry.seq;
+    if (entry.type === 'session_started' && entry.sessionId !== this.sessionId) {
+      this.reload();
+      return;
+    }
+    // A late result of the conversation before the last reset.
+    if (entry.sessionId !== this.sessionId) return;
+    switch (entry.type) {
+      case 'user_message':
+        if (entry.runId) this.runs.add(entry.runId);
+        this.onStored(entry.messageId);
+        break;
+      case 'run_started':
+        this.runs.add(entry.runId);
+        this.forgetGrowing();
+        break;
+      case 'assistant_message':
+        this.forgetGrowing();
+        break;
+      case 'run_finished':
+        this.runs.delete(entry.runId);
+        this.forgetGrowing();
+        break;
+    }
+    if (entry.html) this.append(entry.html);
+    if (entry.type === 'run_started') this.markStarted(entry.runId);
+    this.showRuns();
+    if (['session_changed', 'run_started', 'run_finished'].includes(entry.type)) this.refreshHead().catch(() => {});
+    refreshList();
+  }
+
+  grow({ runId, text, restart }) {
+    if (!this.runs.has(runId)) return;
+    if (restart) {
+      this.forgetGrowing();
+      return;
+    }
+    const body = find('.body', this.growing);
+    if (this.growing.hidden) body.textContent = this.isJoining ? '… ' : '';
+    body.append(text);
+    body.normalize();
+    this.growing.hidden = false;
+    this.showRuns();
+    this.keepUp({ isOwn: false });
+  }
+
+  // With `isJoining` the reply is already under way, and its beginning was not seen.
+  forgetGrowing({ isJoining = false } = {}) {
+    this.isJoining = isJoining;
+    this.growing.hidden = true;
+    find('.body', this.growing).textContent = '';
+  }
+
+  reload() {
+    if (this.isClosed) return;
+    this.close();
+    show(this.key, { isFocused: document.activeElement === this.input });
+  }
+
+  // Entries
+
+  append(html) {
+    const template = document.createElement('template');
+    template.innerHTML = html;
+    const entry = template.content.firstElementChild;
+    if (find(`[data-seq="${CSS.escape(entry.dataset.seq)}"]`, this.entries)) return;
+    showTimes(template.content);
+    const before = this.entries.lastElementChild;
+    const day = dayTitle(new Date(entry.dataset.at));
+    const shown = [...findAll('.day', this.entries)].at(-1)?.textContent;
+    if (day !== shown) this.entries.append(daySeparator(day));
+    this.entries.append(template.content);
+    this.nest(entry);
+    this.markQueued(entry);
+    this.keepUp({ isOwn: entry.matches('.user') && before !== null && this.isSending });
+  }
+
+  // Puts separators between days, results into their calls, and shows times.
+  arrange() {
+    for (const separator of findAll('.day', this.entries)) separator.remove();
+    let shown = null;
+    for (const entry of findAll('.entry', this.entries)) {
+      const day = dayTitle(new Date(entry.dataset.at));
+      if (day !== shown) entry.before(daySeparator(day));
+      shown = day;
+    }
+    for (const result of findAll('.entry.result', this.entries)) this.nest(result);
+    for (const entry of findAll('.entry.user[data-run]', this.entries)) this.markQueued(entry);
+    showTimes(this.element);
+  }
+
+  nest(result) {
+    if (!result.matches('.result')) return;
+    const tool = find(`details.tool[data-call="${CSS.escape(result.dataset.call)}"]`, this.entries);
+    if (!tool) return;
+    const isError = result.matches('.error');
+    find('.tool-state', tool).textContent = isError ? 'failed' : 'done';
+    tool.classList.add(isError ? 'error' : 'done');
+    tool.append(find('.output', result));
+    tool.dataset.seq = result.dataset.seq;
+    result.remove();
+  }
+
+  markQueued(entry) {
+    const active = findAll('.entry.user[data-run]', this.entries);
+    const isFirst = [...active].find((other) => this.runs.has(other.dataset.run)) === entry;
+    entry.classList.toggle('is-queued', this.runs.has(entry.dataset.run) && !isFirst && this.runs.size > 1);
+  }
+
+  markStarted(runId) {
+    for (const entry of findAll(`[data-run="${CSS.escape(runId)}"]`, this.entries)) entry.classList.remove('is-queued');
+  }
+
+  showRuns() {
+    const isWorking = this.runs.size > 0;
+    find('#cancel', this.element).hidden = !isWorking;
+    find('#working', this.element).hidden = !isWorking || !this.growing.hidden;
+    if (!isWorking) {
+      const cancel = find('#cancel', this.element);
+      cancel.disabled = false;
+      cancel.textContent = 'Cancel';
+      for (const entry of findAll('.is-queued', this.entries)) entry.classList.remove('is-queued');
+    }
+    this.element.classList.toggle('is-working', isWorking);
+    if (this.isAtEnd) this.toEnd();
+  }
+
+  distanceToEnd() {
+    return this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight;
+  }
+
+  toEnd() {
+    this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.isAtEnd = true;
+    find('#to-end', this.element).hidden = true;
+  }
+
+  // Stays at the end if it was there; else says that there is more below.
+  keepUp({ isOwn }) {
+    if (this.isAtEnd || isOwn) this.toEnd();
+    else find('#to-end', this.element).hidden = false;
+  }
+
+  // Sending
+
+  async send() {
+    const text = this.input.value.trim();
+    if (!text || this.isSending || this.isClosed) return;
+    this.isSending = true;
+    this.isAtEnd = true;
+    this.showProblem('');
+    this.element.classList.add('is-sending');
+    const messageId = this.draft.messageId(text);
+    try {
+      const posted = await call('POST', sessionPath(this.key, '/messages'), { text, messageId });
+      if (posted.runId && posted.seq > this.lastSeq) this.runs.add(posted.runId);
+      this.onStored(messageId);
+    } catch (problem) {
+      this.onUnsent(messageId, problem);
+    }
+    this.isSending = false;
+    this.element.classList.remove('is-sending');
+    this.showRuns();
+  }
+
+  onStored(messageId) {
+    if (!this.draft.settle(messageId)) return;
+    this.input.value = this.draft.text;
+    this.fit();
+    this.showProblem('');
+  }
+
+  // The message may have been stored although the answer was lost: then the stream has said so already.
+  onUnsent(messageId, problem) {
+    if (this.draft.tried?.id !== messageId) return;
+    const hope = problem.isPassing ? ' It is sent when the connection is back.' : '';
+    this.showProblem(`Not sent: ${problem.message}${hope}`);
+    this.isWaiting = problem.isPassing;
+    if (problem.isPassing && this.stream?.readyState === EventSource.OPEN) setTimeout(() => this.sendAgain(), RETRY_LONGEST_MS);
+  }
+
+  // Only what was tried and not changed since.
+  sendAgain() {
+    const { tried } = this.draft;
+    if (this.isWaiting && tried && this.input.value.trim() === tried.text) this.send();
+  }
+
+  showDraft() {
+    this.input.value = this.draft.text;
+    this.fit();
+    const { tried } = this.draft;
+    if (!tried) return;
+    if (find(`[data-message-id="${CSS.escape(tried.id)}"]`, this.entries)) this.onStored(tried.id);
+    else if (tried.text === this.draft.text.trim()) this.showProblem('Not sent yet.');
+  }
+
+  fit() {
+    if (CSS.supports('field-sizing', 'content')) return;
+    this.input.style.height = 'auto';
+    this.input.style.height = `${this.input.scrollHeight}px`;
+  }
+
+  showProblem(text) {
+    const problem = find('#send-problem', this.element);
+    problem.hidden = !text;
+    find('span', problem).textContent = text;
+    this.isWaiting = false;
+  }
+
+  showConnection(text) {
+    const connection = find('#connection', this.element);
+    connection.textContent = text;
+    connection.hidden = !text;
+  }
+
+  async cancel() {
+    const button = find('#cancel', this.element);
+    button.disabled = true;
+    button.textContent = 'Cancelling…';
+    try {
+      const { cancelled } = await call('POST', sessionPath(this.key, '/cancel'));
+      if (!cancelled) {
+        await Promise.all([...this.runs].map((run) => call('POST', `/runs/${encodeURIComponent(run)}/cancel`)));
+      }
+    } catch (problem) {
+      this.showProblem(`Not cancelled: ${problem.message}`);
+    }
+    button.disabled = false;
+    button.textContent = 'Cancel';
+  }
+
+  // The head
+
+  async refreshHead() {
+    const { text } = await call('GET', `/page/header?${new URLSearchParams({ session: this.key })}`);
+    if (this.isClosed) return;
+    await htmx.swap({ target: find('#head', this.element), text, swap: 'innerMorph' });
+    document.title = `${find('#title', this.element).textContent} · Antiphon`;
+  }
+}
+
+function daySeparator(title) {
+  const separator = document.createElement('li');
+  separator.className = 'day';
+  separator.textContent = title;
+  return separator;
+}
+
+// The list
+
+let listTimer = null;
+
+function refreshList() {
+  clearTimeout(listTimer);
+  listTimer = setTimeout(() => find('#sessions').dispatchEvent(new Event('sessions-changed')), 150);
+}
+
+// The list tells how far the log is; a stream that does not bring it has died unnoticed.
+let behindSince = null;
+
+function checkStream() {
+  const current = find('#sessions a[aria-current]');
+  if (!conversation?.stream || !current || current.dataset.key !== conversation.key) return;
+  const isBehind = Number(current.dataset.lastSeq) > conversation.lastSeq;
+  if (isBehind && behindSince === conversation.lastSeq) conversation.onError();
+  behindSince = isBehind ? conversation.lastSeq : null;
+}
+
+async function show(key, { isFocused = false, address = pageAddress(key), isPushed = false } = {}) {
+  try {
+    await htmx.ajax('GET', address, {
+      target: '#conversation',
+      select: '#conversation',
+      swap: 'outerHTML',
+      ...(isPushed ? { push: address } : {}),
+    });
+  } catch {
+    location.assign(address);
+    return;
+  }
+  adopt();
+  if (isFocused) find('#message')?.focus();
+}
+
+function adopt() {
+  const element = find('#conversation');
+  if (conversation?.element === element) return;
+  conversation?.close();
+  conversation = element.dataset.key ? new Conversation(element) : null;
+  const title = find('#title')?.textContent;
+  document.title = title ? `${title} · Antiphon` : 'Antiphon';
+  for (const link of findAll('#sessions a')) {
+    if (link.dataset.key === conversation?.key) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+}
+
+// Questions
+
+function ask({ title, text, yes, field, value = '', isDangerous = false, act }) {
+  const dialog = find('#ask');
+  find('#ask-title').textContent = title;
+  find('#ask-text').textContent = text ?? '';
+  find('#ask-text').hidden = !text;
+  find('#ask-field').hidden = field === undefined;
+  find('#ask-field span').textContent = field ?? '';
+  find('#ask-input').value = value;
+  find('#ask-yes').textContent = yes;
+  find('#ask-yes').classList.toggle('danger', isDangerous);
+  find('#ask-problem').hidden = true;
+  find('form', dialog).onsubmit = async (event) => {
+    if (event.submitter?.value !== 'yes') return;
+    event.preventDefault();
+    find('#ask-yes').disabled = true;
+    try {
+      await act(find('#ask-input').value.trim());
+      dialog.close();
+    } catch (problem) {
+      find('#ask-problem').textContent = problem.message;
+      find('#ask-problem').hidden = false;
+    }
+    find('#ask-yes').disabled = false;
+  };
+  dialog.showModal();
+  if (field !== undefined) find('#ask-input').select();
+  else find('#ask-yes').focus();
+}
+
+// What buttons do
+
+const actions = {
+  async show(link, event) {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    document.body.classList.remove('is-list-shown');
+    if (link.dataset.key === conversation?.key) return;
+    await show(link.dataset.key, { isPushed: true, isFocused: matchMedia('(pointer: fine)').matches });
+  },
+  'show-list': () => document.body.classList.add('is-list-shown'),
+  'hide-list': () => document.body.classList.remove('is-list-shown'),
+  more(button) {
+    find('#shown').value = button.dataset.shown;
+    find('#sessions').dispatchEvent(new Event('sessions-changed'));
+  },
+  async 'new-chat'(button) {
+    find('#agents')?.hidePopover();
+    button.disabled = true;
+    try {
+      const session = await call('POST', '/sessions', {
+        sessionId: `web:${randomId()}`,
+        agentId: button.dataset.agent,
+        source: { kind: 'api', platform: 'web' },
+      });
+      document.body.classList.remove('is-list-shown');
+      await show(session.key, { isPushed: true, isFocused: true });
+      refreshList();
+    } finally {
+      button.disabled = false;
+    }
+  },
+  rename(button) {
+    const { key } = conversation;
+    ask({
+      title: 'Rename this session',
+      yes: 'Rename',
+      field: 'Name',
+      value: button.dataset.label,
+      act: (label) => call('PATCH', sessionPath(key), { label: label || null }),
+    });
+  },
+  model(button) {
+    const { key } = conversation;
+    ask({
+      title: 'Change the model',
+      text: `Now ${button.dataset.default}. Write it as provider:model; leave it empty for the agent's own.`,
+      yes: 'Change',
+      field: 'Model',
+      value: button.dataset.model,
+      act: (model) => call('PATCH', sessionPath(key), { model: model || null }),
+    });
+  },
+  async fork() {
+    find('#session-menu').hidePopover();
+    const session = await call('POST', sessionPath(conversation.key, '/fork'), {});
+    await show(session.key, { isPushed: true, isFocused: true });
+    refreshList();
+  },
+  reset() {
+    const { key } = conversation;
+    ask({
+      title: 'Start over?',
+      text: 'A new conversation begins under the same name. The agent forgets this one; a run in progress is cancelled.',
+      yes: 'Start over',
+      act: () => call('POST', sessionPath(key, '/reset')),
+    });
+  },
+  delete() {
+    const { key } = conversation;
+    ask({
+      title: 'Delete this session?',
+      text: 'Its messages are removed for good.',
+      yes: 'Delete',
+      isDangerous: true,
+      async act() {
+        await call('DELETE', sessionPath(key));
+        conversation?.close();
+        sessionStorage.removeItem(`draft:${key}`);
+        location.assign('/');
+      },
+    });
+  },
+  cancel: () => conversation.cancel(),
+  'to-end': () => conversation.toEnd(),
+  suggest(button) {
+    conversation.input.value = button.textContent;
+    conversation.draft.set(button.textContent);
+    conversation.fit();
+    conversation.input.focus();
+  },
+  async 'sign-out'() {
+    await call('POST', '/auth/sign-out');
+    sessionStorage.clear();
+    location.assign('/');
+  },
+};
+
+document.addEventListener('click', async (event) => {
+  const element = event.target.closest('[data-action]');
+  if (!element) return;
+  if (element.closest('[popover]')) element.closest('[popover]').hidePopover();
+  try {
+    await actions[element.dataset.action](element, event);
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    conversation?.showProblem(problem.message);
+  }
+});
+
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Escape') document.body.classList.remove('is-list-shown');
+});
+
+find('#search').addEventListener('submit', (event) => event.preventDefault());
+
+// Earlier messages come in above; what is being read stays where it is.
+let distanceBefore = null;
+
+document.addEventListener('htmx:before:swap', (event) => {
+  if (event.target.closest?.('.older')) {
+    const { scroller } = conversation;
+    distanceBefore = scroller.scrollHeight - scroller.scrollTop;
+  }
+});
+
+document.addEventListener('htmx:after:swap', () => {
+  adopt();
+  showTimes(find('#sidebar'));
+  checkStream();
+  if (distanceBefore !== null) {
+    conversation.arrange();
+    conversation.scroller.scrollTop = conversation.scroller.scrollHeight - distanceBefore;
+    distanceBefore = null;
+  }
+});
+
+document.addEventListener('htmx:response:error', (event) => {
+  if (event.detail.ctx?.response?.status === 401) location.reload();
+});
+
+document.body.addEventListener('connected', () => {
+  refreshList();
+  conversation?.sendAgain();
+});
+
+// Browsers allow few connections to one server, so tabs that nobody sees give theirs back after a while.
+let hiddenTimer = null;
+
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(hiddenTimer);
+  if (document.hidden) {
+    hiddenTimer = setTimeout(() => {
+      conversation?.pause();
+      conversation?.forgetGrowing({ isJoining: conversation.runs.size > 0 });
+    }, HIDDEN_GRACE_MS);
+  } else {
+    conversation?.reconnect();
+    refreshList();
+  }
+});
+
+addEventListener('online', () => conversation?.reconnect());
+addEventListener('pageshow', (event) => event.persisted && location.reload());
+setInterval(() => document.hidden || refreshList(), LIST_EVERY_MS);
+
+// A link that was opened where one is signed in already is used up all the same.
+if (location.hash.startsWith('#code=')) {
+  const code = decodeURIComponent(location.hash.slice('#code='.length));
+  history.replaceState(null, '', location.pathname + location.search);
+  call('POST', '/auth/exchange', { code }).catch(() => {});
+}
+
+adopt();
+showTimes();
+if (matchMedia('(pointer: fine)').matches) find('#message')?.focus();

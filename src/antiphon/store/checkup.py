@@ -1,0 +1,33 @@
+"""Looks a database file over without changing it."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from antiphon.store.migrate import StoreUnusable, migrations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseState:
+    """What was found in a database that can be read."""
+
+    schema: int
+    """The newest migration that was applied; 0 for none."""
+    known_schema: int
+    """The newest that this program has."""
+    problems: tuple[str, ...]
+    """What SQLite's quick check complains of; empty if all is well."""
+
+
+def check_database(path: Path) -> DatabaseState:
+    """The state of the file, which another process may be using. Raises `StoreUnusable` if it is no database."""
+    known = max(number for number, _, _ in migrations())
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)").fetchall()]
+            has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchone()
+            schema = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0] if has_table else 0
+    except sqlite3.DatabaseError as error:
+        raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
+    return DatabaseState(schema=schema or 0, known_schema=known, problems=tuple(line for line in found if line != "ok"))
