@@ -26,14 +26,13 @@ _INSTRUCTIONS = (
 
 def estimate_tokens(entries: Sequence[Entry], instructions: str) -> int:
     """The provider's last count, and bytes / 3 of what came since."""
-    size = len(instructions.encode())
-    counted = 0
-    for entry in entries:
+    size = 0
+    for entry in reversed(entries):
         if isinstance(entry, Step) and entry.message.usage.steps:
-            counted, size = entry.message.usage.total_tokens, _size_of_results(entry)
-        else:
-            size += _size(entry)
-    return counted + size // BYTES_PER_TOKEN
+            size += _size_of_results(entry)
+            return entry.message.usage.total_tokens + size // BYTES_PER_TOKEN
+        size += _size(entry)
+    return (size + len(instructions.encode())) // BYTES_PER_TOKEN
 
 
 async def compact(context: RunContext, model: Model, entries: Sequence[Entry]) -> bool:

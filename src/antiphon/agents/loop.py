@@ -75,8 +75,8 @@ class AgentLoop:
                 continue
             if ending := await self._check_limits(context, transcript, model):
                 return ending
-            prompt = build_prompt(transcript, context.run.id, session, agent, tools.schemas)
             entries = transcript.prompt_for(context.run.id)
+            prompt = build_prompt(entries, transcript, context.run.id, session, agent, tools.schemas)
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
                 if await compact(context, model, entries):

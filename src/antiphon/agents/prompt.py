@@ -29,7 +29,12 @@ FENCE_END = "<<<END_OF_DATA>>>"
 
 
 def build_prompt(
-    transcript: Transcript, run_id: RunId, session: Session, agent: Agent, tools: Sequence[ToolSchema]
+    entries: Sequence[Entry],
+    transcript: Transcript,
+    run_id: RunId,
+    session: Session,
+    agent: Agent,
+    tools: Sequence[ToolSchema],
 ) -> Prompt:
     """The prompt of the run's next step."""
     newest = transcript.newest_input(run_id)
@@ -37,7 +42,7 @@ def build_prompt(
     newest_seq = newest.seq if newest is not None else 0
     return Prompt(
         instructions=_instructions(agent, session),
-        entries=prompt_entries(transcript.prompt_for(run_id), session.source.type),
+        entries=prompt_entries(entries, session.source.type),
         tools=tools,
         thinking=session.thinking_level or agent.thinking,
         session_key=str(session.key),
@@ -83,6 +88,8 @@ def _instructions(agent: Agent, session: Session) -> str:
 def _shown_input(entry: Input, session_type: SessionType) -> UserMessage | AssistantMessage:
     message = entry.message
     if isinstance(message, AssistantMessage):
+        return message
+    if session_type is SessionType.DIRECT and message.provenance.kind is ProvenanceKind.EXTERNAL:
         return message
     prefix = shown_prefix(
         session_type,

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 from urllib.parse import quote
 
 import httpx
@@ -22,6 +22,9 @@ MAX_WAIT_SECONDS = 300.0
 """Of one request that waits; longer waits are several."""
 RETRY_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0
+
+Parameter: TypeAlias = str | float | bool | list[str] | None
+"""Of a query; None leaves it out."""
 
 _ERRORS: dict[int, type[AntiphonError]] = {
     400: Invalid,
@@ -61,12 +64,10 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def get(self, path: str, **parameters: str | float | bool | list[str] | None) -> JsonObject:
+    def get(self, path: str, **parameters: Parameter) -> JsonObject:
         return self._ask("GET", path, parameters)
 
-    def post(
-        self, path: str, body: JsonObject | None = None, **parameters: str | float | bool | list[str] | None
-    ) -> JsonObject:
+    def post(self, path: str, body: JsonObject | None = None, **parameters: Parameter) -> JsonObject:
         return self._ask("POST", path, parameters, body)
 
     def wait_run(self, run_id: str, seconds: float | None = None) -> JsonObject:
@@ -85,7 +86,7 @@ class Client:
 
     @contextmanager
     def stream(
-        self, method: str, path: str, body: JsonObject | None = None, **parameters: str | float | bool | None
+        self, method: str, path: str, body: JsonObject | None = None, **parameters: Parameter
     ) -> Generator[Iterator[ServerEvent]]:
         """The events of one answer, until it ends. Raises `Unavailable` where the connection breaks."""
         try:
@@ -103,16 +104,16 @@ class Client:
         except httpx.TransportError as error:
             raise self._unreachable() from error
 
-    def follow(self, path: str, **parameters: str | float | bool | None) -> Iterator[ServerEvent]:
+    def follow(self, path: str, *, after: int | None, **parameters: Parameter) -> Iterator[ServerEvent]:
         """Events for ever; a broken stream is taken up again after the last event that had an id."""
         failing_since: float | None = None
         while True:
             try:
-                with self.stream("GET", path, **parameters) as events:
+                with self.stream("GET", path, None, after=after, **parameters) as events:
                     for event in events:
                         failing_since = None
                         if event.id is not None:
-                            parameters["after"] = event.id
+                            after = event.id
                         yield event
             except Unavailable:
                 pass
@@ -126,7 +127,7 @@ class Client:
         self,
         method: str,
         path: str,
-        parameters: dict[str, str | float | bool | list[str] | None],
+        parameters: Mapping[str, Parameter],
         body: JsonObject | None = None,
     ) -> JsonObject:
         seconds = parameters.get("wait")
@@ -155,9 +156,7 @@ def session_path(session: str, rest: str = "") -> str:
     return f"/sessions/{quote(session, safe='')}{rest}"
 
 
-def _present(
-    parameters: "dict[str, str | float | bool | list[str] | None] | dict[str, str | float | bool | None]",
-) -> dict[str, str | float | bool | list[str]]:
+def _present(parameters: Mapping[str, Parameter]) -> dict[str, str | float | bool | list[str]]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 

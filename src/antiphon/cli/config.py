@@ -23,7 +23,7 @@ def schema() -> None:
 @command
 def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Say which file is used, and whether it is right."""
-    from antiphon.cli.connection import config_of, home_of
+    from antiphon.cli.home import config_of, home_of
     from antiphon.cli.output import show, show_json
     from antiphon.config import FILE_NAME, find_config_file
 

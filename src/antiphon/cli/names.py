@@ -16,7 +16,7 @@ def find_session(client: Client, text: str, agent: str | None = None) -> JsonObj
     """The session's row; `main` comes into being. Raises `NotFound` with what to do."""
     name = session_name(text, agent)
     if text == "main":
-        return client.post("/sessions", {"key": name})
+        return open_session(client, text, agent)
     try:
         return client.get(session_path(name))
     except NotFound as error:

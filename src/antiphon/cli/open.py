@@ -19,8 +19,9 @@ def open_page(
     as_json: JsonOption = False,
 ) -> None:
     """Print a fresh sign-in link of the running gateway, and open it on a desktop."""
-    from antiphon.cli.connection import client_of, home_of
+    from antiphon.cli.connection import client_of
     from antiphon.cli.gateway_file import find_gateway
+    from antiphon.cli.home import home_of
     from antiphon.cli.output import show, show_json
 
     directory = home_of(home)

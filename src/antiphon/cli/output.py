@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from antiphon.domain.message import JsonObject, JsonValue
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+MIN_LAST_COLUMN = 20
 _PARTS = (("day", 86_400), ("hour", 3600), ("minute", 60))
 
 
@@ -45,15 +46,17 @@ def show_json(value: Mapping[str, JsonValue]) -> None:
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
 
 
-def show_table(columns: list[str], lines: list[list[str]], *, elastic: str) -> None:
-    """Rows under headings; the elastic column is cut to what the terminal has room for."""
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in columns:
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == elastic else None)
-    for line in lines:
-        table.add_row(*map(styled, line))
-    width = None if console().is_terminal else 200
-    console().print(table, width=width)
+def show_table(columns: list[str], lines: list[list[str]]) -> None:
+    """Rows under headings; the last column is cut to what the terminal has room for, the others are whole."""
+    rows = [[plain(cell).replace("\n", " ") for cell in line] for line in [columns, *lines]]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths[-1] = max(MIN_LAST_COLUMN, console().width - sum(widths[:-1]) - 2 * (len(widths) - 1))
+    for number, row in enumerate(rows):
+        *first, last = row
+        if console().is_terminal and cell_len(last) > widths[-1]:
+            last = set_cell_size(last, widths[-1] - 1) + "…"
+        padded = [set_cell_size(cell, width) for cell, width in zip(first, widths, strict=False)]
+        show("  ".join([*padded, last]), "" if number else "bold")
 
 
 def show_fields(fields: Mapping[str, str | None]) -> None:

@@ -53,7 +53,6 @@ def list_runs(
             ]
             for run in rows
         ],
-        elastic="Reply or error",
     )
 
 

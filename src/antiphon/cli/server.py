@@ -10,9 +10,9 @@ import anyio
 
 from antiphon import __version__
 from antiphon.app import prepare_home
-from antiphon.cli.connection import config_of, home_of
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.gateway_file import NAME, find_gateway
+from antiphon.cli.home import config_of, home_of
 from antiphon.cli.keys import key_problem
 from antiphon.cli.local_gateway import LocalGateway, run_gateway
 from antiphon.cli.logs import configure_logs
@@ -50,6 +50,7 @@ def serve_home(
                 await _greet(gateway, config, file, as_json=as_json)
                 gc.collect()
                 gc.freeze()
+                gc.enable()
                 await stop.wait()
             logger.info("Gateway stopped", extra={"action": "gateway_stopped"})
             tasks.cancel_scope.cancel()
@@ -84,9 +85,10 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
     code = await services.sign_in.new_link_code()
     link = f"{gateway.url}/#code={code}"
     agents = services.rules.agents
-    logger.info(
-        "Gateway started", extra={"action": "gateway_started", "url": gateway.url, "home": str(gateway.app.home)}
-    )
+    if as_json or not console().is_terminal:
+        logger.info(
+            "Gateway started", extra={"action": "gateway_started", "url": gateway.url, "home": str(gateway.app.home)}
+        )
     if as_json:
         show_json(
             {

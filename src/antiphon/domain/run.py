@@ -69,6 +69,8 @@ class Run(Struct, frozen=True, kw_only=True):
     agent_id: AgentId
     seq: int
     """Of the event that queued it; the order of a session's runs."""
+    newest_seq: int
+    """Of the newest message that it answers; above `seq` where others joined it."""
     status: RunStatus
     mode: QueueMode
     principal: Principal

@@ -6,7 +6,7 @@ everything where the model met it. Only prompts are reordered; readers see `seq`
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
@@ -55,19 +55,30 @@ class Summary:
 Entry = Input | Step | Summary
 
 
-@dataclass(slots=True)
 class Transcript:
-    """Folds events in `seq` order; `prompt_for` gives the entries that a run's next step has to see."""
+    """Folds events in `seq` order; `prompt_for` gives the entries that a run's next step has to see.
 
-    last_seq: int = 0
-    _inputs: list[Input] = field(default_factory=lambda: list[Input]())
-    _steps: list[tuple[int, RunId | None, AssistantMessage]] = field(
-        default_factory=lambda: list[tuple[int, RunId | None, AssistantMessage]]()
-    )
-    _results: dict[tuple[int, int], ToolResult] = field(default_factory=lambda: dict[tuple[int, int], ToolResult]())
-    _begun: set[tuple[int, int]] = field(default_factory=lambda: set[tuple[int, int]]())
-    _finished: dict[RunId, int] = field(default_factory=lambda: dict[RunId, int]())
-    _compaction: JsonObject | None = None
+    What a step has seen never moves any more, so each event is placed once, when it is added.
+    """
+
+    def __init__(self) -> None:
+        self.last_seq = 0
+        self._settled: list[Input | Step | Summary] = []
+        """In model order; the results of steps are filled in when they are asked for."""
+        self._waiting: list[Input] = []
+        """Inputs that no step has seen, in `seq` order."""
+        self._inputs_by_run: dict[RunId, list[Input]] = {}
+        self._steps_by_run: dict[RunId | None, list[Step]] = {}
+        self._results: dict[tuple[int, int], ToolResult] = {}
+        self._begun: set[tuple[int, int]] = set()
+        self._finished: dict[RunId, int] = {}
+        self._cut_at: int | None = None
+        self._summary: str | None = None
+
+    @property
+    def size(self) -> int:
+        """How many messages it holds."""
+        return len(self._settled) + len(self._waiting) + len(self._results)
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -76,11 +87,21 @@ class Transcript:
                 case ToolResult() as result:
                     self._results[result.call_seq, result.call_index] = result
                 case AssistantMessage(provenance=None) as message:
-                    self._steps.append((event.seq, event.run_id, message))
+                    self._add_step(Step(seq=event.seq, message=message, results=()), event.run_id)
                 case UserMessage() | AssistantMessage() as message:
-                    self._inputs.append(Input(seq=event.seq, message=message, actor=event.actor, run_id=event.run_id))
+                    self._add_input(Input(seq=event.seq, message=message, actor=event.actor, run_id=event.run_id))
                 case None:
                     self._add_fact(event)
+
+    def _add_input(self, entry: Input) -> None:
+        self._waiting.append(entry)
+        if entry.run_id is not None:
+            self._inputs_by_run.setdefault(entry.run_id, []).append(entry)
+
+    def _add_step(self, step: Step, run_id: RunId | None) -> None:
+        self._waiting = self._take(self._settled, run_id, step.message.saw)
+        self._emit(self._settled, step)
+        self._steps_by_run.setdefault(run_id, []).append(step)
 
     def _add_fact(self, event: Event) -> None:
         match event.type:
@@ -88,52 +109,54 @@ class Transcript:
                 self._begun.add(_call_name(event))
             case EventType.RUN_FINISHED if event.run_id is not None:
                 self._finished[event.run_id] = event.seq
+                self._inputs_by_run.pop(event.run_id, None)
+                self._steps_by_run.pop(event.run_id, None)
             case EventType.COMPACTED:
-                self._compaction = event.data
+                self._compact(event.data)
             case _:
                 pass
+
+    def _compact(self, data: JsonObject) -> None:
+        through, summary = data["throughSeq"], data["summary"]
+        assert isinstance(through, int) and (summary is None or isinstance(summary, str))
+        self._cut_at, self._summary = through, summary
+        for index, entry in enumerate(self._settled):
+            if not isinstance(entry, Summary) and entry.seq == through:
+                self._settled[: index + 1] = [Summary(text=summary)]
+                return
 
     def prompt_for(self, run_id: RunId) -> list[Entry]:
         """Entries in model order: earlier runs, then this run's messages and steps. Contract: runs 9.
 
         Messages of later runs are left out, whatever their `seq`.
         """
-        entries: list[Entry] = []
-        waiting = list(self._inputs)
-        for seq, step_run, message in self._steps:
-            waiting = self._take(entries, waiting, step_run, message.saw)
-            self._emit(entries, Step(seq=seq, message=message, results=self._results_of(seq, message)))
-        self._take(entries, waiting, run_id, self.last_seq)
-        return entries
+        entries = list(self._settled)
+        self._take(entries, run_id, self.last_seq)
+        return [self._filled(entry) for entry in entries]
 
     def steps_of(self, run_id: RunId) -> list[Step]:
-        """The run's own steps so far."""
-        return [
-            Step(seq=seq, message=message, results=self._results_of(seq, message))
-            for seq, step_run, message in self._steps
-            if step_run == run_id
-        ]
+        """The steps so far of a run that has not ended."""
+        return [self._fill(step) for step in self._steps_by_run.get(run_id, ())]
 
     def open_calls(self) -> list[OpenCall]:
-        """Every call without a result, in order."""
+        """Every call without a result, of runs that have not ended, in order."""
         return [
             result
-            for seq, _, message in self._steps
-            for result in self._results_of(seq, message)
+            for steps in self._steps_by_run.values()
+            for step in steps
+            for result in self._fill(step).results
             if isinstance(result, OpenCall)
         ]
 
     def newest_input(self, run_id: RunId) -> Input | None:
-        """The last message that the run answers."""
-        return next((entry for entry in reversed(self._inputs) if entry.run_id == run_id), None)
+        """The last message that the run answers, as long as it has not ended."""
+        inputs = self._inputs_by_run.get(run_id)
+        return inputs[-1] if inputs else None
 
-    def inputs_of(self, run_id: RunId) -> list[Input]:
-        return [entry for entry in self._inputs if entry.run_id == run_id]
-
-    def _take(self, entries: list[Entry], waiting: list[Input], run_id: RunId | None, saw: int) -> list[Input]:
-        """Emits the inputs that a step of the run saw; returns those that still wait."""
+    def _take(self, entries: list[Entry], run_id: RunId | None, saw: int) -> list[Input]:
+        """Emits the waiting inputs that a step of the run saw; returns those that still wait."""
         rest: list[Input] = []
-        for entry in waiting:
+        for entry in self._waiting:
             if entry.seq <= saw and self._is_shown(entry, run_id, saw):
                 self._emit(entries, entry)
             else:
@@ -147,16 +170,22 @@ class Transcript:
 
     def _emit(self, entries: list[Entry], entry: Input | Step) -> None:
         entries.append(entry)
-        if self._compaction is not None and self._compaction.get("throughSeq") == entry.seq:
-            summary = self._compaction.get("summary")
-            entries[:] = [Summary(text=summary if isinstance(summary, str) else None)]
+        if entry.seq == self._cut_at:
+            entries[:] = [Summary(text=self._summary)]
 
-    def _results_of(self, seq: int, message: AssistantMessage) -> tuple[ToolResult | OpenCall, ...]:
-        return tuple(
-            self._results.get((seq, index))
-            or OpenCall(message_seq=seq, index=index, part=part, is_begun=(seq, index) in self._begun)
-            for index, part in enumerate(message.calls)
+    def _filled(self, entry: Entry) -> Entry:
+        return self._fill(entry) if isinstance(entry, Step) else entry
+
+    def _fill(self, step: Step) -> Step:
+        calls = step.message.calls
+        if not calls:
+            return step
+        results = tuple(
+            self._results.get((step.seq, index))
+            or OpenCall(message_seq=step.seq, index=index, part=part, is_begun=(step.seq, index) in self._begun)
+            for index, part in enumerate(calls)
         )
+        return Step(seq=step.seq, message=step.message, results=results)
 
 
 def open_calls(events: Iterable[Event]) -> list[OpenCall]:

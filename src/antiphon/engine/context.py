@@ -49,6 +49,7 @@ class RunContext:
         waits: Waits,
         slot: Slot,
         publish_delta: PublishDelta,
+        transcript: Transcript | None,
         clock: Clock,
         ids: Ids,
     ) -> None:
@@ -65,11 +66,16 @@ class RunContext:
         self._slot = slot
         self._publish_delta = publish_delta
         self._fence = Fence(run.id, run.fence)
-        self._transcript: Transcript | None = None
+        self._transcript = transcript
 
     @property
     def fence(self) -> Fence:
         return self._fence
+
+    @property
+    def transcript(self) -> Transcript | None:
+        """The fold as far as it was read."""
+        return self._transcript
 
     @property
     def last_seq(self) -> int:

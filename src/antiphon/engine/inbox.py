@@ -194,7 +194,9 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if isinstance(run_id, Refusal):
         return run_id
     seq = await _store(tx, session, message, command, run_id=run_id or command.run_id)
-    if run_id is None:
+    if run_id is not None:
+        await ledger.change(tx, run_id, {"newest_seq": seq})
+    else:
         run_id = command.run_id
         await ledger.insert(
             tx,

@@ -44,6 +44,10 @@ OUTCOME_UNKNOWN = (
 NOT_RUN = "This call was not run: the run ended before it began."
 
 
+TimeLimits = Mapping[AgentId, timedelta | None]
+"""How long a run of each agent may take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fence:
     """A worker's right to write for a run, from its claim."""
@@ -100,9 +104,7 @@ async def _find_active(query: Query, session: SessionRow) -> Run | None:
     return await ledger.find_active(query, session)
 
 
-async def claim_next(
-    tx: Transaction, session: SessionRow, time_limits: Mapping[AgentId, timedelta | None], at_ms: int
-) -> Run | None:
+async def claim_next(tx: Transaction, session: SessionRow, time_limits: TimeLimits, at_ms: int) -> Run | None:
     """Starts the session's next queued run; None if another is active or nothing waits."""
     if await ledger.is_active(tx, session):
         return None
@@ -120,17 +122,12 @@ async def reclaim(tx: Transaction, run_id: RunId, at_ms: int) -> Run | None:
     if run is None or run.status is not RunStatus.RUNNING:
         return None
     if run.attempt >= MAX_ATTEMPTS:
-        await finish_run(
-            tx,
-            Fence(run.id, run.fence),
-            Outcome(
-                status=RunStatus.ERROR,
-                error=f"The process died {run.attempt} times during this run; it is not tried again.",
-                code="crashed",
-            ),
-            None,
-            at_ms,
+        outcome = Outcome(
+            status=RunStatus.ERROR,
+            error=f"The process died {run.attempt} times during this run; it is not tried again.",
+            code="crashed",
         )
+        await finish_run(tx, Fence(run.id, run.fence), outcome, None, at_ms)
         return None
     return await _start(tx, run, deadline=run.deadline, at_ms=at_ms)
 
@@ -194,6 +191,14 @@ async def set_waiting(tx: Transaction, fence: Fence, waiting_for: RunId | None, 
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """The run has ended; `following` is the session's next one, claimed in the same transaction."""
+
+    run: Run
+    following: Run | None
+
+
+@dataclass(frozen=True, slots=True)
 class NewInput:
     """The run does not end: a message joined it that its last step has not seen."""
 
@@ -205,34 +210,38 @@ async def finish_run(
     message: AssistantMessage | None,
     at_ms: int,
     counted: bool = True,
-) -> Run | NewInput | None:
+    successors: TimeLimits | None = None,
+) -> Ended | NewInput | None:
     """Ends the run: last message, open calls, status, reply and what follows, in one transaction.
 
-    None if the fence is old or the run has ended. Contract: runs 2, 4, 8.
+    With `successors`, the time limits of agents, it claims the session's next run too. None if the fence is
+    old or the run has ended. Contract: runs 2, 4, 8.
     """
     run = await _fenced_run(tx, fence)
     if run is None:
         return None
     if run.is_cancel_requested and run.code == "reset":
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
-    if message is not None and outcome.status is RunStatus.OK and await _has_unseen(tx, run, message.saw):
+    if message is not None and outcome.status is RunStatus.OK and run.newest_seq > message.saw:
         await _append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms)
         return NewInput()
     steps = [] if message is None else [_step(run, message)]
     if outcome.status is not RunStatus.OK or message is None:
         steps += await _closing_results(tx, run)
-    if steps:
-        await _append_steps(tx, run, steps, counted=counted, at_ms=at_ms)
-    return await _end(tx, run, outcome, at_ms=at_ms)
+    ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms)
+    following = None if successors is None else await claim_next(tx, run.session, successors, at_ms)
+    return Ended(ended, following)
 
 
 async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:
     """Ends a run that never began."""
     assert run.status is RunStatus.QUEUED
-    return await _end(tx, run, outcome, at_ms=at_ms)
+    return await _end(tx, run, outcome, [], counted=False, at_ms=at_ms)
 
 
-async def _end(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:
+async def _end(
+    tx: Transaction, run: Run, outcome: Outcome, steps: Sequence[NewEvent], *, counted: bool, at_ms: int
+) -> Run:
     assert can_become(run.status, outcome.status)
     ended = replace(
         run,
@@ -269,8 +278,7 @@ async def _end(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Ru
         set["status"] = SessionStatus.IDLE.value
         set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
-    await _append(tx, run, [event], at_ms=at_ms, set=set, add=add)
-    await tx.dispatch(run.session)
+    await _append_steps(tx, run, [*steps, event], counted=counted, at_ms=at_ms, set=set, add=add)
     return ended
 
 
@@ -291,10 +299,6 @@ async def _fenced_run(tx: Transaction, fence: Fence) -> Run | None:
     if run is None or run.fence != fence.number or not run.status.is_active:
         return None
     return run
-
-
-async def _has_unseen(tx: Transaction, run: Run, saw: int) -> bool:
-    return await log.has_message_after(tx, run.session, run.id, saw)
 
 
 def _step(run: Run, message: AssistantMessage) -> NewEvent:
@@ -320,9 +324,18 @@ async def _closing_results(tx: Transaction, run: Run) -> list[NewEvent]:
     return closing
 
 
-async def _append_steps(tx: Transaction, run: Run, events: Sequence[NewEvent], *, counted: bool, at_ms: int) -> int:
-    set: dict[str, SqlValue] = {}
-    add: dict[str, int] = {}
+async def _append_steps(
+    tx: Transaction,
+    run: Run,
+    events: Sequence[NewEvent],
+    *,
+    counted: bool,
+    at_ms: int,
+    set: Mapping[str, SqlValue] | None = None,
+    add: Mapping[str, int] | None = None,
+) -> int:
+    """Appends and keeps the sums: counters, preview, and what was used by run, session and day."""
+    set, add = dict(set or {}), dict(add or {})
     usage = NO_USAGE
     for event in events:
         match event.message:
@@ -364,7 +377,8 @@ async def _append(
 ) -> int:
     """Appends to the incarnation that the run belongs to, even after a reset."""
     position = await log.append(tx, run.session, run.session_id, events, at_ms=at_ms, set=set, add=add)
-    await rows.stretch_incarnation(tx, run.session_id, position.last_seq)
+    if position.incarnation != run.session_id:
+        await rows.stretch_incarnation(tx, run.session_id, position.last_seq)
     return position.last_seq
 
 

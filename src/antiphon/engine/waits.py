@@ -30,12 +30,11 @@ class Waits:
         try:
             with anyio.move_on_after(timeout.total_seconds()):
                 while True:
-                    woken.clear()
-                    run = await self._database.read(ledger.find, run_id)
-                    if run is None or run.status.is_terminal:
-                        return run
+                    if await self._database.read(ledger.has_ended, run_id):
+                        return await self._database.read(ledger.find, run_id)
                     with anyio.move_on_after(POLL_SECONDS):
                         await woken.wait()
+                    woken.clear()
         finally:
             unsubscribe()
         return None

@@ -16,8 +16,9 @@ from antiphon.engine import runs
 from antiphon.engine.context import PublishDelta, RunContext
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner, Ending
-from antiphon.engine.runs import Fence, Fenced, NewInput
+from antiphon.engine.runs import Ended, Fence, Fenced, NewInput
 from antiphon.engine.slots import Slots
+from antiphon.engine.transcripts import Transcripts
 from antiphon.engine.waits import Waits
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database
@@ -48,6 +49,8 @@ class _Drive:
         self.unwound = anyio.Event()
         self.is_abandoned = False
         self.is_done = False
+        self.following: Run | None = None
+        """The session's next run, claimed already."""
         self._slots = slots
         self.has_slot = True
 
@@ -92,6 +95,7 @@ class Worker:
         self._unwind_seconds = unwind_seconds
         self._time_limits = {agent.id: agent.limits.time for agent in rules.agents.values()}
         self._slots = Slots(rules.max_concurrent, lambda: self._has_work.set())
+        self._transcripts = Transcripts()
         self._pending: dict[SessionRow, None] = {}
         self._driving: dict[SessionRow, _Drive] = {}
         self._orphans: dict[SessionRow, RunId] = {}
@@ -158,7 +162,8 @@ class Worker:
                 drive.has_news = False
                 await drive.take_again()
                 try:
-                    run = await self._next_run(drive.session)
+                    run = drive.following or await self._next_run(drive.session)
+                    drive.following = None
                     if run is None and not drive.has_news:
                         drive.is_done = True
                         break
@@ -170,8 +175,13 @@ class Worker:
                         drive.is_done = True
                         break
                     await anyio.sleep(RETRY_SECONDS)
-                if self._pending:
+                if drive.following is not None:
+                    continue
+                drive.is_done = not (self._pending or drive.has_news)
+                if drive.is_done or self._pending:
                     break
+            if drive.following is not None:
+                await self._database.run(runs.hand_back, Fence(drive.following.id, drive.following.fence))
         finally:
             if self._driving.get(drive.session) is drive:
                 del self._driving[drive.session]
@@ -207,6 +217,7 @@ class Worker:
             waits=self._waits,
             slot=drive,
             publish_delta=self._publish_delta,
+            transcript=self._transcripts.take(run.session_id),
             clock=self._clock,
             ids=self._ids,
         )
@@ -218,7 +229,9 @@ class Worker:
                     self._tasks.start_soon(self._watch_deadline, drive, run)
                 if run.is_cancel_requested:
                     drive.stop(StopCause.CANCEL)
-                await self._run_to_end(context)
+                drive.following = await self._run_to_end(context)
+                if context.transcript is not None:
+                    self._transcripts.put_back(run.session_id, context.transcript)
         finally:
             drive.scope = drive.run = None
             drive.unwound.set()
@@ -229,15 +242,16 @@ class Worker:
         if drive.cause is StopCause.DRAIN:
             await self._database.run(runs.hand_back, context.fence)
         elif drive.cause is not None and not drive.is_abandoned:
-            await self._end_cut(context, drive.cause)
+            ended = await self._end_cut(context, drive.cause)
+            drive.following = ended.following if isinstance(ended, Ended) else None
 
-    async def _run_to_end(self, context: RunContext) -> None:
-        """Until the run has ended in the ledger, or is no longer ours."""
+    async def _run_to_end(self, context: RunContext) -> Run | None:
+        """Until the run has ended in the ledger, or is no longer ours; the session's next one, if claimed."""
         while True:
             try:
                 ending = await self._runner.run(context)
             except Fenced:
-                return
+                return None
             except Unavailable as error:
                 if not _is_passing(error):
                     raise
@@ -247,11 +261,12 @@ class Worker:
             except Exception:
                 logger.exception("Runner failed", extra={"action": "runner_failed", "run_id": context.run.id})
                 ending = Ending(outcome=_internal_error())
-            if not await self._finish(context, ending):
-                return
+            result = await self._finish(context, ending)
+            if not isinstance(result, NewInput):
+                return result.following if result is not None else None
 
-    async def _finish(self, context: RunContext, ending: Ending) -> bool:
-        """Ends the run; True if it goes on because a message joined it."""
+    async def _finish(self, context: RunContext, ending: Ending) -> Ended | NewInput | None:
+        """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
         while True:
             try:
                 result = await self._database.run(
@@ -261,6 +276,7 @@ class Worker:
                     ending.message,
                     self._clock.now_ms(),
                     context.is_counted,
+                    None if self._pending or self._is_draining else self._time_limits,
                 )
             except Unavailable as error:
                 if not _is_passing(error):
@@ -268,9 +284,9 @@ class Worker:
                 await anyio.sleep(RETRY_SECONDS)
                 continue
             context.streamed.clear()
-            return isinstance(result, NewInput)
+            return result
 
-    async def _end_cut(self, context: RunContext, cause: StopCause) -> None:
+    async def _end_cut(self, context: RunContext, cause: StopCause) -> Ended | NewInput | None:
         """Ends a run that was cancelled or ran out of time, with the text it had."""
         partial = "".join(context.streamed)
         message = None
@@ -281,7 +297,7 @@ class Worker:
                 saw=context.last_seq,
                 partial=True,
             )
-        await self._finish(context, Ending(outcome=_cut(cause, partial), message=message))
+        return await self._finish(context, Ending(outcome=_cut(cause, partial), message=message))
 
     async def _check(self, drive: _Drive, run: Run) -> None:
         """Looks whether the run is to be cancelled."""

@@ -22,6 +22,8 @@ class Position:
     first_seq: int
     """Of the events just appended."""
     last_seq: int
+    incarnation: SessionId
+    """The session's present one; another than that of the events, if those come late."""
 
 
 async def append(
@@ -51,7 +53,7 @@ async def append(
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
         await tx.execute(_INSERT, (session, seq, incarnation, created_at, *event_values(event)))
     tx.wake(session)
-    return Position(first_seq, last_seq)
+    return Position(first_seq, last_seq, row[1])
 
 
 @cache
@@ -62,7 +64,7 @@ def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...]) -> str:
         *(f"{column} = ?" for column in set_columns),
         *(f"{column} = COALESCE({column}, 0) + ?" for column in add_columns),
     ]
-    return f"UPDATE sessions SET {', '.join(changes)} WHERE id = ? RETURNING last_seq"
+    return f"UPDATE sessions SET {', '.join(changes)} WHERE id = ? RETURNING last_seq, incarnation"
 
 
 async def read_after(query: Query, session: SessionRow, after: int, limit: int) -> list[Event]:
@@ -120,15 +122,6 @@ async def read_run(query: Query, session: SessionRow, run_id: RunId, *, from_seq
         (session, from_seq, run_id),
     )
     return [event_from_row(row) for row in rows]
-
-
-async def has_message_after(query: Query, session: SessionRow, run_id: RunId, after: int) -> bool:
-    """Whether a message of the run was stored above that `seq`."""
-    row = await query.fetch_one(
-        "SELECT 1 FROM events WHERE session = ? AND seq > ? AND run_id = ? AND role = 'user' LIMIT 1",
-        (session, after, run_id),
-    )
-    return row is not None
 
 
 async def newest_compaction(query: Query, session: SessionRow, incarnation: SessionId) -> Event | None:

@@ -31,21 +31,30 @@ def migrations() -> Iterator[tuple[int, str, str]]:
             yield int(match[1]), match[2], entry.read_text("utf-8")
 
 
+def recognise(connection: "Connection", path: Path) -> list[int]:
+    """The numbers of the migrations that were applied, ascending; writes nothing.
+
+    Raises `StoreUnusable` for another program's file or a newer version's.
+    """
+    applied = _applied(connection, path)
+    newest, _, _ = list(migrations())[-1]
+    if applied and applied[-1] > newest:
+        raise StoreUnusable(
+            f"Database is of a newer version: {str(path)!r} has schema {applied[-1]}, this program knows "
+            f"{newest}. Install the newer Antiphon, or restore a backup made before the upgrade.",
+            code="store_newer",
+        )
+    return applied
+
+
 def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
     """Applies what is missing, each migration in a transaction of its own.
 
     Raises `StoreUnusable` for another program's file, a newer version's, or a corrupt one.
     """
     try:
-        applied = _applied(connection, path)
-        known = list(migrations())
-        if applied and applied[-1] > known[-1][0]:
-            raise StoreUnusable(
-                f"Database is of a newer version: {str(path)!r} has schema {applied[-1]}, this program knows "
-                f"{known[-1][0]}. Install the newer Antiphon, or restore a backup made before the upgrade.",
-                code="store_newer",
-            )
-        for number, name, text in known:
+        applied = recognise(connection, path)
+        for number, name, text in migrations():
             if number not in applied:
                 _apply(connection, number, name, text, now_ms)
     except sqlite3.DatabaseError as error:

@@ -11,8 +11,8 @@ from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 
-_SELECT = """SELECT r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.status, r.mode, r.principal,
-r.attempt, r.fence, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for, r.wait_until,
+_SELECT = """SELECT r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest_seq, r.status, r.mode,
+r.principal, r.attempt, r.fence, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for, r.wait_until,
 r.cancel_requested, r.reply, r.error, r.code,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps
 FROM runs r JOIN sessions s ON s.id = r.session"""
@@ -34,15 +34,21 @@ async def insert(
 ) -> None:
     """A queued run."""
     await tx.execute(
-        "INSERT INTO runs (id, session, incarnation, agent_id, seq, status, mode, principal, created_at) "
-        "VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
-        (run_id, session, incarnation, agent_id, seq, mode.value, str(principal), at_ms),
+        "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, created_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
+        (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms),
     )
 
 
 async def find(query: Query, run_id: RunId) -> Run | None:
     row = await query.fetch_one(f"{_SELECT} WHERE r.id = ?", (run_id,))
     return None if row is None else _run(row)
+
+
+async def has_ended(query: Query, run_id: RunId) -> bool:
+    """Whether the run has ended, or is gone with its session."""
+    row = await query.fetch_one("SELECT ended_at FROM runs WHERE id = ?", (run_id,))
+    return row is None or row[0] is not None
 
 
 async def find_active(query: Query, session: SessionRow) -> Run | None:
@@ -194,20 +200,21 @@ def _run(row: Row) -> Run:
         session_id=row[3],
         agent_id=row[4],
         seq=row[5],
-        status=RunStatus(row[6]),
-        mode=QueueMode(row[7]),
-        principal=Principal.parse(row[8]),
-        attempt=row[9],
-        fence=row[10],
-        created_at=codec.moment(row[11]),
-        started_at=when(row[12]),
-        ended_at=when(row[13]),
-        deadline=when(row[14]),
-        waiting_for=row[15],
-        wait_until=when(row[16]),
-        is_cancel_requested=bool(row[17]),
-        reply=row[18],
-        error=row[19],
-        code=row[20],
-        usage=codec.usage(row[21:26]),
+        newest_seq=row[6],
+        status=RunStatus(row[7]),
+        mode=QueueMode(row[8]),
+        principal=Principal.parse(row[9]),
+        attempt=row[10],
+        fence=row[11],
+        created_at=codec.moment(row[12]),
+        started_at=when(row[13]),
+        ended_at=when(row[14]),
+        deadline=when(row[15]),
+        waiting_for=row[16],
+        wait_until=when(row[17]),
+        is_cancel_requested=bool(row[18]),
+        reply=row[19],
+        error=row[20],
+        code=row[21],
+        usage=codec.usage(row[22:27]),
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -14,7 +15,9 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Query, Row, SqlValue, Transaction
-from antiphon.store.migrate import StoreUnusable, migrate
+from antiphon.store.migrate import StoreUnusable, migrate, recognise
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
@@ -104,6 +107,7 @@ class SqliteDatabase:
         self._synchronous = synchronous
         self._commits = 0
         self._failure: Unavailable | None = None
+        self._is_closed = False
         self._writes: SimpleQueue[_Job | None] = SimpleQueue()
         self._reads: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[Thread] = []
@@ -141,7 +145,7 @@ class SqliteDatabase:
     @property
     def failure(self) -> Unavailable | None:
         """Why the store acknowledges nothing more; None while it is well."""
-        return self._failure
+        return self._failure or (_closed() if self._is_closed else None)
 
     async def run(
         self,
@@ -149,13 +153,15 @@ class SqliteDatabase:
         *arguments: *Ts,
         keys: Sequence[SessionRow] = (),
     ) -> R:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         job = _Job(unit, arguments, self._loop.create_future())
         self._writes.put(job)
         return await job.future
 
     async def read(self, query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
+        if self._is_closed:
+            raise _closed()
         job = _Job(query, arguments, self._loop.create_future())
         self._reads.put(job)
         return await job.future
@@ -165,7 +171,7 @@ class SqliteDatabase:
         threads, self._threads = self._threads, []
         if not threads:
             return
-        self._failure = self._failure or Unavailable("Store is closed", code="store_closed")
+        self._is_closed = True
         self._writes.put(None)
         for _ in threads[1:]:
             self._reads.put(None)
@@ -197,6 +203,7 @@ class SqliteDatabase:
     def _open_connection(self) -> Connection:
         try:
             connection = self._connect(self.path)
+            recognise(connection, self.path)  # before the journal mode, which is written into the file
             for pragma in (
                 "journal_mode=WAL",
                 f"synchronous={self._synchronous}",
@@ -229,7 +236,7 @@ class SqliteDatabase:
                 self._fail_batch(connection, batch, error)
             self._loop_call(self._settle, batch, transaction.woken, transaction.dispatched)
             del job, batch
-        connection.close()
+        _close(connection)
 
     def _run_batch(self, connection: Connection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
         """Runs what waits and commits it; units that arrive meanwhile join."""
@@ -241,8 +248,11 @@ class SqliteDatabase:
                 job.result = _drive(job, transaction)
                 if len(batch) < MAX_BATCH:
                     self._join_next(batch)
-        except BaseException:
+        except BaseException as error:
             connection.execute("ROLLBACK") if connection.in_transaction else None
+            self._judge(error)
+            if self._failure is not None:
+                raise
             transaction.woken.clear()
             transaction.dispatched.clear()
             self._replay(connection, transaction, batch)
@@ -271,6 +281,8 @@ class SqliteDatabase:
                     raise
                 connection.execute("ROLLBACK TO unit")
                 job.error = self._judge(error)
+                if self._failure is not None:
+                    raise
                 transaction.woken, transaction.dispatched = woken, dispatched
             connection.execute("RELEASE unit")
 
@@ -314,7 +326,7 @@ class SqliteDatabase:
                     connection.execute("COMMIT")
             self._loop_call(self._settle, [job], (), ())
             del job
-        connection.close()
+        _close(connection)
 
     def _loop_call(self, function: Callable[..., None], *arguments: object) -> None:
         try:
@@ -344,6 +356,14 @@ def _drive(job: _Job, transaction: _SqliteTransaction) -> Any:
     raise RuntimeError(f"Unit {job.body.__name__!r} awaited something other than its transaction")
 
 
+def _close(connection: Connection) -> None:
+    """Lets the file go. The last one to do so folds the log into it, which a sick or full disk refuses."""
+    try:
+        connection.close()
+    except sqlite3.Error as error:
+        logger.warning("Database was not folded", extra={"action": "store_close_failed", "error": str(error)})
+
+
 def _translate(error: BaseException) -> BaseException:
     """What the waiter is told for what the driver raised."""
     if not isinstance(error, sqlite3.Error):
@@ -360,6 +380,10 @@ def _translate(error: BaseException) -> BaseException:
             return Unavailable("Store is busy: another program holds the database.", code="store_busy")
         case _:
             return error
+
+
+def _closed() -> Unavailable:
+    return Unavailable("Store is closed", code="store_closed")
 
 
 def _failed(error: BaseException) -> Unavailable:

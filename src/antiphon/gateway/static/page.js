@@ -9,6 +9,7 @@ const RETRY_FIRST_MS = 300;
 const RETRY_LONGEST_MS = 5000;
 const HIDDEN_GRACE_MS = 30000;
 const LIST_EVERY_MS = 4000;
+const LIST_PAUSE_MS = 150;
 const SEND_TIMEOUT_MS = 20000;
 const NEAR_END_PIXELS = 80;
 
@@ -190,7 +191,10 @@ class Conversation {
     stream.addEventListener('open', () => this.onOpen());
     stream.addEventListener('entry', (event) => this.take(JSON.parse(event.data)));
     stream.addEventListener('delta', (event) => this.grow(JSON.parse(event.data)));
-    stream.addEventListener('reset', () => this.reload());
+    stream.addEventListener('reset', (event) => {
+      if (JSON.parse(event.data).reason === 'deleted') this.onGone();
+      else this.reload();
+    });
     stream.addEventListener('error', () => this.onError());
   }
 
@@ -294,10 +298,16 @@ class Conversation {
     find('.body', this.growing).textContent = '';
   }
 
-  reload() {
+  // Begins anew with what the server shows now.
+  async reload() {
     if (this.isClosed) return;
-    this.close();
-    show(this.key, { isFocused: document.activeElement === this.input });
+    this.pause();
+    clearTimeout(this.retry);
+    try {
+      await show(this.key, { isFocused: document.activeElement === this.input });
+    } catch {
+      this.retry = setTimeout(() => this.reload(), RETRY_LONGEST_MS);
+    }
   }
 
   // Entries
@@ -477,7 +487,8 @@ class Conversation {
   async refreshHead() {
     const { text } = await call('GET', `/page/header?${new URLSearchParams({ session: this.key })}`);
     if (this.isClosed) return;
-    await htmx.swap({ target: find('#head', this.element), text, swap: 'innerMorph' });
+    const head = find('#head', this.element);
+    await htmx.swap({ sourceElement: head, target: head, text, swap: 'innerMorph' });
     document.title = `${find('#title', this.element).textContent} · Antiphon`;
   }
 }
@@ -494,8 +505,10 @@ function daySeparator(title) {
 let listTimer = null;
 
 function refreshList() {
-  clearTimeout(listTimer);
-  listTimer = setTimeout(() => find('#sessions').dispatchEvent(new Event('sessions-changed')), 150);
+  listTimer ??= setTimeout(() => {
+    listTimer = null;
+    find('#sessions').dispatchEvent(new Event('sessions-changed'));
+  }, LIST_PAUSE_MS);
 }
 
 // The list tells how far the log is; a stream that does not bring it has died unnoticed.
@@ -509,29 +522,28 @@ function checkStream() {
   behindSince = isBehind ? conversation.lastSeq : null;
 }
 
-async function show(key, { isFocused = false, address = pageAddress(key), isPushed = false } = {}) {
-  try {
-    await htmx.ajax('GET', address, {
-      target: '#conversation',
-      select: '#conversation',
-      swap: 'outerHTML',
-      ...(isPushed ? { push: address } : {}),
-    });
-  } catch {
-    location.assign(address);
-    return;
-  }
+// Raises `Problem` and leaves everything as it is if the session cannot be fetched.
+async function show(key, { isFocused = false, isPushed = false } = {}) {
+  const address = pageAddress(key);
+  const before = find('#conversation');
+  const push = isPushed ? { push: address } : {};
+  await htmx.ajax('GET', address, { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
+  if (find('#conversation') === before) throw new Problem('The gateway cannot be reached.', { isPassing: true });
   adopt();
   if (isFocused) find('#message')?.focus();
 }
 
 function adopt() {
   const element = find('#conversation');
-  if (conversation?.element === element) return;
+  if (!element) location.reload();
+  if (!element || conversation?.element === element) return;
   conversation?.close();
   conversation = element.dataset.key ? new Conversation(element) : null;
   const title = find('#title')?.textContent;
   document.title = title ? `${title} · Antiphon` : 'Antiphon';
+}
+
+function markCurrent() {
   for (const link of findAll('#sessions a')) {
     if (link.dataset.key === conversation?.key) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
@@ -652,11 +664,12 @@ const actions = {
       },
     });
   },
+  dismiss: (button) => button.closest('dialog').close(),
   cancel: () => conversation.cancel(),
   'to-end': () => conversation.toEnd(),
   suggest(button) {
-    conversation.input.value = button.textContent;
-    conversation.draft.set(button.textContent);
+    conversation.input.value = button.dataset.text;
+    conversation.draft.set(button.dataset.text);
     conversation.fit();
     conversation.input.focus();
   },
@@ -689,6 +702,11 @@ find('#search').addEventListener('submit', (event) => event.preventDefault());
 let distanceBefore = null;
 
 document.addEventListener('htmx:before:swap', (event) => {
+  const { status } = event.detail.ctx.response ?? {};
+  if (status >= 400 && event.target.closest?.('#sidebar, .older')) {
+    event.preventDefault();
+    return;
+  }
   if (event.target.closest?.('.older')) {
     const { scroller } = conversation;
     distanceBefore = scroller.scrollHeight - scroller.scrollTop;
@@ -697,6 +715,7 @@ document.addEventListener('htmx:before:swap', (event) => {
 
 document.addEventListener('htmx:after:swap', () => {
   adopt();
+  markCurrent();
   showTimes(find('#sidebar'));
   checkStream();
   if (distanceBefore !== null) {

@@ -105,6 +105,7 @@ CREATE TABLE runs (
   incarnation TEXT NOT NULL,
   agent_id TEXT NOT NULL,
   seq BIGINT NOT NULL,
+  newest_seq BIGINT NOT NULL,
   status TEXT NOT NULL,
   mode TEXT NOT NULL,
   principal TEXT NOT NULL,

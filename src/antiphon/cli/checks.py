@@ -1,0 +1,193 @@
+"""The checks of `antiphon doctor`. None of them changes anything."""
+
+import os
+import shutil
+import socket
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+from antiphon.app import DATABASE_NAME, OWNER_TOKEN_NAME, check_home, open_models
+from antiphon.cli.connection import client_of
+from antiphon.cli.gateway_file import RunningGateway, find_gateway
+from antiphon.cli.home import config_of, home_of
+from antiphon.cli.keys import key_problem
+from antiphon.config import FILE_NAME, Config, find_config_file
+from antiphon.domain.errors import AntiphonError, Invalid
+
+LOW_DISK_BYTES = 500 * 1024 * 1024
+FULL_DISK_BYTES = 20 * 1024 * 1024
+MEBIBYTE = 1024 * 1024
+
+
+class Grade(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    grade: Grade
+    detail: str
+    remedy: str = ""
+
+
+def examine(home_option: Path | None, config_option: Path | None) -> list[Finding]:
+    """All findings, in the order in which one would mend them."""
+    home = home_of(home_option)
+    findings: list[Finding] = []
+    config: Config | None = None
+    try:
+        config = config_of(home, config_option)
+        file = find_config_file(home, config_option)
+        detail = str(file) if file else f"none, every setting has its default ({home / FILE_NAME} would be read)"
+        findings.append(Finding("configuration", Grade.OK, detail))
+    except Invalid as error:
+        findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
+    running = find_gateway(home)
+    findings += _home(home)
+    findings += _disk(home)
+    findings += _gateway(home, running)
+    if config is not None:
+        findings += _port(config, running)
+        findings += _models(home, config)
+    findings.append(_tools())
+    return findings
+
+
+def _home(home: Path) -> Iterator[Finding]:
+    if not home.exists():
+        yield Finding("home", Grade.OK, f"{home} (is made at the first start)")
+        return
+    mode = stat.S_IMODE(home.stat().st_mode)
+    if not home.is_dir() or not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding("home", Grade.BROKEN, f"{home} cannot be written", f"Give it to this user: chown -R $USER {home}")
+    elif mode & 0o077:
+        yield Finding("home", Grade.WARNING, f"{home} may be entered by others (mode {mode:o})", f"chmod 700 {home}")
+    else:
+        yield Finding("home", Grade.OK, str(home))
+    token = home / OWNER_TOKEN_NAME
+    if token.exists():
+        mode = stat.S_IMODE(token.stat().st_mode)
+        if mode & 0o077:
+            yield Finding(
+                "owner's token", Grade.BROKEN, f"{token} can be read by others (mode {mode:o})", f"chmod 600 {token}"
+            )
+        else:
+            yield Finding("owner's token", Grade.OK, "only its owner can read it")
+    yield _database(home, has_token=token.exists())
+
+
+def _database(home: Path, *, has_token: bool) -> Finding:
+    name, path = "database", home / DATABASE_NAME
+    try:
+        state = check_home(home)
+    except AntiphonError as error:
+        return Finding(
+            name,
+            Grade.BROKEN,
+            error.message,
+            "It is never overwritten: restore a backup, or move it away to start anew.",
+        )
+    if state is None or path.stat().st_size == 0:
+        if has_token:
+            return Finding(name, Grade.BROKEN, f"{path} is missing or empty, though it was in use", "Restore a backup.")
+        return Finding(name, Grade.OK, "none yet")
+    if state.problems:
+        return Finding(name, Grade.BROKEN, f"{path} is corrupt: {state.problems[0]}", "Restore a backup.")
+    if state.schema > state.known_schema:
+        return Finding(
+            name,
+            Grade.BROKEN,
+            f"{path} has schema {state.schema}, this program knows {state.known_schema}",
+            "Install the newer Antiphon.",
+        )
+    return Finding(name, Grade.OK, f"schema {state.schema}, {path.stat().st_size / MEBIBYTE:.1f} MiB, checked")
+
+
+def _disk(home: Path) -> Iterator[Finding]:
+    place = home
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    detail, remedy = f"{free / MEBIBYTE:,.0f} MiB free", f"Free some space in the file system of {place}."
+    if free < FULL_DISK_BYTES:
+        yield Finding("disk", Grade.BROKEN, detail, remedy)
+    elif free < LOW_DISK_BYTES:
+        yield Finding("disk", Grade.WARNING, detail, remedy)
+    else:
+        yield Finding("disk", Grade.OK, detail)
+
+
+def _gateway(home: Path, running: RunningGateway | None) -> Iterator[Finding]:
+    if running is None:
+        yield Finding("gateway", Grade.OK, "not running (start it with `antiphon serve`; commands work without)")
+        return
+    place = f"{running.url}, process {running.pid}"
+    try:
+        client = client_of(home, running)
+        try:
+            client.get("/ready")
+            client.get("/runs", limit=1)
+        finally:
+            client.close()
+    except AntiphonError as error:
+        yield Finding("gateway", Grade.BROKEN, f"{place}: {error.message}", "Look into its log, then start it anew.")
+    else:
+        yield Finding("gateway", Grade.OK, f"ready at {place}")
+
+
+def _port(config: Config, running: RunningGateway | None) -> Iterator[Finding]:
+    if running is not None or config.gateway.port == 0:
+        return
+    host, port = config.gateway.host, config.gateway.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            yield Finding(
+                "port",
+                Grade.BROKEN,
+                f"{host}:{port} cannot be listened on ({error.strerror})",
+                "Stop the program that has it, or set gateway.port.",
+            )
+        else:
+            yield Finding("port", Grade.OK, f"{host}:{port} is free")
+
+
+def _models(home: Path, config: Config) -> Iterator[Finding]:
+    models = open_models(home, config)
+    for agent in config.agent_map().values():
+        name = f"model of {agent.id}"
+        try:
+            problem = key_problem(models, agent.model)
+        except Invalid as error:
+            yield Finding(name, Grade.BROKEN, error.message, "Set agents.defaults.model or the agent's model.")
+            continue
+        if problem is not None:
+            yield Finding(name, Grade.BROKEN, f"{agent.model}: {problem}", "Its messages end in an error until then.")
+        elif agent.model == "offline":
+            yield Finding(
+                name,
+                Grade.WARNING,
+                "offline, which only echoes",
+                f'Put  agents.defaults.model = "openai:gpt-5"  first in {home / FILE_NAME}, and set OPENAI_API_KEY.',
+            )
+        else:
+            yield Finding(name, Grade.OK, agent.model + (", its key is there" if ":" in agent.model else ""))
+
+
+def _tools() -> Finding:
+    absent: list[str] = []
+    if shutil.which("bwrap") is None:
+        absent.append("bubblewrap (for sandboxes)")
+    if find_spec("anthropic") is None:
+        absent.append("antiphon[anthropic] (for Anthropic's models)")
+    return Finding("optional", Grade.OK, "absent: " + ", ".join(absent) if absent else "all there")
