@@ -6,9 +6,6 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
-
 
 class Clock(Protocol):
     """Tells the time.
@@ -39,17 +36,14 @@ class SystemClock:
 
 
 class RandomIds:
-    """Ids of 48 bits of time and 80 bits of chance, in an alphabet without look-alikes."""
+    """Ids of 44 bits of time and 80 bits of chance, in hexadecimal."""
 
     def __init__(self, clock: Clock, *, seed: int | None = None) -> None:
         self._clock = clock
         self._random = random.Random(seed) if seed is not None else secrets.SystemRandom()
 
     def new(self, prefix: str) -> str:
-        number = (self._clock.now_ms() << 80) | self._random.getrandbits(80)
-        pairs = _PAIRS
-        digits = [pairs[number >> shift & 1023] for shift in range(120, -1, -10)]
-        return f"{prefix}_{''.join(digits)}"
+        return f"{prefix}_{self._clock.now_ms():011x}{self._random.getrandbits(80):020x}"
 
     def random_hex(self, digits: int) -> str:
         return f"{self._random.getrandbits(4 * digits):0{digits}x}"

@@ -78,9 +78,13 @@ class RunLimitsSection(Section):
     time_seconds: Annotated[float, Field(gt=0)] | None = None
     """Wall clock for one run, waits included."""
     model_calls: Annotated[int, Field(gt=0)] | None = 100
+    """Steps of the model."""
     tool_calls: Annotated[int, Field(gt=0)] | None = 200
+    """Calls of tools."""
     tokens: Annotated[int, Field(gt=0)] | None = None
+    """Tokens, in and out."""
     usd: Annotated[float, Field(gt=0)] | None = None
+    """US dollars, as far as prices are known."""
 
 
 class DailySection(Section):
@@ -112,6 +116,7 @@ class AgentDefaults(Section):
     instructions: str = ""
     """The system prompt."""
     thinking: Literal["off", "low", "medium", "high"] | None = None
+    """How much the model thinks before it answers; the provider's own unless set."""
     context_tokens: Annotated[int, Field(ge=1000)] | None = None
     """The model's context window, where it is not known."""
     tools: tuple[str, ...] | None = None
@@ -120,14 +125,23 @@ class AgentDefaults(Section):
 
 class AgentSection(Section):
     id: Annotated[str, AfterValidator(_agent_id)]
+    """The agent's part of session keys: small letters, digits, `_` and `-`."""
     name: str | None = None
+    """What people see; the id unless set."""
     model: str | None = None
+    """Instead of `agents.defaults.model`."""
     instructions: str | None = None
+    """Instead of `agents.defaults.instructions`."""
     thinking: Literal["off", "low", "medium", "high"] | None = None
+    """Instead of `agents.defaults.thinking`."""
     context_tokens: Annotated[int, Field(ge=1000)] | None = None
+    """Instead of `agents.defaults.context_tokens`."""
     tools: tuple[str, ...] | None = None
+    """Instead of `agents.defaults.tools`."""
     limits: RunLimitsSection | None = None
+    """Instead of `limits.run`, all of it."""
     daily: DailySection | None = None
+    """Instead of `limits.daily`, all of it."""
 
 
 class AgentsSection(Section):
@@ -145,6 +159,7 @@ class ProviderSection(Section):
     api_key_env: str | None = None
     """The environment variable that holds the key."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
+    """Sent with every request to the provider."""
     stall_seconds: Annotated[float, Field(gt=0)] = 60.0
     """A stream that sends nothing for this long is given up and tried again."""
 
@@ -176,8 +191,11 @@ class GroupsSection(Section):
 
 class ResetSection(Section):
     mode: ResetMode = ResetMode.NONE
+    """Never, daily at an hour, or after some idle time."""
     at_hour: Annotated[int, Field(ge=0, le=23)] = 4
+    """The hour of mode `daily`."""
     idle_minutes: Annotated[int, Field(ge=0)] = 0
+    """The idle time of mode `idle`."""
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     """The time zone of `at_hour`."""
 
@@ -203,7 +221,9 @@ class SessionSection(Section):
 
 class LogSection(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is logged, on standard error."""
     format: Literal["text", "json"] = "text"
+    """`text` for people, `json` for machines, a document a line."""
 
 
 class Config(Section):

@@ -189,9 +189,12 @@ class AgentLoop:
         """Runs the step's calls that have no result: in order, or all at once if all only read."""
         waiting = [result for result in step.results if isinstance(result, OpenCall)]
         if all(_only_reads(tools.find(call.part.name)) for call in waiting):
-            async with anyio.create_task_group() as tasks:
-                for call in waiting:
-                    tasks.start_soon(self._run_call, context, call, tools)
+            try:
+                async with anyio.create_task_group() as tasks:
+                    for call in waiting:
+                        tasks.start_soon(self._run_call, context, call, tools)
+            except ExceptionGroup as group:
+                raise group.exceptions[0] from None  # what recording raised, as if there had been one call
         else:
             for call in waiting:
                 await self._run_call(context, call, tools)

@@ -41,6 +41,6 @@ def doctor(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOp
             )
             if finding.remedy:
                 show(f"{'':{width + 10}}→ {finding.remedy}", style)
-        show("Something is broken." if broken else "All is well.", "bold red" if broken else "green")
+        show("Something is broken." if broken else "Nothing is broken.", "bold red" if broken else "green")
     if broken:
         raise CommandFailed(ExitCode.FAILED)

@@ -18,7 +18,7 @@ MessageId = NewType("MessageId", str)
 class Ids(Protocol):
     """Draws ids and random numbers.
 
-    - `new(prefix)` is `<prefix>_<26 characters>`, unique, and sorts by the time it was drawn.
+    - `new(prefix)` is `<prefix>_<31 hexadecimal digits>`, unique, and sorts by the time it was drawn.
     - `random_hex(n)` has n hexadecimal digits and cannot be guessed.
     - Under a seed both repeat.
     """

@@ -3,8 +3,9 @@
 Contract: sessions 4, 5, runs 2, 4, 7.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -26,6 +27,7 @@ from antiphon.domain.message import (
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import DescriptionSource, SessionStatus, SessionType, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.engine.access import find_head
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.resets import begin_anew_if_stale
@@ -39,12 +41,9 @@ from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.sessions import SessionHead
 
 MAX_MESSAGE_ID = 200
-PREVIEW_LENGTH = 160
-DESCRIPTION_LENGTH = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostMessage:
+class PostMessage(Struct, frozen=True, kw_only=True):
     principal: Principal
     target: NamedTarget
     message: UserMessage
@@ -60,8 +59,7 @@ class PostMessage:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posted:
+class Posted(Struct, frozen=True, kw_only=True):
     """What became of a message; the same for every repetition of it."""
 
     session_key: str
@@ -71,8 +69,7 @@ class Posted:
     triggered: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendMessage:
+class AppendMessage(Struct, frozen=True, kw_only=True):
     principal: Principal
     target: NamedTarget
     message: UserMessage | AssistantMessage
@@ -319,12 +316,6 @@ def _shown(session: SessionHead, message: UserMessage | AssistantMessage) -> dic
         changes["description"] = one_line(text, DESCRIPTION_LENGTH)
         changes["description_source"] = DescriptionSource.FALLBACK.value
     return changes
-
-
-def one_line(text: str, length: int) -> str:
-    """The text on one line, cut to `length` characters, the last three of them `...` where it was cut."""
-    line = " ".join(text[: 8 * length].split())
-    return line if len(line) <= length else line[: length - 3] + "..."
 
 
 def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:

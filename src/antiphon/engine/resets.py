@@ -106,10 +106,12 @@ async def begin_anew(
 
 
 def _rule_for(session: Session, rules: Rules) -> ResetRule:
-    key = session.key
-    if key.thread_parent is not None:
-        kind = "thread"
-    else:
-        kind = "group" if key.kind is SessionKind.GROUP else "direct"
-    by_channel = rules.resets.by_channel.get(key.channel or session.delivery.channel or "")
-    return by_channel or rules.resets.by_type.get(kind) or rules.resets.common
+    channel = session.key.channel or session.delivery.channel or ""
+    by_channel = rules.resets.by_channel.get(channel)
+    return by_channel or rules.resets.by_type.get(_chat_kind(session)) or rules.resets.common
+
+
+def _chat_kind(session: Session) -> str:
+    if session.key.thread_parent is not None:
+        return "thread"
+    return "group" if session.key.kind is SessionKind.GROUP else "direct"

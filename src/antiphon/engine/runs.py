@@ -25,6 +25,7 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.run import MAX_ATTEMPTS, Outcome, Run, RunStatus, can_become
 from antiphon.domain.session import SessionStatus
+from antiphon.domain.text import PREVIEW_LENGTH, one_line
 from antiphon.domain.transcript import open_calls
 from antiphon.engine.access import may_access
 from antiphon.engine.refusal import Refusal, accepted
@@ -35,7 +36,6 @@ from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.runs import RunFilter
 
-PREVIEW_LENGTH = 160
 AGENT_ACTOR = "agent"
 OUTCOME_UNKNOWN = (
     "The outcome of this call is unknown: the process stopped before its result was stored. "
@@ -343,7 +343,7 @@ async def _append_steps(
                 usage = usage + message.usage
                 add["message_count"] = add.get("message_count", 0) + 1
                 if text := text_of(message.content):
-                    set["preview"] = " ".join(text[: 8 * PREVIEW_LENGTH].split())[:PREVIEW_LENGTH]
+                    set["preview"] = one_line(text, PREVIEW_LENGTH)
                 if message.usage.steps:
                     set["context_tokens"] = message.usage.total_tokens
             case ToolResult():

@@ -25,6 +25,7 @@ from antiphon.gateway.markdown import html_from_markdown
 LONGEST_RESULT = 20_000
 """Characters shown of a tool's arguments or result."""
 LONGEST_SUMMARY = 100
+NOTHING = Markup()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Piece:
 
     kind: str
     """`text | call | image`."""
-    html: Markup = Markup()
+    html: Markup = NOTHING
     """Of a text."""
     name: str = ""
     """Of a tool, or an image's MIME type."""

@@ -1,6 +1,7 @@
 """The web page at `/`: rendered here, brought to life by `static/page.js`. Contract: gateway 6."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -10,22 +11,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Denied, NotFound
 from antiphon.domain.event import Event
-from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.message import UserMessage
-from antiphon.domain.run import RunStatus
-from antiphon.domain.session import Session, SessionType, Source
-from antiphon.engine.runs import RunFilter
+from antiphon.domain.session import Source
 from antiphon.engine.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
 from antiphon.gateway.context import Gateway, gateway_of
+from antiphon.gateway.conversation import conversation_head, find_session, read_conversation, title_of
 from antiphon.gateway.entries import Entry, entry_of
 from antiphon.gateway.guard import status_of
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
 
 LISTED = 40
 MOST_LISTED = 1000
-MESSAGES = 60
-UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
 WEB = Source(kind="api", platform="web")
 
 router = APIRouter(include_in_schema=False)
@@ -37,53 +34,24 @@ def mount(api: FastAPI) -> None:
     api.mount("/static", Assets())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """A session as the page shows it, and where following goes on."""
-
-    session: Session
-    title: str
-    agent: str
-    model: str
-    entries: list[Entry]
-    older: int | None
-    """The cursor of the messages before these; None if there are none."""
-    last_seq: int
-    runs: list[str]
-    """Those that have not ended."""
-    can_delete: bool
-
-    @property
-    def key(self) -> str:
-        return str(self.session.key)
-
-    @property
-    def is_main(self) -> bool:
-        return self.session.key == main_key(self.session.agent_id)
-
-
 @router.get("/")
 async def index(request: Request, session: str | None = None) -> Response:
     """The whole page, or the way to sign in."""
     principal = request.scope["antiphon.principal"]
     if not isinstance(principal, Principal):
-        return _html("sign_in.html")
+        return _html("sign_in.html", {})
     gateway = gateway_of(request)
     conversation, status, problem = None, 200, ""
     try:
         conversation = await _conversation(gateway, principal, session)
     except AntiphonError as error:
         status, problem = status_of(error), error.message
-    agents = gateway.services.rules.agents
-    return _html(
-        "page.html",
-        status=status,
-        conversation=conversation,
-        problem=problem,
-        agents=list(agents.values()),
-        default_agent=gateway.services.rules.default_agent,
-        **await _listed(gateway, principal, search="", shown=LISTED, current=conversation and conversation.key),
+    listed = await _listed(
+        gateway, principal, search="", shown=LISTED, current=None if conversation is None else conversation.key
     )
+    agents = list(gateway.services.rules.agents.values())
+    values = {"conversation": conversation, "problem": problem, "agents": agents, **listed}
+    return _html("page.html", values, status=status)
 
 
 @router.get("/favicon.ico")
@@ -100,30 +68,30 @@ async def sessions_fragment(
 ) -> Response:
     """The list, newest first."""
     listed = await _listed(gateway_of(request), _principal(request), search=search, shown=shown, current=session)
-    return _html("sessions.html", **listed)
+    return _html("sessions.html", listed)
 
 
 @router.get("/page/header")
 async def header_fragment(request: Request, session: str) -> Response:
     """The head of a conversation: name, state and usage."""
     gateway = gateway_of(request)
-    found = await _find(gateway, _principal(request), session)
-    return _html("header.html", conversation=_shown(gateway, found))
+    found = await find_session(gateway, _principal(request), session)
+    return _html("header.html", {"conversation": conversation_head(gateway, found)})
 
 
 @router.get("/page/older")
 async def older_fragment(request: Request, session: str, before: Annotated[int, Query(ge=1)]) -> Response:
     """The entries before a cursor, and the mark that loads those before them."""
     gateway, principal = gateway_of(request), _principal(request)
-    conversation = await _page(gateway, principal, session, before=before)
-    return _html("entries.html", conversation=conversation)
+    conversation = await read_conversation(gateway, principal, session, before=before)
+    return _html("entries.html", {"conversation": conversation})
 
 
 @router.get("/page/follow")
 async def follow(request: Request, session: str, after: Annotated[int, Query(ge=0)]) -> Response:
     """The log after a cursor, live: one frame an event, with the HTML that people see of it."""
     gateway = gateway_of(request)
-    found = await _find(gateway, _principal(request), session)
+    found = await find_session(gateway, _principal(request), session)
     if found.first_seq - 1 <= after <= found.last_seq:
         return FollowResponse(gateway.services.hub, found, after=after, view=PAGE_VIEW)
     reason = "ahead" if after > found.last_seq else "pruned"
@@ -157,11 +125,6 @@ def _principal(request: Request) -> Principal:
     return principal
 
 
-async def _find(gateway: Gateway, principal: Principal, name: str) -> Session:
-    sessions = gateway.services.sessions
-    return (await sessions.get(principal, sessions.target(name))).session
-
-
 async def _conversation(gateway: Gateway, principal: Principal, name: str | None) -> Conversation:
     """The session that is named, else the default agent's main one, which comes into being."""
     if name is None:
@@ -170,46 +133,7 @@ async def _conversation(gateway: Gateway, principal: Principal, name: str | None
             await sessions.get(principal, sessions.target("main"))
         except NotFound:
             await sessions.open(principal, sessions.target("main"), source=WEB)
-    return await _page(gateway, principal, name or "main")
-
-
-async def _page(gateway: Gateway, principal: Principal, name: str, before: int | None = None) -> Conversation:
-    services = gateway.services
-    target = services.sessions.target(str((await _find(gateway, principal, name)).key))
-    page = await services.history.page(principal, target, limit=MESSAGES, before=before, include_tools=True)
-    end = page.last_seq + 1 if before is None else before
-    start = page.events[0].seq if page.has_more else page.session.incarnation_seq
-    entries: list[Entry] = []
-    async for event in services.history.events(page.session, start - 1):
-        if event.seq >= end:
-            break
-        if entry := entry_of(event):
-            entries.append(entry)
-    runs = await services.runs.list(RunFilter(session=page.session.row, statuses=UNFINISHED), limit=200)
-    return replace(
-        _shown(gateway, page.session),
-        entries=entries,
-        older=start if page.has_more else None,
-        last_seq=page.last_seq,
-        runs=[run.id for run in runs if run.session_id == page.session.id],
-    )
-
-
-def _shown(gateway: Gateway, session: Session) -> Conversation:
-    """The conversation without its entries."""
-    agent = gateway.services.rules.agents.get(session.agent_id)
-    is_group = session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP
-    return Conversation(
-        session=session,
-        title=title_of(session),
-        agent=agent.name if agent else session.agent_id,
-        model=session.model or (agent.model if agent else "unknown"),
-        entries=[],
-        older=None,
-        last_seq=session.last_seq,
-        runs=[],
-        can_delete=not is_group and session.key != main_key(session.agent_id),
-    )
+    return await read_conversation(gateway, principal, name or "main")
 
 
 async def _listed(
@@ -230,19 +154,6 @@ async def _listed(
     }
 
 
-def title_of(session: Session) -> str:
-    """What people call the session."""
-    if name := session.label or session.display_name:
-        return name
-    if session.key == main_key(session.agent_id):
-        return "Main chat"
-    if session.description:
-        return session.description
-    if session.source.platform == "web":
-        return "New chat"
-    return str(session.key).removeprefix(f"agent:{session.agent_id}:")
-
-
 def _dollars(microusd: int | None) -> str:
     if microusd is None:
         return "not known"
@@ -257,15 +168,15 @@ _templates = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-_templates.globals["asset"] = asset
+_templates.filters["asset"] = asset
 _templates.filters["title_of"] = title_of
 _templates.filters["dollars"] = _dollars
 _templates.filters["count"] = "{:,}".format
 
 
-def _html(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
+def _html(template: str, values: Mapping[str, object], *, status: int = 200) -> HTMLResponse:
     headers = {**HEADERS, "Cache-Control": "no-store", "Vary": "Cookie, HX-Request"}
-    return HTMLResponse(_templates.get_template(template).render(**values), status, headers=headers)
+    return HTMLResponse(_templates.get_template(template).render(values), status, headers=headers)
 
 
 def _entry_html(entry: Entry) -> str:

@@ -1,8 +1,8 @@
 """The log: appending under the session's row, reading by `seq`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
@@ -15,8 +15,7 @@ _INSERT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where a session's log ends after an append."""
 
     first_seq: int

@@ -288,7 +288,7 @@ class Conversation {
     body.normalize();
     this.growing.hidden = false;
     this.showRuns();
-    this.keepUp({ isOwn: false });
+    this.keepUp();
   }
 
   // With `isJoining` the reply is already under way, and its beginning was not seen.
@@ -316,16 +316,14 @@ class Conversation {
     const template = document.createElement('template');
     template.innerHTML = html;
     const entry = template.content.firstElementChild;
-    if (find(`[data-seq="${CSS.escape(entry.dataset.seq)}"]`, this.entries)) return;
     showTimes(template.content);
-    const before = this.entries.lastElementChild;
     const day = dayTitle(new Date(entry.dataset.at));
     const shown = [...findAll('.day', this.entries)].at(-1)?.textContent;
     if (day !== shown) this.entries.append(daySeparator(day));
     this.entries.append(template.content);
     this.nest(entry);
     this.markQueued(entry);
-    this.keepUp({ isOwn: entry.matches('.user') && before !== null && this.isSending });
+    this.keepUp();
   }
 
   // Puts separators between days, results into their calls, and shows times.
@@ -350,7 +348,6 @@ class Conversation {
     find('.tool-state', tool).textContent = isError ? 'failed' : 'done';
     tool.classList.add(isError ? 'error' : 'done');
     tool.append(find('.output', result));
-    tool.dataset.seq = result.dataset.seq;
     result.remove();
   }
 
@@ -389,8 +386,8 @@ class Conversation {
   }
 
   // Stays at the end if it was there; else says that there is more below.
-  keepUp({ isOwn }) {
-    if (this.isAtEnd || isOwn) this.toEnd();
+  keepUp() {
+    if (this.isAtEnd) this.toEnd();
     else find('#to-end', this.element).hidden = false;
   }
 
@@ -438,9 +435,13 @@ class Conversation {
     if (this.isWaiting && tried && this.input.value.trim() === tried.text) this.send();
   }
 
+  // With what was typed before this script was here.
   showDraft() {
-    this.input.value = this.draft.text;
+    const text = [this.draft.text, this.input.value].filter(Boolean).join('\n');
+    this.input.value = text;
+    this.draft.set(text);
     this.fit();
+    find('#send', this.element).disabled = false;
     const { tried } = this.draft;
     if (!tried) return;
     if (find(`[data-message-id="${CSS.escape(tried.id)}"]`, this.entries)) this.onStored(tried.id);

@@ -1,0 +1,100 @@
+"""A session as the page shows it."""
+
+from dataclasses import dataclass, replace
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.keys import SessionKind, main_key
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import Session, SessionType
+from antiphon.engine.runs import RunFilter
+from antiphon.gateway.context import Gateway
+from antiphon.gateway.entries import Entry, entry_of
+
+MESSAGES = 60
+UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """Its entries, and where following goes on."""
+
+    session: Session
+    title: str
+    agent: str
+    model: str
+    entries: list[Entry]
+    older: int | None
+    """The cursor of the messages before these; None if there are none."""
+    last_seq: int
+    runs: list[str]
+    """Those that have not ended."""
+    can_delete: bool
+
+    @property
+    def key(self) -> str:
+        return str(self.session.key)
+
+    @property
+    def is_main(self) -> bool:
+        return self.session.key == main_key(self.session.agent_id)
+
+
+async def find_session(gateway: Gateway, principal: Principal, name: str) -> Session:
+    """The session of that key or id. Raises `NotFound`, `Invalid`."""
+    sessions = gateway.services.sessions
+    return (await sessions.get(principal, sessions.target(name))).session
+
+
+async def read_conversation(
+    gateway: Gateway, principal: Principal, name: str, before: int | None = None
+) -> Conversation:
+    """The newest entries, or those before a cursor. Raises `NotFound`, `Invalid`, `Conflict` for a pruned cursor."""
+    services = gateway.services
+    target = services.sessions.target(str((await find_session(gateway, principal, name)).key))
+    page = await services.history.page(principal, target, limit=MESSAGES, before=before, include_tools=True)
+    end = page.last_seq + 1 if before is None else before
+    start = page.events[0].seq if page.has_more else page.session.incarnation_seq
+    entries: list[Entry] = []
+    async for event in services.history.events(page.session, start - 1):
+        if event.seq >= end:
+            break
+        if entry := entry_of(event):
+            entries.append(entry)
+    runs = await services.runs.list(RunFilter(session=page.session.row, statuses=UNFINISHED), limit=200)
+    return replace(
+        conversation_head(gateway, page.session),
+        entries=entries,
+        older=start if page.has_more else None,
+        last_seq=page.last_seq,
+        runs=[run.id for run in runs if run.session_id == page.session.id],
+    )
+
+
+def conversation_head(gateway: Gateway, session: Session) -> Conversation:
+    """The conversation without entries and runs."""
+    agent = gateway.services.rules.agents.get(session.agent_id)
+    is_group = session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP
+    return Conversation(
+        session=session,
+        title=title_of(session),
+        agent=agent.name if agent else session.agent_id,
+        model=session.model or (agent.model if agent else "unknown"),
+        entries=[],
+        older=None,
+        last_seq=session.last_seq,
+        runs=[],
+        can_delete=not is_group and session.key != main_key(session.agent_id),
+    )
+
+
+def title_of(session: Session) -> str:
+    """What people call the session."""
+    if name := session.label or session.display_name:
+        return name
+    if session.key == main_key(session.agent_id):
+        return "Main chat"
+    if session.description:
+        return session.description
+    if session.source.platform == "web":
+        return "New chat"
+    return str(session.key).removeprefix(f"agent:{session.agent_id}:")
