@@ -29,6 +29,7 @@ from antiphon.engine.runs import Runs
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.waits import Waits
 from antiphon.engine.worker import Worker
 from antiphon.feed.follow import Hub
@@ -140,6 +141,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hub.run)
             tasks.start_soon(hub.sweep)
+            tasks.start_soon(Upkeep(database, clock, stale_after=rules.stale_after).run)
             dispatch.deliver_to(worker.take)
             tasks.start_soon(worker.run)
             try:

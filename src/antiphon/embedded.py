@@ -36,10 +36,9 @@ class RunHandle:
         self.id = run_id
 
     async def wait(self, timeout: timedelta = DEFAULT_WAIT) -> Run:
-        """The run once it has ended. Raises `TimeoutError`; the run goes on then."""
+        """The run once it has ended. Raises `NotFound`, and `TimeoutError`: the run goes on then."""
         run = await self._services.waits.wait(self.id, timeout)
         if run is None:
-            await self.status()
             raise TimeoutError(f"Run has not ended within {timeout}: {self.id!r}")
         return run
 

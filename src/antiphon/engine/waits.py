@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import anyio
 
+from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run
 from antiphon.feed.notifier import Notifier
@@ -21,9 +22,12 @@ class Waits:
         self._notifier = notifier
 
     async def wait(self, run_id: RunId, timeout: timedelta) -> Run | None:
-        """The run once it has ended; None on time-out, and for a run that does not exist (any more)."""
-        run = await self._database.read(ledger.find, run_id)
-        if run is None or run.status.is_terminal:
+        """The run once it has ended; None on time-out.
+
+        Raises `NotFound` for a run that does not exist, or is deleted with its session meanwhile.
+        """
+        run = await self._find(run_id)
+        if run.status.is_terminal:
             return run
         woken = asyncio.Event()
         unsubscribe = self._notifier.subscribe(run.session, woken.set)
@@ -31,10 +35,16 @@ class Waits:
             with anyio.move_on_after(timeout.total_seconds()):
                 while True:
                     if await self._database.read(ledger.has_ended, run_id):
-                        return await self._database.read(ledger.find, run_id)
+                        return await self._find(run_id)
                     with anyio.move_on_after(POLL_SECONDS):
                         await woken.wait()
                     woken.clear()
         finally:
             unsubscribe()
         return None
+
+    async def _find(self, run_id: RunId) -> Run:
+        run = await self._database.read(ledger.find, run_id)
+        if run is None:
+            raise NotFound(f"Run not found: {run_id!r}")
+        return run

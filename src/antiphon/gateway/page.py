@@ -16,7 +16,7 @@ from antiphon.domain.session import Source
 from antiphon.engine.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
 from antiphon.gateway.context import Gateway, gateway_of
-from antiphon.gateway.conversation import conversation_head, find_session, read_conversation, title_of
+from antiphon.gateway.conversation import Conversation, conversation_head, find_session, read_conversation, title_of
 from antiphon.gateway.entries import Entry, entry_of
 from antiphon.gateway.guard import status_of
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame

@@ -210,6 +210,15 @@ def _update(columns: tuple[str, ...]) -> str:
     return f"UPDATE sessions SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?"
 
 
+async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
+    """Makes at most `limit` idle sessions `inactive`, whose last interaction was before; returns how many."""
+    return await tx.execute(
+        "UPDATE sessions SET status = 'inactive' WHERE id IN (SELECT id FROM sessions WHERE deleted_at IS NULL "
+        "AND status = 'idle' AND interacted_at < ? ORDER BY updated_at LIMIT ?)",
+        (before_ms, limit),
+    )
+
+
 async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
     """Leaves a tombstone. The deletion takes a number, so that a cursor at the old end is told from a new one."""
     await tx.execute("DELETE FROM participants WHERE session = ?", (session,))
