@@ -1,12 +1,16 @@
 """What is done from time to time: hiding sessions that nobody has used for long. Contract: sessions 2."""
 
+import logging
 from datetime import timedelta
 
 import anyio
 
 from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database
+
+logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 3600.0
 BATCH = 1_000
@@ -21,7 +25,10 @@ class Upkeep:
     async def run(self) -> None:
         """At once, then every hour, until cancelled."""
         while True:
-            await self.hide_stale()
+            try:
+                await self.hide_stale()
+            except Unavailable as error:
+                logger.warning("Upkeep failed", extra={"action": "upkeep_failed", "code": error.code})
             await anyio.sleep(INTERVAL_SECONDS)
 
     async def hide_stale(self) -> int:

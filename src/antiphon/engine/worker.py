@@ -157,31 +157,18 @@ class Worker:
             self._tasks.start_soon(self._drive, drive)
 
     async def _drive(self, drive: _Drive) -> None:
+        """Works the session's runs off, until there are none or others wait for the slot."""
         try:
             while not self._is_draining and not drive.is_abandoned:
                 drive.has_news = False
                 await drive.take_again()
-                try:
-                    run = drive.following or await self._next_run(drive.session)
-                    drive.following = None
-                    if run is None and not drive.has_news:
-                        drive.is_done = True
-                        break
-                    if run is None:
-                        continue
-                    await self._execute(drive, run)
-                except Unavailable as error:
-                    if not _is_passing(error):
-                        drive.is_done = True
-                        break
-                    await anyio.sleep(RETRY_SECONDS)
-                if drive.following is not None:
-                    continue
-                drive.is_done = not (self._pending or drive.has_news)
-                if drive.is_done or self._pending:
+                if not await self._drive_once(drive) or (self._pending and drive.following is None):
                     break
             if drive.following is not None:
                 await self._database.run(runs.hand_back, Fence(drive.following.id, drive.following.fence))
+        except Unavailable as error:
+            logger.error("Session is left", extra={"action": "drive_failed", "code": error.code})
+            drive.is_done = True
         finally:
             if self._driving.get(drive.session) is drive:
                 del self._driving[drive.session]
@@ -190,6 +177,28 @@ class Worker:
             drive.give_back()
             self._idle.set()
             self._has_work.set()
+
+    async def _drive_once(self, drive: _Drive) -> bool:
+        """Claims one run and has it executed; False if the session has no more work."""
+        run = None
+        try:
+            run = drive.following or await self._next_run(drive.session)
+            drive.following = None
+            if run is not None:
+                await self._execute(drive, run)
+        except Unavailable as error:
+            if not _is_passing(error):
+                raise
+            await anyio.sleep(RETRY_SECONDS)
+            return True
+        except Exception:  # a fault of ours: the run is taken over like one whose process died
+            logger.exception("Drive failed", extra={"action": "drive_failed", "session": drive.session})
+            if run is not None:
+                self._orphans[drive.session] = run.id
+            await anyio.sleep(RETRY_SECONDS)
+            return True
+        drive.is_done = drive.following is None and not drive.has_news and (run is None or not self._pending)
+        return not drive.is_done
 
     async def _next_run(self, session: SessionRow) -> Run | None:
         if orphan := self._orphans.pop(session, None):
@@ -301,7 +310,11 @@ class Worker:
 
     async def _check(self, drive: _Drive, run: Run) -> None:
         """Looks whether the run is to be cancelled."""
-        current = await self._database.read(ledger.find, run.id)
+        try:
+            current = await self._database.read(ledger.find, run.id)
+        except Unavailable:
+            self._to_check[drive.session] = None  # looked at again with the next dispatch
+            return
         if drive.run is run and (current is None or current.is_cancel_requested):
             await self._stop(drive, run, StopCause.CANCEL)
 
@@ -323,11 +336,22 @@ class Worker:
             return
         drive.is_abandoned = True
         logger.error("Run fenced off", extra={"action": "run_fenced_off", "run_id": run.id})
-        await self._database.run(runs.finish_run, Fence(run.id, run.fence), _cut(cause, ""), None, self._clock.now_ms())
+        await self._fence_off(run, cause)
         if self._driving.get(drive.session) is drive:
             del self._driving[drive.session]
         drive.give_back()
         self.take(drive.session)
+
+    async def _fence_off(self, run: Run, cause: StopCause) -> None:
+        fence = Fence(run.id, run.fence)
+        while True:
+            try:
+                await self._database.run(runs.finish_run, fence, _cut(cause, ""), None, self._clock.now_ms())
+                return
+            except Unavailable as error:
+                if not _is_passing(error):
+                    return
+                await anyio.sleep(RETRY_SECONDS)
 
 
 def _is_passing(error: Unavailable) -> bool:

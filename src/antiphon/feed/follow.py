@@ -5,12 +5,14 @@ that fell behind reads the log instead. So a slow reader costs nothing and loses
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
@@ -20,6 +22,9 @@ PAGE_EVENTS = 500
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
 MAX_PENDING_DELTAS = 256
+RETRY_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
 
 Frame = bytes
 
@@ -248,8 +253,17 @@ class Hub:
             self._is_dirty.clear()
             dirty, self._dirty = self._dirty, set()
             cursors = {session: self._feeds[session].head for session in dirty if session in self._feeds}
-            if cursors:
-                self._take(cursors, await self.read_logs(cursors))
+            if not cursors:
+                continue
+            try:
+                slices = await self.read_logs(cursors)
+            except Unavailable as error:
+                logger.warning("Log cannot be read", extra={"action": "follow_failed", "code": error.code})
+                await asyncio.sleep(RETRY_SECONDS)
+                self._dirty.update(cursors)
+                self._is_dirty.set()
+                continue
+            self._take(cursors, slices)
 
     async def sweep(self) -> None:
         """Once a second: keep-alives for the quiet, an end for the stalled; until cancelled."""
