@@ -196,6 +196,8 @@ class Ended:
 
     run: Run
     following: Run | None
+    is_last: bool
+    """Whether it was looked for a following one, and there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ async def finish_run(
         steps += await _closing_results(tx, run)
     ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms)
     following = None if successors is None else await claim_next(tx, run.session, successors, at_ms)
-    return Ended(ended, following)
+    return Ended(ended, following, is_last=successors is not None and following is None)
 
 
 async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:

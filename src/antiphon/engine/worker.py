@@ -49,6 +49,8 @@ class _Drive:
         self.unwound = anyio.Event()
         self.is_abandoned = False
         self.is_done = False
+        self.is_exhausted = False
+        """Whether the run's end found no other waiting."""
         self.following: Run | None = None
         """The session's next run, claimed already."""
         self._slots = slots
@@ -63,6 +65,11 @@ class _Drive:
         if not self.has_slot:
             await self._slots.take_again()
             self.has_slot = True
+
+    def settle(self, ended: Ended | NewInput | None) -> None:
+        """Notes what the run's end said of the session's next run."""
+        if isinstance(ended, Ended):
+            self.following, self.is_exhausted = ended.following, ended.is_last
 
     def stop(self, cause: StopCause) -> None:
         if self.scope is not None and self.cause is None:
@@ -167,7 +174,7 @@ class Worker:
             if drive.following is not None:
                 await self._database.run(runs.hand_back, Fence(drive.following.id, drive.following.fence))
         except Unavailable as error:
-            logger.error("Session is left", extra={"action": "drive_failed", "code": error.code})
+            logger.warning("Session is left", extra={"action": "drive_failed", "code": error.code})
             drive.is_done = True
         finally:
             if self._driving.get(drive.session) is drive:
@@ -183,7 +190,7 @@ class Worker:
         run = None
         try:
             run = drive.following or await self._next_run(drive.session)
-            drive.following = None
+            drive.following, drive.is_exhausted = None, False
             if run is not None:
                 await self._execute(drive, run)
         except Unavailable as error:
@@ -197,7 +204,7 @@ class Worker:
                 self._orphans[drive.session] = run.id
             await anyio.sleep(RETRY_SECONDS)
             return True
-        drive.is_done = drive.following is None and not drive.has_news and (run is None or not self._pending)
+        drive.is_done = not drive.has_news and (run is None or drive.is_exhausted)
         return not drive.is_done
 
     async def _next_run(self, session: SessionRow) -> Run | None:
@@ -238,7 +245,7 @@ class Worker:
                     self._tasks.start_soon(self._watch_deadline, drive, run)
                 if run.is_cancel_requested:
                     drive.stop(StopCause.CANCEL)
-                drive.following = await self._run_to_end(context)
+                drive.settle(await self._run_to_end(context))
                 if context.transcript is not None:
                     self._transcripts.put_back(run.session_id, context.transcript)
         finally:
@@ -251,11 +258,10 @@ class Worker:
         if drive.cause is StopCause.DRAIN:
             await self._database.run(runs.hand_back, context.fence)
         elif drive.cause is not None and not drive.is_abandoned:
-            ended = await self._end_cut(context, drive.cause)
-            drive.following = ended.following if isinstance(ended, Ended) else None
+            drive.settle(await self._end_cut(context, drive.cause))
 
-    async def _run_to_end(self, context: RunContext) -> Run | None:
-        """Until the run has ended in the ledger, or is no longer ours; the session's next one, if claimed."""
+    async def _run_to_end(self, context: RunContext) -> Ended | None:
+        """Until the run has ended in the ledger; None if it is no longer ours."""
         while True:
             try:
                 ending = await self._runner.run(context)
@@ -272,7 +278,7 @@ class Worker:
                 ending = Ending(outcome=_internal_error())
             result = await self._finish(context, ending)
             if not isinstance(result, NewInput):
-                return result.following if result is not None else None
+                return result
 
     async def _finish(self, context: RunContext, ending: Ending) -> Ended | NewInput | None:
         """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
