@@ -11,7 +11,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import find_session
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.feed.follow import PAGE_EVENTS, LogSlice
+from antiphon.feed.follow import FRAME_BYTES, PAGE_EVENTS, LogSlice
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -100,6 +100,6 @@ async def _read_slices(query: Query, cursors: Mapping[SessionRow, int]) -> Mappi
     slices: dict[SessionRow, LogSlice] = {}
     for session, after in cursors.items():
         if bounds := await rows.find_bounds(query, session):
-            events = await log.read_after(query, session, after, PAGE_EVENTS)
-            slices[session] = LogSlice(bounds.first_seq, bounds.last_seq, tuple(events))
+            found = await log.read_stretch(query, session, after, PAGE_EVENTS, FRAME_BYTES)
+            slices[session] = LogSlice(bounds.first_seq, bounds.last_seq, tuple(found.events), found.size)
     return slices

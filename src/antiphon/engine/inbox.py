@@ -278,7 +278,14 @@ async def _store(
     if session.status == SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
     position = await log.append(
-        tx, session.row, session.id, [event], at_ms=command.at_ms, set=changes, add={"message_count": 1}
+        tx,
+        session.row,
+        session.id,
+        [event],
+        at_ms=command.at_ms,
+        set=changes,
+        add={"message_count": 1},
+        head=session,
     )
     return position.last_seq
 
@@ -305,6 +312,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         at_ms=command.at_ms,
         set=_shown(session, message),
         add={"message_count": 1},
+        head=session,
     )
     return _posted(session, message, position.last_seq, None)
 

@@ -18,10 +18,12 @@ from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
 
 TAIL_EVENTS = 512
+TAIL_BYTES = 1024 * 1024
 PAGE_EVENTS = 500
+FRAME_BYTES = 256 * 1024
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
-MAX_PENDING_DELTAS = 256
+MAX_PENDING_BYTES = 64 * 1024
 RETRY_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
@@ -37,7 +39,9 @@ class LogSlice:
     """The lowest `seq` still in the log; a cursor below `first_seq - 1` has lost events."""
     last_seq: int
     events: tuple[Event, ...]
-    """Above the cursor, ascending."""
+    """Above the cursor, ascending; a stretch of them, where they are many or large."""
+    size: int
+    """Of the events, in bytes as they are stored."""
 
 
 ReadLogs = Callable[[Mapping[SessionRow, int]], Awaitable[Mapping[SessionRow, LogSlice]]]
@@ -60,6 +64,7 @@ class _Batch:
     """Events that one look brought, and how each view shows them."""
 
     events: tuple[Event, ...]
+    size: int
     frames: dict[View, Frame] = field(default_factory=lambda: dict[View, Frame]())
 
     def frame(self, view: View) -> Frame:
@@ -77,7 +82,7 @@ class _Batch:
 class _Feed:
     """One followed session: its readers and the tail that they share."""
 
-    __slots__ = ("batches", "head", "is_gone", "readers", "session", "start", "unsubscribe")
+    __slots__ = ("batches", "head", "is_gone", "readers", "session", "size", "start", "unsubscribe")
 
     def __init__(self, session: SessionRow, head: int) -> None:
         self.session = session
@@ -85,6 +90,7 @@ class _Feed:
         """The batches hold everything above this."""
         self.head = head
         self.batches: deque[_Batch] = deque()
+        self.size = 0
         self.readers: set[Reader] = set()
         self.is_gone = False
         self.unsubscribe: Callable[[], None] = lambda: None
@@ -92,12 +98,16 @@ class _Feed:
     def extend(self, slice: LogSlice) -> None:
         if slice.first_seq > self.head + 1:
             self.batches.clear()
+            self.size = 0
             self.start = self.head = slice.first_seq - 1
         if slice.events:
-            self.batches.append(_Batch(slice.events))
+            self.batches.append(_Batch(slice.events, slice.size))
+            self.size += slice.size
             self.head = slice.events[-1].seq
-        while self.batches and self.head - self.start > TAIL_EVENTS and len(self.batches) > 1:
-            self.start = self.batches.popleft().events[-1].seq
+        while len(self.batches) > 1 and (self.head - self.start > TAIL_EVENTS or self.size > TAIL_BYTES):
+            oldest = self.batches.popleft()
+            self.size -= oldest.size
+            self.start = oldest.events[-1].seq
 
 
 class LogLost(Exception):
@@ -107,6 +117,10 @@ class LogLost(Exception):
         super().__init__(reason)
         self.reason = reason
         """`deleted` or `pruned`."""
+
+
+class HubClosed(Exception):
+    """Nobody follows any more: the process stops."""
 
 
 class Reader:
@@ -120,6 +134,7 @@ class Reader:
         "cursor",
         "last_frame_at",
         "on_stall",
+        "pending_bytes",
         "sending_since",
         "view",
     )
@@ -129,6 +144,8 @@ class Reader:
         self._feed = feed
         self._waiter: asyncio.Future[None] | None = None
         self._deltas: list[Frame] = []
+        self.pending_bytes = 0
+        """Of pieces of a reply that wait to be sent."""
         self.cursor = cursor
         self.view = view
         self.on_stall = on_stall
@@ -137,11 +154,13 @@ class Reader:
         """When the frame now being sent was handed over; the hub drops a reader that takes too long."""
 
     async def next(self) -> Frame:
-        """The next bytes to send, never empty. Raises `LogLost`."""
+        """The next bytes to send, never empty. Raises `LogLost`, `HubClosed`."""
         while True:
-            if self._deltas:
+            if self._hub.is_closed:
+                raise HubClosed
+            elif self._deltas:
                 frame = b"".join(self._deltas)
-                self._deltas.clear()
+                self._drop_deltas()
             elif self._feed.is_gone:
                 raise LogLost("deleted")
             elif self.cursor < self._feed.head:
@@ -163,9 +182,13 @@ class Reader:
             self.cursor = slice.events[-1].seq if slice.events else slice.last_seq
             return b"".join(map(self.view.encode, slice.events))
         frames: list[Frame] = []
+        size = 0
         for batch in feed.batches:
+            if size >= FRAME_BYTES:
+                break
             if batch.events[-1].seq > self.cursor:
                 frames.append(batch.frame_after(self.view, self.cursor))
+                size += batch.size
                 self.cursor = batch.events[-1].seq
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
@@ -187,9 +210,24 @@ class Reader:
             self._waiter.set_result(None)
 
     def add_delta(self, run_id: RunId, text: str | None) -> None:
-        if len(self._deltas) < MAX_PENDING_DELTAS:
-            self._deltas.append(self.view.encode_delta(run_id, text))
+        if text is None:
+            self._drop_deltas()
+        if self.pending_bytes < MAX_PENDING_BYTES:
+            frame = self.view.encode_delta(run_id, text)
+            self._deltas.append(frame)
+            self.pending_bytes += len(frame)
         self.wake()
+
+    def _drop_deltas(self) -> None:
+        self._deltas.clear()
+        self.pending_bytes = 0
+
+    def close(self) -> None:
+        """Lets `next` end, or the sending that it waits for."""
+        if self.sending_since is not None:
+            self.on_stall()
+        else:
+            self.wake()
 
     def sweep(self, now: float) -> None:
         if self.sending_since is not None and now - self.sending_since > STALL_SECONDS:
@@ -208,6 +246,7 @@ class Hub:
         self._is_dirty = asyncio.Event()
         self.read_logs = read_logs
         self.clock = clock
+        self.is_closed = False
         self.loop = asyncio.get_running_loop()
 
     @asynccontextmanager
@@ -241,10 +280,15 @@ class Hub:
                     reader.add_delta(run_id, text)
 
     def close(self) -> None:
-        """Ends every follower, so that a server can stop."""
-        for feed in self._feeds.values():
-            for reader in tuple(feed.readers):
-                reader.on_stall()
+        """Ends every follower, now and later, so that a server can stop."""
+        self.is_closed = True
+        for reader in self.readers:
+            reader.close()
+
+    @property
+    def readers(self) -> list[Reader]:
+        """Everyone who follows now."""
+        return [reader for feed in self._feeds.values() for reader in feed.readers]
 
     async def run(self) -> None:
         """Reads what is new in dirty sessions, all of them in one hop, until cancelled."""
@@ -270,9 +314,8 @@ class Hub:
         while True:
             await asyncio.sleep(1)
             now = self.clock.monotonic()
-            for feed in tuple(self._feeds.values()):
-                for reader in tuple(feed.readers):
-                    reader.sweep(now)
+            for reader in self.readers:
+                reader.sweep(now)
 
     def _mark(self, session: SessionRow) -> None:
         self._dirty.add(session)

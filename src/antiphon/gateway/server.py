@@ -4,9 +4,11 @@ import errno
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from typing import cast
 
 import anyio
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.domain.errors import AntiphonError
 from antiphon.gateway.guard import AsgiApp
@@ -46,6 +48,14 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{name}:{port}"
 
 
+class _Protocol(HttpToolsProtocol):
+    """Puts `antiphon.abort` into each scope: it drops the connection with what waits to be sent."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        cast("dict[str, object]", self.scope)["antiphon.abort"] = self.transport.abort
+
+
 class _Server(uvicorn.Server):
     """Leaves signals to the program, and ends open streams before it waits for connections to close."""
 
@@ -72,6 +82,7 @@ async def serving(app: AsgiApp, listener: socket.socket, *, on_stop: Callable[[]
     """Answers requests on the socket; gives the address. Leaving stops it and closes connections."""
     config = uvicorn.Config(
         app,
+        http=_Protocol,
         log_config=None,
         access_log=False,
         lifespan="off",

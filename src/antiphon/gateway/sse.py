@@ -7,8 +7,6 @@ at every wake.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
-
 import anyio
 from starlette.responses import Response
 
@@ -16,10 +14,11 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.domain.session import Session
-from antiphon.feed.follow import Frame, Hub, LogLost, View
+from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, View
 from antiphon.gateway import wire
 from antiphon.gateway.guard import Receive, Scope, Send
 
+PIECE_BYTES = 64 * 1024
 KEEP_ALIVE = b": keep-alive\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -111,29 +110,40 @@ class FollowResponse(Response):
                     pass
                 tasks.cancel_scope.cancel()
 
-            async def deliver() -> None:
-                await self._deliver(raw, tasks.cancel_scope.cancel)
+            async def deliver(on_stall: Callable[[], None]) -> None:
+                await self._deliver(raw, on_stall)
+                tasks.cancel_scope.cancel()
+
+            def stalled() -> None:
+                # What waits to be sent to somebody who does not read would keep the connection open.
+                scope["antiphon.abort"]()
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(disconnected)
-            tasks.start_soon(deliver)
+            tasks.start_soon(deliver, stalled)
 
     async def _deliver(self, send: Send, on_stall: Callable[[], None]) -> None:
-        if self._first:
-            await send(_body(self._first))
+        last = b""
         async with self._hub.follow(self._session.row, self._after, self._view, on_stall=on_stall) as reader:
+            if self._first:
+                await self._send(send, reader, self._first)
+                self._first = b""
             while not self._is_over():
                 try:
                     frame = await reader.next()
                 except LogLost as lost:
-                    frame = self._view.encode_reset(lost.reason)
-                    await send({"type": "http.response.body", "body": frame, "more_body": False})
-                    return
-                reader.sending_since = self._hub.clock.monotonic()
-                await send(_body(frame))
-                reader.sending_since = None
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    last = self._view.encode_reset(lost.reason)
+                    break
+                except HubClosed:
+                    break
+                await self._send(send, reader, frame)
+        await send({"type": "http.response.body", "body": last, "more_body": False})
 
-
-def _body(frame: Frame) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": frame, "more_body": True}
+    async def _send(self, send: Send, reader: Reader, frame: Frame) -> None:
+        """Sends piece by piece, so that no more than one waits in the connection's buffer."""
+        for start in range(0, len(frame), PIECE_BYTES):
+            reader.sending_since = self._hub.clock.monotonic()
+            await send(
+                {"type": "http.response.body", "body": frame[start : start + PIECE_BYTES], "more_body": True}
+            )
+        reader.sending_since = None

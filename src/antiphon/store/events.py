@@ -8,6 +8,7 @@ from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row, event_values, milliseconds
 from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.sessions import SessionHead
 
 _INSERT = (
     "INSERT INTO events (session, seq, incarnation, created_at, type, role, actor, run_id, message_id, "
@@ -34,36 +35,43 @@ async def append(
     at_ms: int,
     set: Mapping[str, SqlValue] | None = None,
     add: Mapping[str, int] | None = None,
+    head: SessionHead | None = None,
 ) -> Position:
     """Numbers and stores the events, and changes columns of the session's row in the same statement.
 
-    `set` gives columns new values, `add` raises counters. `updated_at` never goes back. Wakes the readers.
+    `set` gives columns new values, `add` raises counters. `updated_at` never goes back. `head`, read in this
+    transaction with nothing appended since, spares asking where the log ends. Wakes the readers.
     Contract: events 1, sessions 5.
     """
     set, add = set or {}, add or {}
-    row = await tx.fetch_one(
-        _advance(tuple(set), tuple(add)),
-        (len(events), at_ms, at_ms, *set.values(), *add.values(), session),
-    )
-    assert row is not None, f"Session row {session} vanished"
-    last_seq = row[0]
-    first_seq = last_seq - len(events) + 1
-    for seq, event in enumerate(events, first_seq):
+    count = len(events)
+    values = (count, at_ms, at_ms, *set.values(), *add.values(), session)
+    if head is None:
+        row = await tx.fetch_one(_advance(tuple(set), tuple(add)), values)
+        assert row is not None, f"Session row {session} vanished"
+        last_seq, present = row
+    else:
+        await tx.execute(_advance(tuple(set), tuple(add), is_known=True), values)
+        last_seq, present = head.last_seq + count, head.id
+    seq = first_seq = last_seq - count + 1
+    for event in events:
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
         await tx.execute(_INSERT, (session, seq, incarnation, created_at, *event_values(event)))
+        seq += 1
     tx.wake(session)
-    return Position(first_seq, last_seq, row[1])
+    return Position(first_seq, last_seq, present)
 
 
 @cache
-def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...]) -> str:
+def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...], *, is_known: bool = False) -> str:
     changes = [
         "last_seq = last_seq + ?",
         "updated_at = CASE WHEN updated_at < ? THEN ? ELSE updated_at END",
         *(f"{column} = ?" for column in set_columns),
         *(f"{column} = COALESCE({column}, 0) + ?" for column in add_columns),
     ]
-    return f"UPDATE sessions SET {', '.join(changes)} WHERE id = ? RETURNING last_seq, incarnation"
+    returning = "" if is_known else " RETURNING last_seq, incarnation"
+    return f"UPDATE sessions SET {', '.join(changes)} WHERE id = ?{returning}"
 
 
 async def read_after(query: Query, session: SessionRow, after: int, limit: int) -> list[Event]:
@@ -73,6 +81,33 @@ async def read_after(query: Query, session: SessionRow, after: int, limit: int) 
         (session, after, limit),
     )
     return [event_from_row(row) for row in rows]
+
+
+class Stretch(NamedTuple):
+    """Events one after the other, and how many bytes they are."""
+
+    events: list[Event]
+    size: int
+
+
+async def read_stretch(query: Query, session: SessionRow, after: int, limit: int, max_bytes: int) -> Stretch:
+    """Events with `seq` above `after`, ascending: no more, once there are `limit` or `max_bytes` of them."""
+    events: list[Event] = []
+    size, count = 0, 8
+    while size < max_bytes and len(events) < limit:
+        rows = await query.fetch_all(
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (session, events[-1].seq if events else after, min(count, limit - len(events))),
+        )
+        for row in rows:
+            events.append(event_from_row(row))
+            size += len(row[-1])
+            if size >= max_bytes:
+                break
+        if len(rows) < count:
+            break
+        count *= 2
+    return Stretch(events, size)
 
 
 async def read_messages_before(

@@ -246,7 +246,7 @@ class Conversation {
   take(entry) {
     if (entry.seq <= this.lastSeq) return;
     this.lastSeq = entry.seq;
-    if (false && entry.sessionId !== this.sessionId) {
+    if (entry.type === 'session_started' && entry.sessionId !== this.sessionId) {
       this.reload();
       return;
     }
