@@ -43,6 +43,7 @@ setup-dev: .venv/dev.stamp
 	@echo "Installing …"
 	@$(UV) pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r lock/run.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 .venv/dev.stamp: lock/dev.txt pyproject.toml .venv/run.stamp | .venv/bin/uv

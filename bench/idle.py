@@ -50,7 +50,7 @@ async def idle(directory: Path) -> list[Row]:
 
 def _start(home: Path) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_")}
-    command = [sys.executable, "-m", "antiphon.cli.main", "serve", "--home", str(home), "--port", "0"]
+    command = [sys.executable, "-m", "antiphon", "serve", "--home", str(home), "--port", "0"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -1,0 +1,5 @@
+"""`python -m antiphon` is the command `antiphon`."""
+
+from antiphon.cli.main import main
+
+main()
