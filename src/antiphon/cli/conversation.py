@@ -1,7 +1,12 @@
 """A chat with one session: what is written is posted, what happens in the session is shown."""
 
+import signal
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Condition, Thread
+from types import FrameType
 
 from antiphon.cli.client import Client, ServerEvent, session_path
 from antiphon.cli.output import calls_of, text_of
@@ -10,8 +15,31 @@ from antiphon.cli.screen import Screen
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.message import JsonObject
 
-QUIET_SECONDS = 1.0
+QUIET_SECONDS = 1
 """After this long without anything to see, the time is shown."""
+MOMENT_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """How often Ctrl-C was pressed."""
+
+    count: int = 0
+
+
+@contextmanager
+def counting_interrupts() -> Generator[Interrupts]:
+    """Counts Ctrl-C instead of raising, which in the middle of a lock or a request would leave either broken."""
+    interrupts = Interrupts()
+
+    def count(number: int, frame: FrameType | None) -> None:
+        interrupts.count += 1
+
+    previous = signal.signal(signal.SIGINT, count)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 class Conversation:
@@ -33,42 +61,39 @@ class Conversation:
     def say(self, text: str, message_id: str) -> None:
         """Posts a message and returns when its turn has ended. Ctrl-C cancels the turn, twice leaves it alone."""
         self._own.add(message_id)
-        posted = self._client.post(session_path(self.key, "/messages"), {"text": text, "messageId": message_id})
-        run_id = posted.get("runId")
-        if run_id is None:
-            self._screen.line("(stored; it starts no turn)", "dim")
-            return
-        try:
-            self._wait(str(run_id), "working")
-        except KeyboardInterrupt:
-            self._cancel(str(run_id))
+        with counting_interrupts() as interrupts:
+            posted = self._client.post(session_path(self.key, "/messages"), {"text": text, "messageId": message_id})
+            if run_id := posted.get("runId"):
+                self._wait(str(run_id), interrupts)
+            else:
+                self._screen.line("(stored; it starts no turn)", "dim")
 
     def cancel(self) -> None:
         """Cancels the session's running turn, whoever began it."""
         answer = self._client.post(session_path(self.key, "/cancel"))
         self._screen.line("Cancelled." if answer.get("cancelled") else "Nothing is running.", "dim")
 
-    def _cancel(self, run_id: str) -> None:
-        self._screen.end_draft()
-        try:
-            self._client.post(f"/runs/{run_id}/cancel")
-            self._wait(run_id, "cancelling")
-        except KeyboardInterrupt:
-            self._screen.line("(left alone; it may still be ending)", "yellow")
+    def _wait(self, run_id: str, interrupts: Interrupts) -> None:
+        began, is_cancelled = time.monotonic(), False
+        while not self._has_ended(run_id):
+            if interrupts.count and not is_cancelled:
+                self._screen.end_draft()
+                self._client.post(f"/runs/{run_id}/cancel")
+                is_cancelled = True
+            elif interrupts.count > 1:
+                self._screen.line("(left alone; it may still be ending)", "yellow")
+                return
+            if (seconds := int(time.monotonic() - began)) >= QUIET_SECONDS:
+                what = "cancelling, {} s (Ctrl-C leaves it)" if is_cancelled else "working, {} s (Ctrl-C cancels)"
+                self._screen.status(f"… {what.format(seconds)}")
 
-    def _wait(self, run_id: str, what: str) -> None:
-        began = time.monotonic()
-        while True:
-            with self._changed:
-                if self._failure is not None:
-                    raise self._failure
-                if run_id in self._ended or self._changed.wait_for(lambda: run_id in self._ended, QUIET_SECONDS):
-                    del self._ended[run_id]
-                    return
-            seconds = int(time.monotonic() - began)
-            self._screen.status(
-                f"… {what}, {seconds} s (Ctrl-C {'cancels' if what == 'working' else 'again leaves it'})"
-            )
+    def _has_ended(self, run_id: str) -> bool:
+        """Whether the run has ended, which is waited for a moment. Raises what ended the following."""
+        with self._changed:
+            self._changed.wait_for(lambda: run_id in self._ended or self._failure is not None, MOMENT_SECONDS)
+            if self._failure is not None:
+                raise self._failure
+            return self._ended.pop(run_id, None) is not None
 
     def _follow(self) -> None:
         """The thread's root: what ends it is told to whoever waits."""

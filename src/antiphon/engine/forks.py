@@ -1,6 +1,5 @@
 """A new session that begins as a copy of another's log. Contract: sessions 8."""
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -10,14 +9,16 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.classification import join_all
 from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event, EventType, NewEvent
-from antiphon.domain.ids import Ids, SessionId
+from antiphon.domain.ids import Ids, RunId, SessionId
 from antiphon.domain.keys import parse_key
-from antiphon.domain.message import AssistantMessage, JsonValue, ToolResult
+from antiphon.domain.message import AssistantMessage, JsonObject, Message, ToolResult, UserMessage
 from antiphon.domain.session import Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
 from antiphon.engine.access import find_session
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.runs import closing_result
 from antiphon.engine.sessions import OpenSession, create_session
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
@@ -44,8 +45,9 @@ class Forks:
         self._ids = ids
 
     async def fork(self, principal: Principal, target: NamedTarget, seq: int | None) -> Session:
-        """A new session with the messages up to `seq`, renumbered, at their classifications; also of an ended id.
+        """A new session with the messages up to `seq`, at their classifications; also of an ended id.
 
+        They are numbered anew in the order in which models met them, so that turns go on from what was seen.
         Raises `NotFound`, `Conflict` where `seq` lies in a pruned range or above the log.
         """
         segment = self._ids.random_hex(12)
@@ -76,7 +78,6 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
         )
     events = await _read_all(tx, source, incarnation, up_to)
     key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
-    copied = [event for event in events if event.message is not None or event.type == EventType.COMPACTED]
     session = await create_session(
         tx,
         OpenSession(
@@ -89,16 +90,16 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
             at_ms=command.at_ms,
         ),
     )
-    await rows.set_taint(tx, session.id, join_all([session.base, *(event.classification for event in copied)]))
-    numbers = _Numbers(copied, session.last_seq + 1)
+    copies = _copied(events, session.last_seq + 1)
+    await rows.set_taint(tx, session.id, join_all([session.base, *(copy.classification for copy in copies)]))
     await log.append(
         tx,
         session.row,
         session.id,
-        [_renumbered(event, numbers) for event in copied],
+        copies,
         at_ms=command.at_ms,
         set={"description": source.description, "preview": source.preview, "description_source": "fallback"},
-        add={"message_count": sum(event.message is not None for event in copied)},
+        add={"message_count": sum(copy.message is not None for copy in copies)},
     )
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
@@ -116,40 +117,50 @@ async def _read_all(tx: Transaction, source: Session, incarnation: rows.Incarnat
     return events
 
 
-class _Numbers:
-    """Where each copied event's number went."""
+def _copied(events: list[Event], first: int) -> list[NewEvent]:
+    """The messages in the order in which models met them, numbered from `first`, and where they were compacted.
 
-    def __init__(self, events: list[Event], first: int) -> None:
-        self._old = [event.seq for event in events]
-        self._first = first
+    The copies belong to no run, so that order stands in their numbers. A call without a result gets one.
+    """
+    by_seq = {event.seq: event for event in events}
+    results = {(m.call_seq, m.call_index): event for event in events if isinstance(m := event.message, ToolResult)}
+    compactions = [event for event in events if event.type == EventType.COMPACTED]
+    transcript = Transcript()
+    transcript.add(event for event in events if event.type != EventType.COMPACTED)
+    copies: list[NewEvent] = []
+    numbers: dict[int, int] = {}
 
-    def of(self, seq: int) -> int:
-        """The new number of the event, or of the last copied one before it."""
-        return self._first + bisect_right(self._old, seq) - 1
+    def copy(event: Event, message: Message | None, data: JsonObject | None = None) -> None:
+        copies.append(
+            NewEvent(
+                type=EventType(event.type) if not isinstance(message, ToolResult) else EventType.TOOL_RESULT,
+                actor=event.actor,
+                classification=event.classification,
+                message=message,
+                data=data,
+                occurred_at=event.created_at,
+            )
+        )
 
-
-def _renumbered(event: Event, numbers: _Numbers) -> NewEvent:
-    """The event with its references to other events' numbers brought along."""
-    message, data = event.message, event.data
-    match message:
-        case AssistantMessage(saw=saw):
-            message = replace(message, saw=numbers.of(saw))
-        case ToolResult(call_seq=call_seq):
-            message = replace(message, call_seq=numbers.of(call_seq))
-        case _:
-            pass
-    if event.type == EventType.COMPACTED:
-        data = {**data, **{name: numbers.of(_int(data[name])) for name in ("throughSeq", "fromSeq")}}
-    return NewEvent(
-        type=EventType(event.type),
-        actor=event.actor,
-        classification=event.classification,
-        message=message,
-        data=data,
-        occurred_at=event.created_at,
-    )
-
-
-def _int(value: JsonValue) -> int:
-    assert isinstance(value, int)
-    return value
+    for entry in transcript.prompt_for(RunId("")):
+        assert not isinstance(entry, Summary)
+        event, number = by_seq[entry.seq], first + len(copies)
+        numbers[entry.seq] = number
+        if isinstance(entry, Input):
+            copy(event, event.message)
+            continue
+        copy(event, replace(entry.message, saw=number - 1))
+        for result in entry.results:
+            if isinstance(result, OpenCall):
+                copy(event, replace(closing_result(result, f"fork-{number}-{result.index}"), call_seq=number))
+            else:
+                copy(results[entry.seq, result.call_index], replace(result, call_seq=number))
+    for event in events:
+        if isinstance(event.message, UserMessage | AssistantMessage) and event.seq not in numbers:
+            numbers[event.seq] = first + len(copies)
+            copy(event, event.message)
+    for event in compactions:
+        through = event.data["throughSeq"]
+        assert isinstance(through, int)
+        copy(event, None, {**event.data, "throughSeq": numbers[through], "fromSeq": numbers[through]})
+    return copies

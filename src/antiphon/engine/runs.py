@@ -26,7 +26,7 @@ from antiphon.domain.message import (
 from antiphon.domain.run import MAX_ATTEMPTS, Outcome, Run, RunStatus, can_become
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.text import PREVIEW_LENGTH, one_line
-from antiphon.domain.transcript import open_calls
+from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.access import may_access
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.store import events as log
@@ -37,6 +37,8 @@ from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.runs import RunFilter
 
 AGENT_ACTOR = "agent"
+INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
+"""Columns of a session's row that tell of its present incarnation; what comes late for an ended one leaves them."""
 OUTCOME_UNKNOWN = (
     "The outcome of this call is unknown: the process stopped before its result was stored. "
     "It may or may not have taken effect. Check before calling again."
@@ -310,20 +312,23 @@ def _step(run: Run, message: AssistantMessage) -> NewEvent:
 async def _closing_results(tx: Transaction, run: Run) -> list[NewEvent]:
     """A result for every call without one, so that no later run executes it."""
     events = await log.read_run(tx, run.session, run.id, from_seq=run.seq)
-    closing: list[NewEvent] = []
-    for call in open_calls(events):
-        text = OUTCOME_UNKNOWN if call.is_begun else NOT_RUN
-        result = ToolResult(
-            message_id=f"{run.id}-{call.message_seq}-{call.index}",
-            call_seq=call.message_seq,
-            call_index=call.index,
-            tool=call.part.name,
-            tool_call_id=call.part.call_id,
-            content=text_content(text),
-            is_error=True,
-        )
-        closing.append(NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result))
-    return closing
+    results = [closing_result(call, f"{run.id}-{call.message_seq}-{call.index}") for call in open_calls(events)]
+    return [
+        NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result) for result in results
+    ]
+
+
+def closing_result(call: OpenCall, message_id: str) -> ToolResult:
+    """What stands for the outcome of a call that will have none."""
+    return ToolResult(
+        message_id=message_id,
+        call_seq=call.message_seq,
+        call_index=call.index,
+        tool=call.part.name,
+        tool_call_id=call.part.call_id,
+        content=text_content(OUTCOME_UNKNOWN if call.is_begun else NOT_RUN),
+        is_error=True,
+    )
 
 
 async def _append_steps(
@@ -365,6 +370,9 @@ async def _append_steps(
         if counted:
             spent = ledger.Spent(usage.total_tokens, usage.cost_microusd or 0)
             await ledger.add_spent(tx, day_of(at_ms), run.agent_id, spent)
+    if run.code == "reset":
+        set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
+        add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
     return await _append(tx, run, events, at_ms=at_ms, set=set, add=add)
 
 

@@ -11,9 +11,9 @@ LONGEST = 60_000
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 _markdown = (
-    MarkdownIt("commonmark", {"html": True, "breaks": True})
+    MarkdownIt("commonmark", {"html": False, "breaks": True})
     .enable(["table", "strikethrough"])
-    
+    .disable(["image", "html_block", "html_inline"])
 )
 
 

@@ -143,7 +143,5 @@ class FollowResponse(Response):
         """Sends piece by piece, so that no more than one waits in the connection's buffer."""
         for start in range(0, len(frame), PIECE_BYTES):
             reader.sending_since = self._hub.clock.monotonic()
-            await send(
-                {"type": "http.response.body", "body": frame[start : start + PIECE_BYTES], "more_body": True}
-            )
+            await send({"type": "http.response.body", "body": frame[start : start + PIECE_BYTES], "more_body": True})
         reader.sending_since = None

@@ -1,0 +1,397 @@
+"""The web page, as somebody uses it in a browser."""
+
+import json
+import re
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
+from tests.claims import requirement
+from tests.gateway.conftest import LiveGateway
+
+from antiphon.domain.actor import OWNER
+
+pytestmark = pytest.mark.browser
+
+OpenContext = Callable[[bool], BrowserContext]
+"""`open_context(has_touch)`."""
+
+DIRTY = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"&amp;'
+
+
+@pytest.fixture
+def open_context(browser: Browser) -> Generator[OpenContext]:
+    """Opens a fresh browser profile; fails the test if a page in it breaks its own rules."""
+    with ExitStack() as stack:
+        complaints: list[str] = []
+
+        def note(message: ConsoleMessage) -> None:
+            if "Content Security Policy" in message.text:
+                complaints.append(message.text)
+
+        def open_it(has_touch: bool) -> BrowserContext:
+            context = browser.new_context(has_touch=has_touch)
+            stack.callback(context.close)
+            context.on("weberror", lambda error: complaints.append(str(error.error)))
+            context.on("console", note)
+            return context
+
+        yield open_it
+    assert complaints == []
+
+
+@pytest.fixture
+def page(open_context: OpenContext, live_gateway: LiveGateway) -> Page:
+    """A page that is signed in, in the main chat."""
+    return sign_in(open_context(False), live_gateway)
+
+
+def sign_in(context: BrowserContext, gateway: LiveGateway) -> Page:
+    page = context.new_page()
+    page.goto(gateway.link())
+    expect(page.locator("#send")).to_be_enabled()
+    return page
+
+
+def send(page: Page, text: str) -> None:
+    page.locator("#message").fill(text)
+    page.locator("#message").press("Enter")
+
+
+def say(page: Page, text: str) -> None:
+    """Sends, and waits until the message is stored and its run has ended."""
+    expect(page.locator("#send")).to_be_enabled()
+    send(page, text)
+    expect(page.locator("#message")).to_have_value("")
+    expect(page.locator("#cancel")).to_be_hidden()
+
+
+def shown(page: Page) -> list[str]:
+    """The texts of the transcript in order."""
+    return [text.strip() for text in page.locator("#entries .text").all_inner_texts()]
+
+
+def open_menu(page: Page, item: str) -> None:
+    page.get_by_role("button", name="Session menu").click()
+    page.locator("#session-menu").get_by_role("button", name=item).click()
+
+
+def expect_same(page: Page, gateway: LiveGateway, session: str = "main") -> None:
+    """What is shown is what is stored: each message once and in order."""
+    stored = gateway.texts(session)
+    expect(page.locator("#entries .text")).to_have_count(len(stored))
+    assert shown(page) == stored
+    seqs = [
+        int(seq) for seq in page.locator("#entries > [data-seq]").evaluate_all("all => all.map(e => e.dataset.seq)")
+    ]
+    assert seqs == sorted(set(seqs))
+
+
+@requirement("gateway:6")
+def test_a_link_signs_in_once(open_context: OpenContext, live_gateway: LiveGateway) -> None:
+    link = live_gateway.link()
+    first, second = open_context(False).new_page(), open_context(False).new_page()
+    first.goto(live_gateway.url)
+    expect(first.get_by_text("antiphon open")).to_be_visible()
+    first.goto("about:blank")
+    first.goto(link)
+    expect(first.get_by_role("heading", name="This is your main chat")).to_be_visible()
+    assert first.url == f"{live_gateway.url}/"
+    second.goto(link)
+    expect(second.get_by_role("alert")).to_contain_text("used already")
+    expect(second.locator("#message")).to_have_count(0)
+    assert "code" not in second.url
+
+
+def test_signing_out_needs_a_new_link(page: Page, live_gateway: LiveGateway) -> None:
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_text("antiphon open")).to_be_visible()
+    page.goto(live_gateway.url)
+    expect(page.get_by_text("antiphon open")).to_be_visible()
+
+
+def test_the_first_visit_says_what_to_do_and_how_to_set_a_model(page: Page) -> None:
+    expect(page.locator("#sessions a")).to_have_count(1)
+    expect(page.locator(".note")).to_contain_text("No model is set yet")
+    page.get_by_role("button", name="Call a tool").click()
+    expect(page.locator("#message")).to_have_value("!call session_status {}")
+    page.locator("#message").press("Enter")
+    expect(page.locator("details.tool .tool-state")).to_have_text("done")
+    expect(page.locator("details.tool .output")).to_be_hidden()
+    page.locator("details.tool summary").click()
+    expect(page.locator("details.tool .output")).to_contain_text('"sessionKey": "agent:main:main"')
+    expect(page.get_by_role("heading", name="This is your main chat")).to_be_hidden()
+
+
+def test_a_reply_streams_and_the_stored_message_takes_its_place(page: Page, live_gateway: LiveGateway) -> None:
+    send(page, "!stream 40\n!sleep 1\n")
+    expect(page.locator("#growing")).to_contain_text("1 2 3")
+    expect(page.locator("#cancel")).to_be_hidden()
+    expect(page.locator("#growing")).to_be_hidden()
+    expect_same(page, live_gateway)
+    expect(page.locator(".entry.agent")).to_contain_text("39 40")
+    expect(page.locator("#sessions .preview")).to_contain_text("1 2 3 4")
+
+
+def test_shift_and_enter_begins_a_line_and_replies_are_formatted(page: Page, live_gateway: LiveGateway) -> None:
+    page.locator("#message").press_sequentially("!say see `code` and **this**")
+    page.locator("#message").press("Shift+Enter")
+    expect(page.locator("#message")).to_have_value("!say see `code` and **this**\n")
+    page.locator("#message").press("Enter")
+    expect(page.locator(".entry.agent code")).to_have_text("code")
+    expect(page.locator(".entry.agent strong")).to_have_text("this")
+
+
+@requirement("gateway:1")
+def test_two_tabs_see_each_message_once(page: Page, live_gateway: LiveGateway) -> None:
+    other = page.context.new_page()
+    other.goto(live_gateway.url)
+    for number in range(3):
+        say(page, f"from the first {number}")
+        say(other, f"from the second {number}")
+    for tab in (page, other):
+        expect(tab.locator(".entry.agent")).to_have_count(6)
+        expect_same(tab, live_gateway)
+
+
+def test_a_reload_in_mid_stream_shows_the_whole_reply_once(page: Page, live_gateway: LiveGateway) -> None:
+    send(page, "!stream 50\n!sleep 1.5\n")
+    expect(page.locator("#growing")).to_be_visible()
+    page.locator("#message").fill("half a thought")
+    page.reload()
+    expect(page.locator("#message")).to_have_value("half a thought")
+    expect(page.locator(".entry.agent")).to_contain_text("49 50")
+    expect(page.locator("#cancel")).to_be_hidden()
+    expect_same(page, live_gateway)
+
+
+def test_a_restart_of_the_gateway_doubles_and_loses_nothing(page: Page, live_gateway: LiveGateway) -> None:
+    say(page, "before")
+    send(page, "!stream 20\n!sleep 1.5\n")
+    expect(page.locator("#growing")).to_be_visible()
+    live_gateway.stop()
+    send(page, "written while it was down")
+    expect(page.locator("#send-problem")).to_contain_text("Not sent")
+    expect(page.locator("#message")).to_have_value("written while it was down")
+    expect(page.locator("#connection")).to_be_visible()
+    live_gateway.start()
+    expect(page.locator(".entry.agent").last).to_contain_text("echo: written while it was down", timeout=20_000)
+    expect(page.locator("#message")).to_have_value("")
+    expect(page.locator("#send-problem")).to_be_hidden()
+    expect(page.locator("#connection")).to_be_hidden()
+    expect(page.locator("#cancel")).to_be_hidden()
+    expect_same(page, live_gateway)
+    assert len(live_gateway.texts()) == 6
+
+
+def test_a_message_whose_answer_was_lost_is_not_doubled(page: Page, live_gateway: LiveGateway) -> None:
+    def lose_the_answer(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.context.route("**/messages", lose_the_answer, times=1)
+    send(page, "only once")
+    expect(page.locator(".entry.agent")).to_have_count(1)
+    expect(page.locator("#message")).to_have_value("")
+    expect(page.locator("#send-problem")).to_be_hidden()
+    assert live_gateway.texts() == ["only once", "echo: only once"]
+    expect_same(page, live_gateway)
+
+
+def test_trying_again_sends_under_the_same_id(page: Page, live_gateway: LiveGateway) -> None:
+    ids: list[str] = []
+
+    def refuse(route: Route) -> None:
+        ids.append(json.loads(route.request.post_data or "{}")["messageId"])
+        if len(ids) == 1:
+            route.fulfill(status=409, json={"error": {"message": "Session is busy."}})
+        else:
+            route.continue_()
+
+    page.context.route("**/messages", refuse)
+    send(page, "keep me")
+    expect(page.locator("#send-problem")).to_contain_text("Session is busy.")
+    expect(page.locator("#message")).to_have_value("keep me")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".entry.agent")).to_contain_text("echo: keep me")
+    assert len(ids) == 2
+    assert ids[0] == ids[1]
+
+
+def test_cancelling_keeps_what_was_said(page: Page, live_gateway: LiveGateway) -> None:
+    send(page, "!stream 30\n!sleep 60\n")
+    expect(page.locator("#growing")).to_contain_text("29 30")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    expect(page.locator("#cancel")).to_be_hidden()
+    expect(page.locator(".entry.agent")).to_contain_text("cut short")
+    expect(page.locator(".entry.end")).to_contain_text("cancelled")
+    expect_same(page, live_gateway)
+    page.reload()
+    expect(page.locator(".entry.end")).to_contain_text("cancelled")
+
+
+def test_a_failed_run_says_why_also_after_a_reload(page: Page) -> None:
+    say(page, "!fail The quota is used up; it opens again at noon.")
+    for _ in range(2):
+        expect(page.locator(".entry.end.error")).to_contain_text("The quota is used up; it opens again at noon.")
+        page.reload()
+
+
+def test_nothing_that_is_shown_can_act(page: Page, live_gateway: LiveGateway) -> None:
+    say(page, DIRTY)
+    say(page, f"!say {DIRTY} [click](javascript:window.hacked=1) ![x](http://127.0.0.1:9/x.png)")
+    say(page, f"!call session_status {json.dumps({'x': DIRTY})}")
+    say(page, f"!fail {DIRTY}")
+    open_menu(page, "Rename")
+    page.locator("#ask-input").fill(DIRTY)
+    page.get_by_role("button", name="Rename").click()
+    expect(page.locator("#title")).to_have_text(DIRTY)
+    expect(page.locator("#sessions .title")).to_have_text(DIRTY)
+    for _ in range(2):
+        expect(page.locator(".entry.end")).to_contain_text(DIRTY)
+        expect(page.locator(".entry img, .entry script, .entry a[href^=javascript]")).to_have_count(0)
+        assert page.evaluate("window.hacked") is None
+        page.reload()
+
+
+def test_a_reset_begins_a_new_conversation_in_every_tab(page: Page, live_gateway: LiveGateway) -> None:
+    say(page, "an old story")
+    other = page.context.new_page()
+    other.goto(live_gateway.url)
+    other.locator("#message").fill("a draft that stays")
+    open_menu(page, "Start over")
+    page.get_by_role("button", name="Start over", exact=True).click()
+    for tab in (page, other):
+        expect(tab.get_by_role("heading", name="This is your main chat")).to_be_visible()
+        expect(tab.locator("#entries .entry")).to_have_count(0)
+    expect(other.locator("#message")).to_have_value("a draft that stays")
+    say(page, "a new one")
+    expect(other.locator(".entry.agent")).to_contain_text("echo: a new one")
+    expect_same(other, live_gateway)
+
+
+def test_sessions_are_made_renamed_found_forked_and_deleted(page: Page, live_gateway: LiveGateway) -> None:
+    page.get_by_role("button", name="New chat").click()
+    expect(page.get_by_role("heading", name="A new conversation")).to_be_visible()
+    say(page, "the garden in spring")
+    expect(page.locator("#sessions a[aria-current] .title")).to_have_text("the garden in spring")
+    open_menu(page, "Rename")
+    page.locator("#ask-input").fill("Garden")
+    page.locator("#ask-input").press("Enter")
+    expect(page.locator("#title")).to_have_text("Garden")
+    expect(page).to_have_title("Garden · Antiphon")
+    open_menu(page, "Fork")
+    expect(page.locator("#title")).not_to_have_text("Garden")
+    expect(page.locator(".entry.agent")).to_contain_text("echo: the garden in spring")
+    expect(page.locator("#sessions a")).to_have_count(3)
+    page.locator("#search-text").fill("Garden")
+    expect(page.locator("#sessions a", has_text="Main chat")).to_have_count(0)
+    page.locator("#search-text").fill("")
+    page.locator("#sessions a", has_text="Main chat").click()
+    expect(page.locator("#title")).to_have_text("Main chat")
+    page.evaluate("history.back()")
+    expect(page.locator("#title")).not_to_have_text("Main chat")
+    page.evaluate("history.back()")
+    expect(page.locator("#title")).to_have_text("Garden")
+    open_menu(page, "Delete")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator("#title")).to_have_text("Main chat")
+    expect(page.locator("#sessions a")).to_have_count(2)
+
+
+def test_a_session_deleted_elsewhere_keeps_what_was_typed(page: Page, live_gateway: LiveGateway) -> None:
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("#title")).to_have_text("New chat")
+    page.locator("#message").fill("not yet sent")
+    key = page.locator("#conversation").get_attribute("data-key") or ""
+    sessions = live_gateway.app.services.sessions
+    live_gateway.portal.call(sessions.delete, OWNER, sessions.target(key))
+    expect(page.locator("#connection")).to_contain_text("deleted")
+    expect(page.locator("#message")).to_have_value("not yet sent")
+    page.goto(f"{live_gateway.url}/?session={key}")
+    expect(page.get_by_role("heading", name="Nothing here")).to_be_visible()
+
+
+def test_an_unknown_model_is_refused_in_the_dialog(page: Page) -> None:
+    open_menu(page, "Change model")
+    page.locator("#ask-input").fill("nowhere:nothing")
+    page.get_by_role("button", name="Change", exact=True).click()
+    expect(page.locator("#ask-problem")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#message")).to_be_visible()
+
+
+def test_earlier_messages_come_in_as_one_scrolls_up(page: Page, live_gateway: LiveGateway) -> None:
+    for number in range(150):
+        live_gateway.append(f"note {number}")
+    page.reload()
+    expect(page.locator("#entries").get_by_text("note 149")).to_be_in_viewport()
+    expect(page.locator("#entries .text")).to_have_count(60)
+    page.locator("#scroller").evaluate("it => { it.scrollTop = 0 }")
+    expect(page.locator("#entries .text")).to_have_count(120)
+    expect(page.get_by_text("note 90", exact=True)).to_be_in_viewport()
+    page.locator("#scroller").evaluate("it => { it.scrollTop = 0 }")
+    expect(page.get_by_text("note 0", exact=True)).to_have_count(1)
+    expect_same(page, live_gateway)
+    page.locator("#scroller").evaluate("it => { it.scrollTop = 0 }")
+    live_gateway.append("the newest")
+    page.get_by_role("button", name="New messages").click()
+    expect(page.get_by_text("the newest", exact=True).last).to_be_in_viewport()
+
+
+def test_it_fits_a_phone(open_context: OpenContext, live_gateway: LiveGateway) -> None:
+    page = sign_in(open_context(True), live_gateway)
+    page.set_viewport_size({"width": 390, "height": 780})
+    send(page, f"!say {'long' * 200}\n\n")
+    expect(page.locator(".entry.agent")).to_have_count(1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect(page.locator("#message")).to_be_in_viewport()
+    expect(page.locator("#sidebar")).to_be_hidden()
+    page.get_by_role("button", name="Show the sessions").tap()
+    page.locator("#sidebar").get_by_role("button", name="New chat").tap()
+    expect(page.get_by_role("heading", name="A new conversation")).to_be_visible()
+    expect(page.locator("#sidebar")).to_be_hidden()
+    page.get_by_role("button", name="Show the sessions").tap()
+    page.locator("#sessions a", has_text="Main chat").tap()
+    expect(page.locator("#title")).to_have_text("Main chat")
+
+
+def test_it_can_be_used_by_keyboard(page: Page) -> None:
+    expect(page.locator("#message")).to_be_focused()
+    page.keyboard.type("typed")
+    page.keyboard.press("Enter")
+    expect(page.locator(".entry.agent")).to_contain_text("echo: typed")
+    expect(page.locator("#message")).to_be_focused()
+    page.get_by_role("button", name="Session menu").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#session-menu")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#session-menu")).to_be_hidden()
+
+
+def test_it_asks_nobody_else_for_anything(page: Page, live_gateway: LiveGateway) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    say(page, "!say [a](https://example.org/) ![b](https://example.org/b.png)")
+    page.reload()
+    expect(page.locator(".entry.agent a").first).to_have_attribute("rel", re.compile("noopener"))
+    assert asked
+    assert all(url.startswith(live_gateway.url) for url in asked)
+
+
+@requirement("gateway:5")
+def test_the_page_and_its_files_carry_strict_headers(page: Page, live_gateway: LiveGateway) -> None:
+    addresses = page.evaluate("[...document.querySelectorAll('link, script')].map(e => e.href || e.src)")
+    for address in (f"{live_gateway.url}/", f"{live_gateway.url}/favicon.ico", *addresses):
+        answer = httpx.get(address)
+        assert answer.status_code == 200
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    assert httpx.get(f"{live_gateway.url}/").headers["cache-control"] == "no-store"
+    assert "immutable" in httpx.get(addresses[-1]).headers["cache-control"]
+    assert "no-cache" in httpx.get(addresses[-1].partition("?")[0]).headers["cache-control"]
+    assert httpx.get(f"{live_gateway.url}/page/sessions").status_code == 401
