@@ -150,6 +150,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 services.health.begin_drain()
                 with anyio.CancelScope(shield=True):
                     await worker.drain(config.gateway.drain_seconds)
+                    await models.aclose()
                 tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):

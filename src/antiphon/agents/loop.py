@@ -16,6 +16,7 @@ from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
 from antiphon.agents.model import Answer, Model, ModelError, ModelErrorKind, Prompt, TextDelta
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import build_prompt
+from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, DailyLimits, Effect
 from antiphon.domain.errors import Invalid
@@ -208,7 +209,7 @@ class AgentLoop:
                 call_index=call.index,
                 tool=call.part.name,
                 tool_call_id=call.part.call_id,
-                content=text_content(output.text),
+                content=text_content(whole_text(output.text)),
                 is_error=output.is_error,
             )
         )
@@ -236,7 +237,7 @@ def _only_reads(tool: Tool | None) -> bool:
 def _parse_arguments(text: str) -> JsonObject | None:
     try:
         parsed = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast(JsonObject, parsed) if isinstance(parsed, dict) else None
 

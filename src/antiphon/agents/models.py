@@ -35,6 +35,12 @@ class Models:
             await to_thread.run_sync(import_provider, model.name)
             self._prepared.add(model.name)
 
+    async def aclose(self) -> None:
+        """Closes the connections to providers."""
+        for model in self._opened.values():
+            if isinstance(model, ProviderModel):
+                await model.aclose()
+
     def _open(self, name: str, context_tokens: int | None) -> Model:
         provider, colon, rest = name.partition(":")
         match provider:

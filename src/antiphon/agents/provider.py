@@ -22,6 +22,7 @@ from antiphon.agents.model import (
     ProviderSettings,
     TextDelta,
 )
+from antiphon.agents.text import whole_text
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import (
     AssistantMessage,
@@ -167,7 +168,7 @@ class ProviderModel:
             ) as response:
                 async for event in response:
                     if text := _streamed_text(event):
-                        yield TextDelta(text)
+                        yield TextDelta(whole_text(text))
                 answer = response.get()
         except (AgentRunError, UserError) as error:
             # Without the cause: it quotes what the provider sent, which may hold the key.
@@ -501,15 +502,15 @@ def _content(parts: "Iterable[wire.ModelResponsePart]", provider: str) -> Iterat
         match part:
             case wire.TextPart():
                 if part.content:
-                    yield TextPart(text=part.content, provider=_opaque(part, provider))
+                    yield TextPart(text=whole_text(part.content), provider=_opaque(part, provider))
             case wire.ThinkingPart():
-                yield ThinkingPart(text=part.content, provider=_opaque(part, provider))
+                yield ThinkingPart(text=whole_text(part.content), provider=_opaque(part, provider))
             case wire.ToolCallPart():
                 arguments = part.args if isinstance(part.args, str) and part.args else part.args_as_json_str()
                 yield ToolCallPart(
                     call_id=part.tool_call_id,
                     name=part.tool_name,
-                    arguments=arguments,
+                    arguments=whole_text(arguments),
                     provider=_opaque(part, provider),
                 )
             case _:

@@ -55,7 +55,17 @@ def serve_home(
             logger.info("Gateway stopped", extra={"action": "gateway_stopped"})
             tasks.cancel_scope.cancel()
 
-    anyio.run(serve, backend_options={"use_uvloop": True})
+    try:
+        anyio.run(serve, backend_options={"use_uvloop": True})
+    except ExceptionGroup as group:
+        # The task group wraps what kept the gateway from starting.
+        raise _sole(group) from group
+
+
+def _sole(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def _watch_signals(

@@ -158,7 +158,7 @@ class Reader:
         while True:
             if self._hub.is_closed:
                 raise HubClosed
-            elif self._deltas:
+            if self._deltas:
                 frame = b"".join(self._deltas)
                 self._drop_deltas()
             elif self._feed.is_gone:

@@ -7,6 +7,7 @@ at every wake.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+
 import anyio
 from starlette.responses import Response
 

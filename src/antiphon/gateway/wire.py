@@ -36,7 +36,7 @@ def milliseconds(moment: datetime) -> int:
 
 
 def compact_json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _present(values: Json) -> Json:
@@ -144,10 +144,17 @@ def _part(part: Part) -> Json | None:
 
 
 def _arguments(text: str) -> object:
+    """The object that the model meant, or its words where JSON cannot say that again."""
     try:
-        return json.loads(text or "{}")
-    except ValueError:
+        arguments = json.loads(text or "{}", parse_constant=_refuse)
+        compact_json(arguments)
+    except (ValueError, RecursionError):
         return text
+    return arguments
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"No JSON number: {constant!r}")
 
 
 def _provenance(provenance: Provenance) -> Json:

@@ -26,6 +26,11 @@ MAX_BATCH = 64
 """Units in one COMMIT at the most; bounds what one failed unit makes run again."""
 
 
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+"""How long the write-ahead log gets before it is brought into the database, beside the writer."""
+COMMITS_BETWEEN_LOOKS = 32
+
+
 class Cursor(Protocol):
     @property
     def rowcount(self) -> int: ...
@@ -110,6 +115,8 @@ class SqliteDatabase:
         self._is_closed = False
         self._writes: SimpleQueue[_Job | None] = SimpleQueue()
         self._reads: SimpleQueue[_Job | None] = SimpleQueue()
+        self._checkpoints: SimpleQueue[bool] = SimpleQueue()
+        self._commits_since_look = 0
         self._threads: list[Thread] = []
         self._loop = asyncio.get_running_loop()
         self._lock_file = -1
@@ -136,10 +143,11 @@ class SqliteDatabase:
             writer = database._open_connection()
             migrate(writer, path=path, now_ms=now_ms)
             connections = [database._open_connection() for _ in range(readers)]
+            checkpointer = database._open_connection()
         except BaseException:
             database._release_lock()
             raise
-        database._start(writer, connections)
+        database._start(writer, connections, checkpointer)
         return database
 
     @property
@@ -173,8 +181,9 @@ class SqliteDatabase:
             return
         self._is_closed = True
         self._writes.put(None)
-        for _ in threads[1:]:
+        for _ in threads[2:]:
             self._reads.put(None)
+        self._checkpoints.put(False)
         for thread in threads:
             await asyncio.to_thread(thread.join)
         self._release_lock()
@@ -211,14 +220,19 @@ class SqliteDatabase:
                 "busy_timeout=5000",
                 "cache_size=-8192",
                 "temp_store=MEMORY",
+                "wal_autocheckpoint=0",
+                f"journal_size_limit={CHECKPOINT_BYTES}",
             ):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
         except sqlite3.DatabaseError as error:
             raise _unusable(self.path, error) from error
         return connection
 
-    def _start(self, writer: Connection, readers: Sequence[Connection]) -> None:
-        self._threads = [Thread(target=self._write_loop, args=(writer,), name="antiphon-writer", daemon=True)]
+    def _start(self, writer: Connection, readers: Sequence[Connection], checkpointer: Connection) -> None:
+        self._threads = [
+            Thread(target=self._write_loop, args=(writer,), name="antiphon-writer", daemon=True),
+            Thread(target=self._checkpoint_loop, args=(checkpointer,), name="antiphon-checkpointer", daemon=True),
+        ]
         for connection in readers:
             self._threads.append(
                 Thread(target=self._read_loop, args=(connection,), name="antiphon-reader", daemon=True)
@@ -235,6 +249,7 @@ class SqliteDatabase:
             except BaseException as error:  # the thread's root: every waiter is told, the thread lives on
                 self._fail_batch(connection, batch, error)
             self._loop_call(self._settle, batch, transaction.woken, transaction.dispatched)
+            self._look_at_log()
             del job, batch
         _close(connection)
 
@@ -312,6 +327,27 @@ class SqliteDatabase:
         if isinstance(cause, Unavailable) and cause.code in ("store_failed", "store_corrupt"):
             self._failure = cause
         return cause
+
+    def _look_at_log(self) -> None:
+        """Has the write-ahead log brought into the database when it got long; commits do not wait for that."""
+        self._commits_since_look += 1
+        if self._commits_since_look < COMMITS_BETWEEN_LOOKS:
+            return
+        self._commits_since_look = 0
+        try:
+            size = self.path.with_name(self.path.name + "-wal").stat().st_size
+        except OSError:
+            return
+        if size > CHECKPOINT_BYTES and self._checkpoints.empty():
+            self._checkpoints.put(True)
+
+    def _checkpoint_loop(self, connection: Connection) -> None:
+        while self._checkpoints.get():
+            try:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except Exception as error:  # the thread's root; the log stays long, and a sick disk is remembered
+                self._judge(error)
+        connection.close()
 
     def _read_loop(self, connection: Connection) -> None:
         query = _SqliteTransaction(connection)
