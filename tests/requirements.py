@@ -30,9 +30,7 @@ REQUIREMENTS = {
     "answers:1": Requirement(
         "A tool answers an object, failures with status, code and advice; it never raises.", TOOLS
     ),
-    "answers:2": Requirement(
-        "What is hidden and what is missing get one identical answer from identical work.", TOOLS
-    ),
+    "answers:2": Requirement("What is hidden and what is missing get one identical answer from identical work.", TOOLS),
     "answers:3": Requirement("Unknown parameters, and naming oneself in arguments, are refused.", TOOLS),
     "answers:4": Requirement("Wire times are whole milliseconds; durations carry their unit in the name."),
     "answers:5": Requirement("HTTP errors are one JSON shape with the listed status codes."),
@@ -76,9 +74,7 @@ REQUIREMENTS = {
         "A post is one transaction, idempotent by message id, and names the run that answers.",
         remaining="group rule comes with channels; access of others than the owner with people and tokens",
     ),
-    "sessions:5": Requirement(
-        "Appending stores and wakes readers but never runs; updatedAt never goes back."
-    ),
+    "sessions:5": Requirement("Appending stores and wakes readers but never runs; updatedAt never goes back."),
     "sessions:6": Requirement(
         "A reset ends the runs and starts a new incarnation at once; late results stay with the old.",
         remaining="checkpoint, taint, and reset by policy come with those parts",
@@ -106,20 +102,14 @@ REQUIREMENTS = {
         "One run of a session at a time, in order; many sessions at once up to a limit.",
         remaining="giving the slot back while waiting comes with exchanges",
     ),
-    "runs:2": Requirement(
-        "The run id is returned before the model is called; the reply is stored on the run."
-    ),
-    "runs:3": Requirement(
-        "Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."
-    ),
+    "runs:2": Requirement("The run id is returned before the model is called; the reply is stored on the run."),
+    "runs:3": Requirement("Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."),
     "runs:4": Requirement("A busy session enqueues, collects, steers, interrupts or rejects, per principal."),
     "runs:5": Requirement(
         "Cancelling is idempotent, keeps partial text and frees the session once unwound.",
         remaining="pending approvals come with approvals",
     ),
-    "runs:6": Requirement(
-        "Runs have limits, agents a daily cap, and fifteen tool failures in a row end a run."
-    ),
+    "runs:6": Requirement("Runs have limits, agents a daily cap, and fifteen tool failures in a row end a run."),
     "runs:7": Requirement(
         "A run acts with the rights of whoever posted its message.",
         remaining="principals with fewer rights come with people and tokens",
@@ -135,12 +125,8 @@ REQUIREMENTS = {
     # 5. Visibility
     "visibility:1": Requirement("Sessions see themselves, their tree, their agent's or all sessions.", TOOLS),
     "visibility:2": Requirement("A sandbox only narrows visibility.", TOOLS),
-    "visibility:3": Requirement(
-        "Access across agents needs `all`, the switch, and both agents allowed.", TOOLS
-    ),
-    "visibility:4": Requirement(
-        "Lists are filtered before limit and count; failing to decide denies.", TOOLS
-    ),
+    "visibility:3": Requirement("Access across agents needs `all`, the switch, and both agents allowed.", TOOLS),
+    "visibility:4": Requirement("Lists are filtered before limit and count; failing to decide denies.", TOOLS),
     "visibility:5": Requirement("Each session tool can be narrowed per agent.", TOOLS),
     "visibility:6": Requirement("A child may always send to its requester.", SENDS),
     # 6. Tools
@@ -153,22 +139,16 @@ REQUIREMENTS = {
     "list:4": Requirement("Messages in a list are without tool results, cut and redacted.", TOOLS),
     "list:5": Requirement("List cursors are opaque and name a visible row.", TOOLS),
     "history:1": Requirement("A history page has the newest messages in order, with seq and flags."),
-    "history:2": Requirement(
-        "Tool results are hidden unless asked for; cursors skip nothing and stay stable."
-    ),
+    "history:2": Requirement("Tool results are hidden unless asked for; cursors skip nothing and stay stable."),
     "history:3": Requirement(
         "A page is bounded, oldest dropped first.",
         remaining="cutting and redaction for agents come with the session tools",
     ),
-    "search:1": Requirement(
-        "sessions_search finds all words of any script, newest first, in readable text.", TOOLS
-    ),
+    "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text.", TOOLS),
     "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors.", SENDS),
     "send:2": Requirement("A send waits up to its timeout; a late reply still arrives.", SENDS),
     "send:3": Requirement("The reply is that of the very run, and enters the requester once.", SENDS),
-    "send:4": Requirement(
-        "The target knows that another session asks; rights are those of the chain's start.", SENDS
-    ),
+    "send:4": Requirement("The target knows that another session asks; rights are those of the chain's start.", SENDS),
     "send:5": Requirement("The parties take turns replying until one skips or the limit is reached.", SENDS),
     "send:6": Requirement("The target may announce once to its own channel.", SENDS),
     "send:7": Requirement("Cycles of waiting are answered at once; chains are limited.", SENDS),
@@ -177,15 +157,11 @@ REQUIREMENTS = {
     "spawn:2": Requirement("Spawn checks come in a fixed order; a failure leaves nothing behind.", SPAWNS),
     "spawn:3": Requirement("A child's time limit aborts it and is announced.", SPAWNS),
     "spawn:4": Requirement("Threads, cleanup and archiving of children.", SPAWNS),
-    "spawn:5": Requirement(
-        "Attachments are checked at spawning and written into the child's workspace.", SPAWNS
-    ),
+    "spawn:5": Requirement("Attachments are checked at spawning and written into the child's workspace.", SPAWNS),
     "spawn:6": Requirement("A child runs here or in an external ACP harness.", SPAWNS),
     "spawn:7": Requirement("A child's result is recorded exactly once, then announced or continued.", SPAWNS),
     "spawn:8": Requirement("Parents wait, yield and govern children instead of polling.", SPAWNS),
-    "agents_list:1": Requirement(
-        "agents_list tells which agents may be spawned, the requester first.", TOOLS
-    ),
+    "agents_list:1": Requirement("agents_list tells which agents may be spawned, the requester first.", TOOLS),
     "session_status:1": Requirement("session_status tells one session's state, gated like a read.", TOOLS),
     "message:1": Requirement("message sends to a channel past hooks, send policy and flow.", CHANNELS),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs.", TOOLS),
@@ -197,20 +173,14 @@ REQUIREMENTS = {
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order.", CHANNELS),
     "send_policy:2": Requirement("Only the owner and patches set the override.", CHANNELS),
-    "send_policy:3": Requirement(
-        "It is enforced in chats, deliveries and announces, and again at claiming.", CHANNELS
-    ),
+    "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming.", CHANNELS),
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run; the rest is stored.", CHANNELS),
     "groups:2": Requirement("The model sees names, and which owner messages are not for it.", CHANNELS),
     "groups:3": Requirement("Silence markers are stripped from replies, never from the log.", CHANNELS),
     # 9. Approvals
-    "approvals:1": Requirement(
-        "A call that needs approval parks the run for days, then is denied.", APPROVALS
-    ),
-    "approvals:2": Requirement(
-        "The owner decides once, always or deny, for exactly the recorded call.", APPROVALS
-    ),
+    "approvals:1": Requirement("A call that needs approval parks the run for days, then is denied.", APPROVALS),
+    "approvals:2": Requirement("The owner decides once, always or deny, for exactly the recorded call.", APPROVALS),
     # 10. Checkpoints
     "checkpoints:1": Requirement(
         "Introspection runs for five reasons over events since its last success.", CHECKPOINTS
@@ -237,34 +207,22 @@ REQUIREMENTS = {
     "flow:11": Requirement("Only the owner declassifies, exact bytes to one destination, once.", FLOW),
     "flow:12": Requirement("Effects, denials and reads are audited in a chain that can be verified.", FLOW),
     "flow:13": Requirement("Data above an observer changes nothing that the observer sees.", FLOW),
-    "flow:14": Requirement(
-        "Presets give people this without the words; refusals are explained plainly.", FLOW
-    ),
+    "flow:14": Requirement("Presets give people this without the words; refusals are explained plainly.", FLOW),
     # 13. Gateway
     "gateway:1": Requirement("History pages over HTTP, and SSE that follows exactly once from a cursor."),
-    "gateway:2": Requirement(
-        "The WebSocket speaks req, res and event frames with the listed methods.", SOCKET
-    ),
-    "gateway:3": Requirement(
-        "Subscribing registers first, then gives the snapshot; hidden is not_found.", SOCKET
-    ),
+    "gateway:2": Requirement("The WebSocket speaks req, res and event frames with the listed methods.", SOCKET),
+    "gateway:3": Requirement("Subscribing registers first, then gives the snapshot; hidden is not_found.", SOCKET),
     "gateway:4": Requirement(
         "REST has the listed operations and shapes.",
         remaining="approvals, checkpoints, tools and metrics come with those",
     ),
-    "gateway:5": Requirement(
-        "It listens locally, checks Host and Origin, bounds bodies, drops slow readers."
-    ),
+    "gateway:5": Requirement("It listens locally, checks Host and Origin, bounds bodies, drops slow readers."),
     "gateway:6": Requirement("The page is entered by a single-use code that becomes a strict cookie."),
     # 14. Channels
-    "channels:1": Requirement(
-        "Adapters take inbound at most once and send outbound at least once.", CHANNELS
-    ),
+    "channels:1": Requirement("Adapters take inbound at most once and send outbound at least once.", CHANNELS),
     "channels:2": Requirement("A routes table maps places to agents and sessions.", CHANNELS),
     "channels:3": Requirement("Chats have the listed commands.", CHANNELS),
-    "channels:4": Requirement(
-        "Commands are standalone and of authorised senders; batches are all or none.", CHANNELS
-    ),
+    "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none.", CHANNELS),
     # 15. Tasks
     "tasks:1": Requirement("A task fires at most once a slot and delivers once.", SCHEDULES),
     "tasks:2": Requirement("Errors back off; tasks are shown and changed only where they belong.", SCHEDULES),

@@ -58,9 +58,7 @@ def test_rules_of_a_group_are_numbered_without_gaps() -> None:
 
 
 def test_an_open_rule_has_no_remaining_part() -> None:
-    assert [
-        id for id, rule in REQUIREMENTS.items() if rule.open is not None and rule.remaining is not None
-    ] == []
+    assert [id for id, rule in REQUIREMENTS.items() if rule.open is not None and rule.remaining is not None] == []
 
 
 def test_claims_are_read_from_functions_classes_and_modules() -> None:

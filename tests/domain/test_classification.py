@@ -26,9 +26,7 @@ pytestmark = requirement("flow:1")
 
 NAMES = Compartments(("alice", "bob", "finance"), frozenset({"bob"}))
 
-few_compartments = st.builds(
-    Classification, st.sampled_from(Level), st.integers(0, 7), st.sampled_from(Integrity)
-)
+few_compartments = st.builds(Classification, st.sampled_from(Level), st.integers(0, 7), st.sampled_from(Integrity))
 classifications = few_compartments | st.builds(
     Classification, st.sampled_from(Level), st.integers(0, ALL_COMPARTMENTS), st.sampled_from(Integrity)
 )
@@ -56,9 +54,7 @@ def test_a_compartment_does_not_flow_to_where_it_is_missing_however_high() -> No
 
 
 @given(classifications, classifications, st.sampled_from(Integrity), st.sampled_from(Integrity))
-def test_integrity_has_no_say_in_flow(
-    a: Classification, b: Classification, of_a: Integrity, of_b: Integrity
-) -> None:
+def test_integrity_has_no_say_in_flow(a: Classification, b: Classification, of_a: Integrity, of_b: Integrity) -> None:
     changed = Classification(a.level, a.compartments, of_a)
     assert a.flows_to(b) is changed.flows_to(Classification(b.level, b.compartments, of_b))
 
@@ -113,9 +109,7 @@ def test_join_and_meet_are_idempotent_commutative_associative_and_absorbing(
         (Level.CONFIDENTIAL, Level.RESTRICTED, Level.CONFIDENTIAL),
     ],
 )
-def test_a_channel_and_its_recipient_take_the_lower(
-    channel: Level, recipient: Level, effective: Level
-) -> None:
+def test_a_channel_and_its_recipient_take_the_lower(channel: Level, recipient: Level, effective: Level) -> None:
     assert Classification(channel).meet(Classification(recipient)).level is effective
 
 

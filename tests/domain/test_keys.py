@@ -36,9 +36,7 @@ LINKS = {"alice": ["telegram:123", "discord:9", "@alice:example.org"], "bob": ["
 agent_ids = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,63}", fullmatch=True).map(AgentId)
 channels = st.sampled_from(["telegram", "discord", "matrix", "webhook"])
 platform_ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-few_ids = st.text("aA.:%~ /-é", min_size=1, max_size=4) | st.sampled_from(
-    ["direct", "group", "thread", "chat"]
-)
+few_ids = st.text("aA.:%~ /-é", min_size=1, max_size=4) | st.sampled_from(["direct", "group", "thread", "chat"])
 lower_segments = st.from_regex(r"[a-z0-9_@+-]{1,12}", fullmatch=True)
 
 
@@ -131,9 +129,7 @@ def test_a_key_says_its_kind_agent_channel_and_chat_type(
 
 
 @requirement("keys:1")
-@pytest.mark.parametrize(
-    "short", ["whatsapp:group:1203@g.us", "discord:channel:C1", "telegram:group:-1:topic:7"]
-)
+@pytest.mark.parametrize("short", ["whatsapp:group:1203@g.us", "discord:channel:C1", "telegram:group:-1:topic:7"])
 def test_a_short_form_is_read_as_the_default_agents_key(short: str) -> None:
     assert parse_key(short, default_agent=AgentId("ops")) == parse_key(f"agent:ops:{short}")
     assert code_of(short) == "invalid_key"
@@ -186,9 +182,7 @@ def test_the_depth_of_a_sub_agent_is_how_many_spawns_its_key_shows(text: str, de
 
 
 @requirement("keys:3")
-@pytest.mark.parametrize(
-    "text", ["global", "unknown", "agent:main:global", "agent:main:unknown", "current", "parent"]
-)
+@pytest.mark.parametrize("text", ["global", "unknown", "agent:main:global", "agent:main:unknown", "current", "parent"])
 def test_reserved_and_relative_names_are_not_keys(text: str) -> None:
     assert code_of(text) == "invalid_key"
 
@@ -222,9 +216,7 @@ def test_a_key_may_have_512_bytes() -> None:
 
 
 @requirement("keys:4")
-@pytest.mark.parametrize(
-    "text", ["", "Ops", "My Agent!", "--x--", "_x", "a" * 65, "Agent not found: xyz", "a\n", "ä"]
-)
+@pytest.mark.parametrize("text", ["", "Ops", "My Agent!", "--x--", "_x", "a" * 65, "Agent not found: xyz", "a\n", "ä"])
 def test_an_invalid_agent_id_is_refused_not_normalised(text: str) -> None:
     with pytest.raises(Invalid) as raised:
         parse_agent_id(text)
@@ -390,9 +382,7 @@ def test_a_path_is_decoded_exactly_once() -> None:
         (DmScope.PER_ACCOUNT_CHANNEL_PEER, False, "agent:main:telegram:Bot1:direct:55"),
     ],
 )
-def test_the_scope_decides_which_direct_chats_share_a_session(
-    scope: DmScope, is_owner: bool, text: str
-) -> None:
+def test_the_scope_decides_which_direct_chats_share_a_session(scope: DmScope, is_owner: bool, text: str) -> None:
     key = direct_key(MAIN, channel="telegram", peer="55", account="Bot1", scope=scope, is_owner=is_owner)
     assert str(key) == text
 

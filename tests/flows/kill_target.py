@@ -4,14 +4,17 @@ Run as a module it imports everything once and then forks one process for each r
 standard input; it answers each with a line that holds the process's exit code.
 """
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 
@@ -24,9 +27,10 @@ from antiphon.domain.run import QueueMode
 from antiphon.store import events as log
 from antiphon.store.runs import RunFilter
 
+SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset")
 CLIENTS = 3
 OUTSTANDING = 4
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 30
 """After this a process that neither ends nor dies is ended; the exit code tells."""
 
 
@@ -35,7 +39,7 @@ class Request:
     """What one process does, and when it dies."""
 
     scenario: str
-    """`conversation | storm | example`."""
+    """One of `SCENES`, `conversation` for all of them in turn, or `storm | effect | example`."""
     home: str
     kill_at: int | None = None
     """The number of the commit at which it dies."""
@@ -86,23 +90,31 @@ class Program:
         self._home = Path(request.home)
         self._holds = Holds()
         self._outside = self._home.parent
+        self._commits = 0
 
     async def run(self) -> None:
         parts = Parts(commit_hook=self._on_commit, tools=self._tools())
         async with antiphon.open(self._home, parts=parts) as app:
             match self._request.scenario:
                 case "conversation":
-                    await self._conversation(app)
+                    for scene in SCENES:
+                        await self._scene(app, scene)
+                case scene if scene in SCENES:
+                    await self._scene(app, scene)
                 case "storm":
                     await self._storm(app)
+                case "effect":
+                    session = await app.sessions.open("effect")
+                    await (await self._post(session, "n-1", '!call note {"text": "once"}')).wait()
                 case "example":
                     await self._example(app)
                 case other:
                     raise LookupError(f"Scenario not found: {other!r}")
-            (self._outside / "dump.json").write_text(json.dumps(await dump(app)), "utf-8")
+            dumped = {**await dump(app), "commits": self._commits}
+            (self._outside / "dump.json").write_text(json.dumps(dumped), "utf-8")
 
     def _on_commit(self, number: int, moment: str, units: Sequence[str]) -> None:
-        self._note("commits", f"{number} {moment} {','.join(units)}")
+        self._commits = number
         if number == self._request.kill_at and moment == self._request.moment:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -127,11 +139,10 @@ class Program:
         ]
 
     def _note(self, name: str, line: str) -> None:
-        """Appends a line that outlives the process."""
+        """Appends a line, which outlives the process once this returns."""
         file = os.open(self._outside / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(file, f"{line}\n".encode())
-            os.fsync(file)
         finally:
             os.close(file)
 
@@ -142,13 +153,21 @@ class Program:
         self._note("acknowledged", json.dumps([session.key, message_id, run.id]))
         return run
 
-    async def _conversation(self, app: Antiphon) -> None:
-        await self._plain(await app.sessions.open("plain"))
-        await self._with_effects(await app.sessions.open("effects"))
-        await self._steered(await app.sessions.open("steered"))
-        await self._queued(await app.sessions.open("queued"))
-        await self._cancelled(await app.sessions.open("cancelled"))
-        await self._reset(await app.sessions.open("reset"))
+    async def _scene(self, app: Antiphon, scene: str) -> None:
+        session = await app.sessions.open(scene)
+        match scene:
+            case "plain":
+                await self._plain(session)
+            case "effects":
+                await self._with_effects(session)
+            case "steered":
+                await self._steered(session)
+            case "queued":
+                await self._queued(session)
+            case "cancelled":
+                await self._cancelled(session)
+            case _:
+                await self._reset(session)
 
     async def _plain(self, session: SessionHandle) -> None:
         for message_id in ("p-1", "p-2"):
@@ -324,6 +343,11 @@ class Killer:
 
 def serve() -> None:
     """Forks a process for each request."""
+    with TemporaryDirectory() as directory:
+        # Loads what is loaded lazily, so that each life begins at once.
+        carry_out(Request(scenario="conversation", home=f"{directory}/home"))
+    signal.alarm(0)
+    gc.freeze()
     for line in sys.stdin:
         process = os.fork()
         if process == 0:
@@ -334,7 +358,7 @@ def serve() -> None:
                 carry_out(Request(**json.loads(line)))
                 code = 0
             except BaseException:
-                sys.excepthook(*sys.exc_info())
+                traceback.print_exc()
             finally:
                 os._exit(code)
         _, status = os.waitpid(process, 0)

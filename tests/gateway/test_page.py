@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
-from tests.claims import requirement
-from tests.gateway.conftest import LiveGateway
 
 from antiphon.domain.actor import OWNER
+from tests.claims import requirement
+from tests.gateway.conftest import LiveGateway
 
 pytestmark = pytest.mark.browser
 

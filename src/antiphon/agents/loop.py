@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 class RetryPolicy:
     """How often and how long apart a failing provider is asked again."""
 
-    attempts: int = 5
+    attempts: int = 4
     first_delay_seconds: float = 1.0
     max_delay_seconds: float = 60.0
 

@@ -98,6 +98,8 @@ def _database(home: Path, *, has_token: bool) -> Finding:
         if has_token:
             return Finding(name, Grade.BROKEN, f"{path} is missing or empty, though it was in use", "Restore a backup.")
         return Finding(name, Grade.OK, "none yet")
+    if state.schema == 0:
+        return Finding(name, Grade.BROKEN, f"{path} is not Antiphon's", "Choose another home with --home.")
     if state.problems:
         return Finding(name, Grade.BROKEN, f"{path} is corrupt: {state.problems[0]}", "Restore a backup.")
     if state.schema > state.known_schema:

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import cast
 
 import anyio
 
@@ -63,8 +64,8 @@ def serve_home(
 
 
 def _sole(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     return error
 
 

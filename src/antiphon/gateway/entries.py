@@ -20,6 +20,7 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import RunStatus
+from antiphon.gateway import wire
 from antiphon.gateway.markdown import html_from_markdown
 
 LONGEST_RESULT = 20_000
@@ -171,10 +172,7 @@ def _origin(provenance: Provenance) -> str:
 
 def _readable(text: str) -> str:
     """JSON over several lines, anything else as it is."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
+    value = wire.arguments(text)
     return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else text
 
 

@@ -8,6 +8,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
+
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError
 from antiphon.engine.services import Services
@@ -20,6 +22,8 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "antiphon_session"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+MAX_DISCARDED_BYTES = 64 * 1024 * 1024
+MAX_DISCARD_SECONDS = 5.0
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -59,9 +63,14 @@ class Guard:
         try:
             self._check_host(headers)
             scope["antiphon.principal"] = await self._authenticate(scope, headers)
-            receive = self._limited(scope, headers, receive)
-            await self._app(scope, receive, send)
+            self._check_body(scope, headers)
+            if "transfer-encoding" in headers:
+                await self._take_unmeasured(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
         except _Refused as refused:
+            if "expect" not in headers:
+                await _discard(receive)
             await _answer(send, refused)
 
     def _check_host(self, headers: dict[str, str]) -> None:
@@ -79,7 +88,10 @@ class Guard:
             raise _Refused(403, "forbidden", "origin_not_allowed", f"Origin is not allowed: {origin[:100]!r}.")
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
-        return urlsplit(origin).netloc == host
+        try:
+            return urlsplit(origin).netloc == host
+        except ValueError:
+            return False
 
     async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> Principal | None:
         path: str = scope["path"]
@@ -103,7 +115,7 @@ class Guard:
             "Sign in with the link that `antiphon open` prints, or send 'Authorization: Bearer <token>'.",
         )
 
-    def _limited(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
+    def _check_body(self, scope: Scope, headers: dict[str, str]) -> None:
         limit = self._settings.max_body_bytes
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > limit:
@@ -117,9 +129,13 @@ class Guard:
                     "not_json",
                     f"Body is {kind or 'of no type'!r}. Send application/json.",
                 )
+
+    async def _take_unmeasured(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Measures a body that comes without its length; raises `_Refused` whatever the application made of it."""
+        limit = self._settings.max_body_bytes
         received = 0
 
-        async def counted() -> MutableMapping[str, Any]:
+        async def measured() -> MutableMapping[str, Any]:
             nonlocal received
             part = await receive()
             received += len(part.get("body", b""))
@@ -127,7 +143,13 @@ class Guard:
                 raise _too_large(limit)
             return part
 
-        return counted
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            if received <= limit:
+                await send(message)
+
+        await self._app(scope, measured, answer)
+        if received > limit:
+            raise _too_large(limit)
 
 
 def cookie_of(headers: dict[str, str]) -> str | None:
@@ -147,6 +169,17 @@ def status_of(error: AntiphonError) -> int:
 
 def _too_large(limit: int) -> _Refused:
     return _Refused(413, "too_large", "body_too_large", f"Body is larger than {limit} bytes, the most that is taken.")
+
+
+async def _discard(receive: Receive) -> None:
+    """Reads the body to its end, within limits: a client that still sends might never see the answer."""
+    left = MAX_DISCARDED_BYTES
+    with anyio.move_on_after(MAX_DISCARD_SECONDS):
+        while left > 0:
+            part = await receive()
+            left -= len(part.get("body", b""))
+            if not part.get("more_body", False):
+                return
 
 
 async def _answer(send: Send, refused: _Refused) -> None:

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.engine.services import Services
@@ -19,6 +20,7 @@ from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, status_of
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
+ROUTERS = (sessions.router, runs.router, signin.router)
 _TYPES = {
     400: "invalid_request",
     401: "unauthorized",
@@ -45,7 +47,7 @@ def build_gateway(services: Services, settings: GatewaySettings, check_model: Ca
         separate_input_output_schemas=False,
     )
     api.state.gateway = Gateway(services=services, settings=settings, check_model=check_model)
-    for router in (sessions.router, runs.router, signin.router):
+    for router in ROUTERS:
         api.include_router(router)
     page.mount(api)
     api.add_api_route("/health", _health, tags=["health"])
@@ -94,9 +96,18 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
     messages = {404: f"No such address: {request.url.path[:200]!r}", 405: "Method is not allowed here"}
-    headers = dict(error.headers) if error.headers else None
+    headers = {"Allow": _allowed_methods(request)} if status == 405 else dict(error.headers or {})
     phrase = HTTPStatus(status).name.lower()
     return error_response(status, phrase, messages.get(status, str(error.detail)), headers)
+
+
+def _allowed_methods(request: Request) -> str:
+    """Those of every route with this address; the framework names only the first one's."""
+    methods: set[str] = set()
+    for route in (*request.app.routes, *(route for router in ROUTERS for route in router.routes)):
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            methods |= route.methods or set()
+    return ", ".join(sorted(methods))
 
 
 async def _on_crash(request: Request, error: Exception) -> JSONResponse:

@@ -2,10 +2,11 @@
 
 import base64
 import binascii
+import json
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from antiphon.domain.classification import Classification, parse_level
@@ -13,6 +14,24 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.message import ImagePart, Part, TextPart, text_content
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import SessionType, Source
+
+
+def _whole(text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("text holds half of a surrogate pair, which is no character") from None
+    return text
+
+
+def _whole_object(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    _whole(json.dumps(value, ensure_ascii=False))
+    return value
+
+
+Text = Annotated[str, AfterValidator(_whole)]
+"""Text that can be stored and sent."""
 
 
 class Body(BaseModel):
@@ -25,7 +44,7 @@ class SourceBody(Body):
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")] = "api"
     interactive: bool = True
     platform: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")] | None = None
-    trigger_id: str | None = None
+    trigger_id: Text | None = None
     type: SessionType = SessionType.DIRECT
 
     def source(self) -> Source:
@@ -52,8 +71,10 @@ class OpenBody(Body):
     session_id: str | None = None
     agent_id: str | None = None
     source: SourceBody = SourceBody()
-    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    label: Annotated[str, Field(max_length=200)] | None = None
+    metadata: Annotated[dict[str, JsonValue], AfterValidator(_whole_object)] = Field(
+        default_factory=dict[str, JsonValue]
+    )
+    label: Annotated[Text, Field(max_length=200)] | None = None
     taint: ClassificationBody | None = None
     clearance: ClassificationBody | None = None
 
@@ -61,19 +82,19 @@ class OpenBody(Body):
 class PatchBody(Body):
     """Of `PATCH /sessions/{key}`: what is named is changed, null unsets."""
 
-    label: Annotated[str, Field(max_length=200)] | None = None
-    display_name: Annotated[str, Field(max_length=200)] | None = None
-    description: Annotated[str, Field(max_length=80)] | None = None
-    model: str | None = None
+    label: Annotated[Text, Field(max_length=200)] | None = None
+    display_name: Annotated[Text, Field(max_length=200)] | None = None
+    description: Annotated[Text, Field(max_length=80)] | None = None
+    model: Text | None = None
     thinking_level: Literal["off", "low", "medium", "high"] | None = None
-    verbose_level: Annotated[str, Field(max_length=32)] | None = None
+    verbose_level: Annotated[Text, Field(max_length=32)] | None = None
     send_policy: Literal["allow", "deny"] | None = None
     clearance: ClassificationBody | None = None
 
 
 class TextItem(Body):
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class ImageItem(Body):
@@ -86,11 +107,11 @@ class ImageItem(Body):
 class MessageBody(Body):
     """Of `POST /sessions/{key}/messages`: `text`, or `content` for parts; `role` and `occurredAt` to append."""
 
-    text: str | None = None
+    text: Text | None = None
     content: list[Annotated[TextItem | ImageItem, Field(discriminator="type")]] | None = None
     message_id: str | None = None
     queue_mode: QueueMode | None = None
-    sender: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    sender: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
     mentioned: bool = True
     role: Literal["user", "assistant"] = "user"
     occurred_at: Annotated[int, Field(ge=0, le=253402300799000)] | None = None
@@ -109,11 +130,11 @@ class MessageBody(Body):
 
 
 class ForkBody(Body):
-    seq: Annotated[int, Field(ge=1)] | None = None
+    seq: Annotated[int, Field(ge=1, lt=10**18)] | None = None
 
 
 class CodeBody(Body):
-    code: str
+    code: Text
 
 
 def _part(item: TextItem | ImageItem) -> Part:

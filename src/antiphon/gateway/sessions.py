@@ -1,7 +1,6 @@
 """Routes of sessions. Contract: gateway 1, 4."""
 
 import base64
-import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Annotated, Any
@@ -40,7 +39,7 @@ async def list_sessions(
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     label: str | None = None,
     search: str | None = None,
-    active_minutes: Annotated[int | None, Query(alias="activeMinutes", ge=1)] = None,
+    active_minutes: Annotated[int | None, Query(alias="activeMinutes", ge=1, le=10**9)] = None,
     include_inactive: Annotated[bool, Query(alias="includeInactive")] = False,
     cursor: str | None = None,
 ) -> dict[str, Any]:
@@ -64,9 +63,8 @@ async def list_sessions(
         "sessions": [gateway.session_row(session) for session in page.sessions],
     }
     if page.next is not None:
-        shown["nextCursor"] = base64.urlsafe_b64encode(
-            json.dumps([page.next.updated_at_ms, page.next.row]).encode()
-        ).decode()
+        place = f"{page.next.updated_at_ms}.{page.next.row}"
+        shown["nextCursor"] = base64.urlsafe_b64encode(place.encode()).decode()
     return shown
 
 
@@ -74,10 +72,10 @@ def _list_cursor(text: str | None) -> ListCursor | None:
     if text is None:
         return None
     try:
-        updated_at_ms, row = json.loads(base64.urlsafe_b64decode(text.encode()))
-        return ListCursor(int(updated_at_ms), int(row))
-    except (ValueError, TypeError) as error:
+        updated_at_ms, row = base64.urlsafe_b64decode(text.encode()).decode().split(".")
+    except ValueError as error:
         raise _bad_cursor(text) from error
+    return ListCursor(_number(updated_at_ms, text), _number(row, text))
 
 
 @router.post("/sessions", status_code=201)
@@ -327,9 +325,7 @@ def _resume_point(request: Request, after: int | None) -> int | None:
     text = request.headers.get("last-event-id")
     if text is None:
         return after
-    if not text.isdigit():
-        raise _bad_cursor(text)
-    return int(text)
+    return _number(text, text)
 
 
 def _is_in_log(session: Session, cursor: int) -> bool:
@@ -343,10 +339,13 @@ def _reset_reason(session: Session, cursor: int) -> str:
 def _history_cursor(text: str | None) -> int | None:
     if text is None:
         return None
-    number = text.removeprefix("seq:")
-    if not number.isdigit() or len(number) > 18:
-        raise _bad_cursor(text)
-    return int(number)
+    return _number(text.removeprefix("seq:"), text)
+
+
+def _number(digits: str, cursor: str) -> int:
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise _bad_cursor(cursor)
+    return int(digits)
 
 
 def _bad_cursor(text: str) -> Invalid:

@@ -135,22 +135,22 @@ def _part(part: Part) -> Json | None:
         case TextPart():
             return {"type": "text", "text": part.text}
         case ToolCallPart():
-            return {"type": "toolCall", "id": part.call_id, "name": part.name, "arguments": _arguments(part.arguments)}
+            return {"type": "toolCall", "id": part.call_id, "name": part.name, "arguments": arguments(part.arguments)}
         case ImagePart():
-            size = len(part.data) * 3 // 4
+            size = len(part.data) // 4 * 3 - part.data[-2:].count("=")
             return {"type": "image", "mimeType": part.mime_type, "bytes": size, "data": part.data}
         case ThinkingPart():
             return None
 
 
-def _arguments(text: str) -> object:
+def arguments(text: str) -> object:
     """The object that the model meant, or its words where JSON cannot say that again."""
     try:
-        arguments = json.loads(text or "{}", parse_constant=_refuse)
-        compact_json(arguments)
+        value = json.loads(text or "{}", parse_constant=_refuse)
+        compact_json(value)
     except (ValueError, RecursionError):
         return text
-    return arguments
+    return value
 
 
 def _refuse(constant: str) -> object:

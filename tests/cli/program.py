@@ -1,0 +1,188 @@
+"""The real program, in processes of its own."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SOURCES = Path(__file__).parents[2] / "src"
+COMMAND = [sys.executable, "-c", "from antiphon.cli.main import main; main()"]
+LIMIT_SECONDS = 20.0
+NO_VARIABLES: Mapping[str, str] = {}
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_") and name not in KEYS}
+    if kept.pop("PYTHONDONTWRITEBYTECODE", None):
+        # Compiling everything anew in each of these processes would take most of their time.
+        kept["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "antiphon-tests-bytecode")
+    return {**kept, "PYTHONPATH": str(SOURCES), "COLUMNS": "100", "NO_COLOR": "1", **variables}
+
+
+def antiphon(
+    *arguments: str | Path,
+    home: Path,
+    env: Mapping[str, str] = NO_VARIABLES,
+    stdin: str = "",
+    prefix: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """What the command wrote, and its exit code."""
+    return subprocess.run(
+        [*prefix, *COMMAND, *map(str, arguments)],
+        env=environment({"ANTIPHON_HOME": str(home), **env}),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+
+def antiphon_json(*arguments: str | Path, home: Path, env: Mapping[str, str] = NO_VARIABLES) -> Any:
+    """The one document that the command wrote, which must have succeeded."""
+    done = antiphon(*arguments, "--json", home=home, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+class Serving:
+    """A gateway that `antiphon serve` began."""
+
+    def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
+        self.process = process
+        self.home = home
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, "the gateway ended before it was ready"
+        self.greeting: dict[str, Any] = json.loads(line)
+
+    @property
+    def url(self) -> str:
+        return self.greeting["url"]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """The exit code after that signal."""
+        self.process.send_signal(number)
+        return self.process.wait(LIMIT_SECONDS)
+
+
+@contextmanager
+def serving(
+    home: Path, *arguments: str, env: Mapping[str, str] = NO_VARIABLES, log: Path | None = None
+) -> Generator[Serving]:
+    """A gateway on the home, on a free port."""
+    with (
+        open(log or os.devnull, "w") as errors,  # noqa: PTH123 - os.devnull is no path of ours
+        subprocess.Popen(
+            [*COMMAND, "serve", "--port", "0", "--json", *arguments],
+            env=environment({"ANTIPHON_HOME": str(home), **env}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield Serving(process, home)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+class Terminal:
+    """A command on a terminal, as a person has it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self._unread = ""
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def say(self, text: str) -> None:
+        """Types at the next prompt of a chat, which is the last thing on the screen then."""
+        for _ in self._until(lambda: self._unread.endswith("> ")):
+            pass
+        self._unread = ""
+        self.type(text)
+
+    def expect(self, text: str) -> str:
+        """Reads until the text appears; returns what came up to its end."""
+        for _ in self._until(lambda: text in self._unread):
+            pass
+        end = self._unread.index(text) + len(text)
+        read, self._unread = self._unread[:end], self._unread[end:]
+        return read
+
+    def wait(self) -> int:
+        """The exit code."""
+        try:
+            for _ in self._until(lambda: False):
+                pass
+        except EOFError:
+            pass
+        return self.process.wait(LIMIT_SECONDS)
+
+    def _until(self, is_there: Callable[[], bool]) -> Iterator[None]:
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while not is_there():
+            ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"it did not appear in:\n{self.seen}"
+            try:
+                chunk = os.read(self._terminal, 65536).decode(errors="replace")
+            except OSError:
+                chunk = ""
+            if not chunk:
+                raise EOFError(self.seen)
+            self.seen += chunk
+            self._unread += chunk
+            yield
+
+
+@contextmanager
+def on_terminal(*arguments: str, home: Path, env: Mapping[str, str] = NO_VARIABLES) -> Generator[Terminal]:
+    """The command with a terminal of its own as its input and output."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=environment({"ANTIPHON_HOME": str(home), "TERM": "xterm", **env}),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        # Its own session, with the terminal as the controlling one, so that Ctrl-C there reaches it.
+        preexec_fn=_take_terminal,  # noqa: PLW1509 - it makes two system calls and nothing else
+    ) as process:
+        os.close(theirs)
+        try:
+            yield Terminal(process, ours)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            os.close(ours)
+
+
+def _take_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,45 @@
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.claims import requirement
+from tests.cli.program import NO_VARIABLES, antiphon, antiphon_json, free_port, serving
+
+pytestmark = requirement("cli:1")
+
+
+def checks(home: Path, env: Mapping[str, str] = NO_VARIABLES) -> tuple[int, dict[str, Any]]:
+    done = antiphon("doctor", "--json", home=home, env={"ANTIPHON_PORT": str(free_port()), **env})
+    answer = json.loads(done.stdout)
+    assert answer["ok"] is (done.returncode == 0)
+    return done.returncode, {check["name"]: check for check in answer["checks"]}
+
+
+def test_a_home_that_does_not_exist_yet_is_in_order_and_not_made(home: Path) -> None:
+    code, found = checks(home)
+    assert code == 0
+    assert found["model of main"]["status"] == "warning" and "OPENAI_API_KEY" in found["model of main"]["remedy"]
+    assert not home.exists()
+
+
+def test_a_running_gateway_is_asked_whether_it_is_ready(home: Path) -> None:
+    with serving(home) as gateway:
+        code, found = checks(home)
+        assert code == 0
+        assert gateway.url in found["gateway"]["detail"] and found["database"]["status"] == "ok"
+        read = antiphon("doctor", home=home)
+        assert read.returncode == 0 and "Nothing is broken." in read.stdout
+
+
+def test_what_is_broken_is_named_with_a_remedy_and_no_secret_is_shown(home: Path) -> None:
+    antiphon_json("sessions", "list", home=home)
+    (home / "owner.token").chmod(0o644)
+    home.chmod(0o755)
+    code, found = checks(home, env={"ANTIPHON_MODEL": "openai:gpt-5", "OPENAI_API_KEY": "sk-\N{EURO SIGN}-planted"})
+    assert code == 1
+    assert found["owner's token"]["status"] == "broken" and "chmod 600" in found["owner's token"]["remedy"]
+    assert found["home"]["status"] == "warning" and "chmod 700" in found["home"]["remedy"]
+    assert found["model of main"]["status"] == "broken" and "planted" not in json.dumps(found)
+    code, found = checks(home, env={"ANTIPHON_NONSENSE": "1"})
+    assert code == 1 and "ANTIPHON_NONSENSE" in found["configuration"]["detail"]

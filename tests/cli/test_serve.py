@@ -1,0 +1,309 @@
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import stat
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from antiphon.store.migrate import migrations
+from tests.claims import requirement
+from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@requirement("first_start:1", "gateway:6")
+def test_the_first_start_needs_nothing_and_makes_home_token_and_link(home: Path) -> None:
+    with serving(home) as gateway:
+        assert mode(home) == 0o700
+        assert mode(home / "owner.token") == 0o600
+        assert mode(home / "gateway.json") == 0o600
+        assert json.loads((home / "gateway.json").read_text())["url"] == gateway.url
+        token = (home / "owner.token").read_text().strip()
+        assert gateway.greeting["agents"] == [{"id": "main", "model": "offline"}]
+        code = gateway.greeting["signInLink"].partition("/#code=")[2]
+        assert [httpx.post(f"{gateway.url}/auth/exchange", json={"code": code}).status_code for _ in range(2)] == [
+            204,
+            403,
+        ]
+        listed = httpx.get(f"{gateway.url}/sessions", headers={"Authorization": f"Bearer {token}"})
+        assert listed.status_code == 200
+        again = antiphon_json("open", home=home)
+        assert again["signInLink"].startswith(f"{gateway.url}/#code=") and again["expiresInSeconds"] == 600
+        assert again["signInLink"] != gateway.greeting["signInLink"]
+        assert gateway.stop() == 0
+    assert not (home / "gateway.json").exists()
+    assert (home / "owner.token").read_text().strip() == token
+
+
+@requirement("first_start:1")
+def test_a_person_reads_address_link_agent_model_home_and_how_to_set_a_real_one(home: Path) -> None:
+    with on_terminal("serve", "--port", "0", home=home, env={"COLUMNS": "200"}) as terminal:
+        shown = terminal.expect("Ctrl-C stops it.")
+        assert "http://127.0.0.1:" in shown and "/#code=" in shown
+        assert "main, model offline" in shown and str(home) in shown
+        line = next(line for line in shown.splitlines() if "agents.defaults.model" in line)
+        assert str(home / "antiphon.toml") in line and "OPENAI_API_KEY" in line
+        terminal.type("\x03")
+        terminal.expect("Stopping")
+        assert terminal.wait() == 0
+
+
+@requirement("first_start:1", "config:1")
+def test_flags_beat_variables_and_variables_beat_the_file(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "other.toml"
+    file.write_text('[gateway]\nport = 1\nhost = "127.0.0.2"\n[agents.defaults]\nmodel = "ollama:qwen3"\n')
+    port = free_port()
+    with serving(
+        home, "--host", "127.0.0.3", env={"ANTIPHON_CONFIG": str(file), "ANTIPHON_HOST": "127.0.0.4"}
+    ) as gateway:
+        assert gateway.url.startswith("http://127.0.0.3:")
+        assert gateway.greeting["agents"][0]["model"] == "ollama:qwen3"
+    done = antiphon(
+        "serve", "--config", file, home=home, env={"ANTIPHON_HOST": "nowhere.invalid", "ANTIPHON_PORT": str(port)}
+    )
+    assert f"nowhere.invalid:{port}" in done.stderr
+    assert done.returncode == 4
+
+
+@requirement("first_start:1")
+def test_a_second_gateway_on_the_home_is_refused_and_told_where_the_first_is(home: Path) -> None:
+    with serving(home) as gateway:
+        done = antiphon("serve", "--port", "0", home=home)
+        assert done.returncode == 4
+        assert "Home is in use" in done.stderr and gateway.url in done.stderr
+        assert httpx.get(f"{gateway.url}/ready").status_code == 200
+
+
+@requirement("first_start:1")
+def test_a_second_gateway_is_refused_by_the_lock_even_if_the_file_is_gone(home: Path) -> None:
+    with serving(home):
+        (home / "gateway.json").unlink()
+        done = antiphon("serve", "--port", "0", home=home)
+    assert done.returncode == 4
+    assert "Home is in use by another process" in done.stderr
+
+
+@requirement("first_start:1")
+def test_a_port_that_is_taken_is_named_with_the_remedy(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = antiphon("serve", "--port", str(port), home=home)
+    assert done.returncode == 4
+    assert f"Port is taken: 127.0.0.1:{port}" in done.stderr and "--port" in done.stderr
+
+
+@requirement("first_start:1", "cli:1")
+def test_a_running_turn_survives_the_drain_and_ends_after_the_next_start(home: Path) -> None:
+    short = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
+    with serving(home, env=short) as gateway:
+        run_id = antiphon_json("sessions", "send", "main", "!sleep 2\n!say rested", home=home)["runId"]
+        assert gateway.stop() == 0
+    with serving(home, env=short):
+        run = antiphon_json("runs", "show", run_id, "--wait", "20", home=home)
+    assert (run["status"], run["reply"]) == ("ok", "rested")
+
+
+@requirement("first_start:1")
+def test_a_turn_that_ends_in_time_is_waited_for(home: Path) -> None:
+    with serving(home) as gateway:
+        run_id = antiphon_json("sessions", "send", "main", "!sleep 1\n!say done in time", home=home)["runId"]
+        assert gateway.stop() == 0
+    assert antiphon_json("runs", "show", run_id, home=home)["reply"] == "done in time"
+
+
+@requirement("first_start:1")
+def test_a_second_interrupt_stops_at_once(home: Path) -> None:
+    with on_terminal("serve", "--port", "0", home=home, env={"ANTIPHON_GATEWAY__DRAIN_SECONDS": "100"}) as terminal:
+        terminal.expect("Ctrl-C stops it.")
+        antiphon_json("sessions", "send", "main", "!sleep 100", home=home)
+        terminal.type("\x03")
+        terminal.expect("Ctrl-C again stops at once.")
+        terminal.type("\x03")
+        assert terminal.wait() == 130
+    assert not (home / "gateway.json").exists()
+
+
+@requirement("cli:1")
+def test_what_a_killed_gateway_leaves_behind_is_ignored(home: Path) -> None:
+    with serving(home) as gateway:
+        assert gateway.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert (home / "gateway.json").exists()
+    done = antiphon("open", home=home)
+    assert done.returncode == 4 and "No gateway runs" in done.stderr
+    assert antiphon_json("sessions", "list", home=home) == {"count": 0, "sessions": []}
+
+
+@requirement("config:1")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[gateway]\n\nprot = 1\n", ["line 3", "gateway.prot", "Did you mean 'port'"]),
+        ("[runs]\nmax_concurrent = 'x'\n", ["line 2", "runs.max_concurrent"]),
+        ("[gateway\n", ["not TOML"]),
+        ('[agents.defaults]\nmodel = "gpt"\n', ["Model is unknown: 'gpt'", "openai:gpt-5"]),
+        ('[agents.defaults]\nmodel = "nobody:gpt"\n', ["Model unknown: 'nobody:gpt'", "providers.<name>.base_url"]),
+        ("\udcff", ["not UTF-8"]),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_its_place(home: Path, text: str, words: list[str]) -> None:
+    home.mkdir()
+    file = home / "antiphon.toml"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    done = antiphon("serve", "--port", "0", home=home)
+    assert done.returncode == 2
+    assert [word for word in words if word not in done.stderr] == []
+    assert "Traceback" not in done.stderr
+
+
+@requirement("config:1")
+def test_a_wrong_variable_is_named(home: Path) -> None:
+    done = antiphon("serve", home=home, env={"ANTIPHON_PORT": "http"})
+    assert done.returncode == 2
+    assert "ANTIPHON_PORT" in done.stderr
+
+
+@requirement("cli:1")
+def test_a_configuration_that_is_not_there_is_named(home: Path) -> None:
+    done = antiphon("serve", "--config", "/nowhere/a.toml", home=home)
+    assert done.returncode == 2
+    assert "Configuration file not found: '/nowhere/a.toml'" in done.stderr
+
+
+@requirement("cli:1")
+def test_a_home_that_cannot_be_made_or_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = antiphon("serve", "--port", "0", home=tmp_path / "file" / "home")
+    assert done.returncode == 4
+    assert "Home cannot be made" in done.stderr
+
+
+def small_disk(command: str) -> list[str]:
+    """A shell prefix: a file system of its own at `$ANTIPHON_HOME`, then the command that fills or locks it."""
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare")
+    prefix = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*prefix, "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode:
+        pytest.skip("needs user namespaces")
+    return [*prefix, f'mkdir -p "$ANTIPHON_HOME" && {command} && exec "$@"', "sh"]
+
+
+@requirement("cli:1")
+def test_a_full_disk_is_named(home: Path) -> None:
+    prefix = small_disk('mount -t tmpfs -o size=64k none "$ANTIPHON_HOME"')
+    done = antiphon("serve", "--port", "0", home=home, prefix=prefix)
+    assert done.returncode == 4
+    assert "full" in done.stderr and "corrupt" not in done.stderr and "Traceback" not in done.stderr
+
+
+@requirement("cli:1")
+def test_a_home_that_cannot_be_written_is_named(home: Path) -> None:
+    prefix = small_disk('mount -t tmpfs -o ro none "$ANTIPHON_HOME"')
+    done = antiphon("serve", "--port", "0", home=home, prefix=prefix)
+    assert done.returncode == 4
+    assert "Home is not writable" in done.stderr
+
+
+class TestDatabaseThatCannotBeUsed:
+    pytestmark = requirement("cli:1")
+
+    def refusal(self, home: Path, damage: str) -> str:
+        """What is said when the database is damaged, which must stay as it is."""
+        antiphon_json("sessions", "list", home=home)
+        path = home / "antiphon.db"
+        for rest in home.glob("antiphon.db-*"):
+            rest.unlink()
+        match damage:
+            case "not a database":
+                path.write_bytes(b"These are no pages of a database. " * 500)
+            case "torn":
+                path.write_bytes(path.read_bytes()[:100] + b"\xff" * 8000)
+            case "newer":
+                with closing(sqlite3.connect(path)) as connection, connection:
+                    newest = max(number for number, _, _ in migrations())
+                    connection.execute("INSERT INTO schema_migrations VALUES (?, 'later', 0)", (newest + 1,))
+            case "foreign":
+                path.unlink()
+                with closing(sqlite3.connect(path)) as connection, connection:
+                    connection.execute("CREATE TABLE notes (text)")
+            case "empty":
+                path.write_bytes(b"")
+            case _:
+                path.unlink()
+        before = path.read_bytes() if path.exists() else None
+        done = antiphon("serve", "--port", "0", home=home)
+        assert done.returncode == 4
+        assert "Traceback" not in done.stderr
+        if damage not in ("newer", "foreign"):
+            assert (path.read_bytes() if path.exists() else None) == before
+        listed = antiphon("sessions", "list", "--json", home=home)
+        assert listed.returncode == 4
+        assert json.loads(listed.stdout)["error"]["message"] in done.stderr.replace("\n", " ")
+        assert antiphon("doctor", home=home).returncode == 1
+        return done.stderr
+
+    def test_one_that_is_corrupt_is_left_as_it_is(self, home: Path) -> None:
+        assert "Database is corrupt" in self.refusal(home, "not a database")
+
+    def test_one_with_torn_pages_is_left_as_it_is(self, home: Path) -> None:
+        assert "Database is corrupt" in self.refusal(home, "torn")
+
+    def test_one_of_a_newer_version_is_refused(self, home: Path) -> None:
+        assert "newer version" in self.refusal(home, "newer")
+
+    def test_one_of_another_program_is_refused(self, home: Path) -> None:
+        assert "not Antiphon's" in self.refusal(home, "foreign")
+
+    def test_one_that_is_gone_is_not_replaced_by_an_empty_one(self, home: Path) -> None:
+        assert "missing or empty" in self.refusal(home, "gone")
+
+    def test_one_that_is_empty_is_not_filled(self, home: Path) -> None:
+        assert "missing or empty" in self.refusal(home, "empty")
+
+
+@requirement("cli:1")
+def test_logs_are_json_for_machines_and_hold_no_secret(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    key = "sk-planted-secret-4711"
+    variables = {
+        "ANTIPHON_LOG__FORMAT": "json",
+        "ANTIPHON_LOG__LEVEL": "debug",
+        "ANTIPHON_MODEL": "openai:gpt-5",
+        "OPENAI_API_KEY": key,
+        "ANTIPHON_PROVIDERS__OPENAI__BASE_URL": f"http://127.0.0.1:{free_port()}/v1",
+    }
+    with serving(home, log=log, env=variables) as gateway:
+        posted = antiphon_json("sessions", "send", "main", "hello", home=home)
+        antiphon_json("runs", "cancel", posted["runId"], home=home)
+        gateway.stop()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    started = next(line for line in lines if line.get("action") == "gateway_started")
+    assert started["level"] == "info" and started["url"] == gateway.url and "timestamp" in started
+    code = gateway.greeting["signInLink"].partition("code=")[2]
+    token = (home / "owner.token").read_text().strip()
+    assert [secret for secret in (key, code, token) if secret in log.read_text()] == []
+
+
+@requirement("cli:1")
+def test_help_imports_nothing_heavy(home: Path) -> None:
+    script = (
+        "import sys, antiphon.cli.main\n"
+        "print([name for name in ('fastapi', 'pydantic', 'httpx', 'uvicorn', 'sqlite3', 'asyncio', 'antiphon.app') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [COMMAND[0], "-c", script], env=environment({}), capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.strip() == "[]"
+    version = antiphon("--version", home=home)
+    assert (version.returncode, version.stdout) == (0, "antiphon 0.1.0\n")
+    assert not os.path.exists(home)  # noqa: PTH110

@@ -1,0 +1,218 @@
+"""kill -9 at every commit, and anywhere: nothing acknowledged is lost, nothing is done twice (P1-P3, P9, P10)."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from antiphon.engine.runs import OUTCOME_UNKNOWN
+from tests.claims import requirement
+from tests.flows.kill_target import SCENES, Killer, Request, acknowledgements
+
+TERMINAL = {"ok", "error", "timeout", "cancelled"}
+SEED = 20_260_725
+Dump: TypeAlias = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def killer() -> Generator[Killer]:
+    killer = Killer()
+    yield killer
+    killer.close()
+
+
+@requirement("runs:8", "runs:5", "sessions:4", "sessions:6")
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
+    killer: Killer, tmp_path: Path, scene: str, moment: str
+) -> None:
+    kill_at_every_commit(killer, tmp_path, scene, moment)
+
+
+@requirement("runs:8")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_long_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
+    killer: Killer, tmp_path: Path, moment: str, *, is_soak: bool
+) -> None:
+    if not is_soak:
+        pytest.skip("long form: --soak")
+    kill_at_every_commit(killer, tmp_path, "conversation", moment)
+
+
+def kill_at_every_commit(killer: Killer, directory: Path, scenario: str, moment: str) -> None:
+    killer.carry_out_to_end(Request(scenario=scenario, home=str(directory / "undisturbed" / "home")))
+    undisturbed = read_dump(directory / "undisturbed")
+    kills = unknown = 0
+    for number in range(1, undisturbed["commits"] + 1):
+        place = directory / str(number)
+        request = Request(scenario=scenario, home=str(place / "home"), kill_at=number, moment=moment)
+        kills += killer.carry_out(request) == -9
+        killer.carry_out_to_end(request)
+        dump = read_dump(place)
+        check(place, dump)
+        assert all(run["code"] in (None, "reset", "cancelled") for run in dump["runs"].values())
+        for key, events in undisturbed["sessions"].items():
+            if cut := unknown_notes(dump["sessions"][key]):
+                unknown += 1
+                assert len(cut) == 1 and key.endswith(":effects")
+                assert cut[0]["isError"]
+            else:
+                assert comparable(dump["sessions"][key]) == comparable(events), f"killed {moment} commit {number}"
+    # Some commits are shared or not as it happens, so the last numbers may not be reached.
+    assert kills > 0.8 * undisturbed["commits"]
+    assert bool(unknown) == (scenario in ("effects", "conversation"))
+
+
+@requirement("runs:8")
+def test_the_model_is_told_that_the_outcome_of_a_call_is_unknown(killer: Killer, tmp_path: Path) -> None:
+    replies: set[str] = set()
+    for number in range(1, 100):
+        directory = tmp_path / str(number)
+        request = Request(scenario="effect", home=str(directory / "home"), kill_at=number, moment="before")
+        if killer.carry_out(request) != -9:
+            break
+        killer.carry_out_to_end(request)
+        dump = read_dump(directory)
+        check(directory, dump)
+        (run,) = dump["runs"].values()
+        assert run["status"] == "ok"
+        replies.add(run["reply"])
+    assert replies == {"noted once", OUTCOME_UNKNOWN}
+
+
+@requirement("sessions:4", "runs:8")
+def test_clients_that_post_while_the_process_is_killed_lose_nothing(
+    killer: Killer, tmp_path: Path, *, is_soak: bool
+) -> None:
+    random_ = random.Random(SEED)
+    lives = 200 if is_soak else 15
+    request = Request(scenario="storm", home=str(tmp_path / "home"))
+    for life in range(lives):
+        if life % 2:
+            cut = Request(scenario="storm", home=request.home, kill_after_seconds=random_.uniform(0.03, 0.3))
+        else:
+            moment = random_.choice(["before", "after"])
+            cut = Request(scenario="storm", home=request.home, kill_at=random_.randint(5, 150), moment=moment)
+        assert killer.carry_out(cut) == (-9 if cut.kill_at else -14)
+    killer.carry_out_to_end(Request(scenario="storm", home=request.home, messages=3))
+    dump = read_dump(tmp_path)
+    check(tmp_path, dump)
+    assert len(acknowledgements(tmp_path)) > 5 * lives
+
+
+@requirement("cli:1", "sessions:4", "runs:3")
+def test_the_python_example_goes_through_a_kill_with_one_message_and_one_reply(killer: Killer, tmp_path: Path) -> None:
+    for number in range(1, 5):
+        for moment in ("before", "after"):
+            directory = tmp_path / f"{number}-{moment}"
+            request = Request(scenario="example", home=str(directory / "home"), kill_at=number, moment=moment)
+            assert killer.carry_out(request) == -9
+            killer.carry_out_to_end(request)
+            dump = read_dump(directory)
+            check(directory, dump)
+            events = dump["sessions"]["agent:main:api:customer-42"]
+            assert [event["text"] for event in events if event["type"] == "user_message"] == ["Hello"]
+            assert [event["text"] for event in events if event["type"] == "assistant_message"] == ["echo: Hello"]
+
+
+def read_dump(directory: Path) -> Dump:
+    return json.loads((directory / "dump.json").read_text("utf-8"))
+
+
+def check(directory: Path, dump: Dump) -> None:
+    """What must hold however often and wherever the process was killed."""
+    for events in dump["sessions"].values():
+        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    check_acknowledged(directory, dump)
+    check_runs(dump)
+    check_calls(directory, dump)
+
+
+def check_acknowledged(directory: Path, dump: Dump) -> None:
+    """Every message whose `post` returned is stored once, and every repetition named the same run."""
+    stored = Counter(
+        (key, event["messageId"], event["run"])
+        for key, events in dump["sessions"].items()
+        for event in events
+        if event["type"] == "user_message"
+    )
+    assert set(stored.values()) <= {1}
+    assert set(acknowledgements(directory)) - stored.keys() == set()
+
+
+def check_runs(dump: Dump) -> None:
+    """Every run ended once; each that ended well has exactly one reply, which stands in the log."""
+    for run_id, run in dump["runs"].items():
+        events = [event for event in dump["sessions"][run["key"]] if event["run"] == run_id]
+        assert run["status"] in TERMINAL
+        assert [event["type"] for event in events].count("run_finished") == 1
+        assert events[-1]["type"] == "run_finished"
+        replies = [event["text"] for event in events if event["type"] == "assistant_message" and not event["calls"]]
+        if run["status"] == "ok":
+            assert replies == [run["reply"]]
+        else:
+            assert run["code"] in ("cancelled", "reset", "crashed")
+            assert replies == []
+
+
+def check_calls(directory: Path, dump: Dump) -> None:
+    """Every call has one result; one with effects had them at most once, and exactly once where it says so."""
+    path = directory / "effects"
+    effects = Counter(path.read_text("utf-8").splitlines() if path.exists() else [])
+    assert set(effects.values()) <= {1}
+    told: Counter[str] = Counter()
+    for events in dump["sessions"].values():
+        called = [(event["seq"], index) for event in events for index in range(len(event.get("calls", ())))]
+        answered = [tuple(event["call"]) for event in events if event["type"] == "tool_result"]
+        assert sorted(called) == sorted(answered)
+        for event in events:
+            if event["type"] == "tool_result" and event["text"].startswith("noted "):
+                told[
+                    f"{event['run']}-{event['call'][0]}-{event['call'][1]} {event['text'].removeprefix('noted ')}"
+                ] += 1
+    assert told - effects == Counter()
+
+
+def unknown_notes(events: list[Dump]) -> list[Dump]:
+    """Results of calls that must not be repeated and that were cut."""
+    notes = {event["seq"] for event in events for call in event.get("calls", ()) if call.startswith("note ")}
+    return [
+        event
+        for event in events
+        if event["type"] == "tool_result" and event["call"][0] in notes and event["text"] == OUTCOME_UNKNOWN
+    ]
+
+
+def comparable(events: list[Dump]) -> list[Dump]:
+    """The log without the marks of further attempts, with numbers and names by order of appearance."""
+    kept = [event for event in events if event["type"] != "run_started" or event["data"]["attempt"] == 1]
+    numbers: dict[int, int] = {}
+    for event in events:
+        numbers[event["seq"]] = sum(other["seq"] <= event["seq"] for other in kept)
+    names: dict[str, str] = {}
+
+    def name(text: str | None) -> str | None:
+        return None if text is None else names.setdefault(text, f"name-{len(names)}")
+
+    shown: list[Dump] = []
+    for event in kept:
+        event: Dump = {**event, "run": name(event["run"]), "incarnation": name(event["incarnation"])}
+        event["seq"] = numbers[event["seq"]]
+        if "saw" in event:
+            event["saw"] = numbers[event["saw"]]
+        if "call" in event:
+            event["call"] = [numbers[event["call"][0]], event["call"][1]]
+        data: Dump = {**event["data"]}
+        if "messageSeq" in data:
+            data["messageSeq"] = numbers[data["messageSeq"]]
+        for field in ("sessionId", "previousSessionId"):
+            if field in data:
+                data[field] = name(data[field])
+        event["data"] = data
+        shown.append(event)
+    return shown
