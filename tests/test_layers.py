@@ -1,0 +1,69 @@
+"""The layers hold, and what crosses them is noticed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+VIOLATIONS = {
+    "Layers: nouns, rules, state, feed, use cases, run, tools, edges, app": (
+        "feed/local.py",
+        "from antiphon.engine.health import Health",
+    ),
+    "Edges, tools and agents never touch the store": (
+        "gateway/runs.py",
+        "from antiphon.store.runs import RunFilter as Stored",
+    ),
+    "Nouns and rules are pure": ("domain/run.py", "import time"),
+    "Only app.py names a backend": ("engine/health.py", "from antiphon.store.sqlite import SqliteDatabase"),
+}
+"""By contract: the file that gets the import, and the import."""
+
+
+def lint(directory: Path) -> subprocess.CompletedProcess[str]:
+    """What import-linter says of the source tree in the directory, by the rules of `pyproject.toml`."""
+    code = "import sys; from importlinter.cli import lint_imports_command; sys.argv[0] = 'lint-imports'; lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "--no-cache"],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(directory / "src"), "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the source tree and its rules."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_the_source_tree_keeps_every_contract() -> None:
+    answer = lint(ROOT)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_each_contract_has_a_violation_to_be_caught() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    assert {contract["name"] for contract in contracts} == VIOLATIONS.keys()
+
+
+@pytest.mark.parametrize("contract", VIOLATIONS)
+def test_a_planted_violation_is_caught(copy: Path, contract: str) -> None:
+    name, line = VIOLATIONS[contract]
+    file = copy / "src" / "antiphon" / name
+    file.write_text(f"{file.read_text('utf-8')}\n{line}\n", "utf-8")
+    answer = lint(copy)
+    assert answer.returncode == 1, answer.stdout + answer.stderr
+    assert f"{contract} BROKEN" in " ".join(answer.stdout.split())
