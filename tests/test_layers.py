@@ -28,7 +28,7 @@ VIOLATIONS = {
 
 def lint(directory: Path) -> subprocess.CompletedProcess[str]:
     """What import-linter says of the source tree in the directory, by the rules of `pyproject.toml`."""
-    code = "import sys; from importlinter.cli import lint_imports_command; sys.argv[0] = 'lint-imports'; lint_imports_command()"
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     return subprocess.run(
         [sys.executable, "-c", code, "--no-cache"],
         cwd=directory,

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -44,18 +45,9 @@ def error(answer: httpx.Response) -> tuple[int, str, str]:
     return answer.status_code, body["error"]["type"], body["error"]["code"]
 
 
-def assert_no_nulls(value: Any) -> None:
+def assert_no_nulls(text: str) -> None:
     """What is absent is left out."""
-    assert value is not None
-    match value:
-        case dict():
-            each: Sequence[Any] = [*value.values()]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        case list():
-            each = value  # pyright: ignore[reportUnknownVariableType]
-        case _:
-            each = ()
-    for one in each:
-        assert_no_nulls(one)
+    assert re.findall(r'"\w+":\s*null', text) == []
 
 
 @requirement("gateway:4", "sessions:1", "answers:4")
@@ -86,7 +78,7 @@ async def test_a_session_is_made_once_and_shown_as_a_row(served: Served) -> None
     assert all(type(row[name]) is int and row[name] > 1_600_000_000_000 for name in ("updatedAt", "createdAt"))
     for name in ("api:chat", "agent:main:api:chat", row["sessionId"], quote(row["sessionId"], safe="")):
         assert (await served.client.get(f"/sessions/{name}")).json() == row
-    assert_no_nulls(row)
+    assert_no_nulls(again.text)
 
 
 @requirement("gateway:4", "keys:4")
@@ -276,7 +268,7 @@ async def test_a_message_is_answered_at_once_or_after_its_run(chat: Served) -> N
     shown = (await chat.client.get(f"/runs/{posted['runId']}")).json()
     assert set(shown) == {"runId", "sessionKey", "status", "createdAt", "startedAt", "endedAt", "reply", "usage"}
     assert shown["status"] == "ok" and set(shown["usage"]) >= {"inputTokens", "outputTokens", "cachedTokens", "steps"}
-    assert_no_nulls(shown)
+    assert_no_nulls(json.dumps(shown))
 
 
 @requirement("gateway:4", "runs:3", "runs:5")
@@ -460,7 +452,7 @@ async def test_the_transcript_is_one_event_a_line(chat: Served) -> None:
         "run_finished",
     ]
     assert [event["seq"] for event in events] == [1, 2, 3, 4, 5]
-    assert_no_nulls(events)
+    assert_no_nulls(answer.text)
 
 
 @requirement("gateway:4")

@@ -46,7 +46,7 @@ class Database(Protocol):
     """Runs units and queries.
 
     - `run` returns after COMMIT; what a unit returned is released only then. Waiting units may share one
-      COMMIT; a unit that raises never undoes another.
+      COMMIT; a unit that raises never undoes another. A full disk refuses all that share one.
     - `keys` are the sessions that the unit will touch, locked in their order where the backend locks rows.
     - Cancelling the waiter does not cancel the unit.
     - Raises `Unavailable` where the store cannot take it: nothing of the unit is kept then. After an error
