@@ -37,7 +37,9 @@ def event(seq: int, message: Message | None, *, actor: Principal = OWNER, run_id
     )
 
 
-def said(text: str, *, sender: str | None = None, mentioned: bool = True, provenance: Provenance | None = None) -> Message:
+def said(
+    text: str, *, sender: str | None = None, mentioned: bool = True, provenance: Provenance | None = None
+) -> Message:
     return UserMessage(
         message_id="m",
         content=text_content(text),

@@ -19,11 +19,11 @@ class CuttingProxy:
     cuts: int = 0
 
     async def serve(self, client: SocketStream) -> None:
-        async with client, await anyio.connect_tcp("127.0.0.1", self.target_port) as server:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._ask, client, server)
-                await self._answer(client, server, self.allowance())
-                tasks.cancel_scope.cancel()
+        server = await anyio.connect_tcp("127.0.0.1", self.target_port)
+        async with client, server, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._ask, client, server)
+            await self._answer(client, server, self.allowance())
+            tasks.cancel_scope.cancel()
 
     async def _ask(self, client: SocketStream, server: SocketStream) -> None:
         try:

@@ -67,9 +67,11 @@ async def serve(
     config = Config.model_validate({"gateway": {"drain_seconds": 0}} | (settings or {}))
     async with open_home(config, parts) as app:
         listener = bind("127.0.0.1", 0)
-        async with serving(build(app, TOKEN), listener, on_stop=app.services.hub.close) as url:
-            async with new_client(url, TOKEN) as client:
-                yield Served(app, url, client)
+        async with (
+            serving(build(app, TOKEN), listener, on_stop=app.services.hub.close) as url,
+            new_client(url, TOKEN) as client,
+        ):
+            yield Served(app, url, client)
 
 
 def new_client(url: str, token: str | None = None) -> httpx.AsyncClient:

@@ -525,6 +525,7 @@ async def test_an_address_that_is_none_is_404_in_the_same_shape(served: Served) 
         (b'{"text": "x", "content": []}', "application/json", 400),
         (b'{"content": []}', "application/json", 400),
         (b'{"content": [{"type": "image", "mimeType": "image/png", "data": "%"}]}', "application/json", 400),
+        ('{"content": [{"type": "image", "mimeType": "image/png", "data": "é"}]}'.encode(), "application/json", 400),
         (b'{"text": "x", "occurredAt": 1e400}', "application/json", 422),
         (b'{"text": "x", "queueMode": "never"}', "application/json", 422),
     ],

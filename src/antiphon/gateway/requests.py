@@ -1,7 +1,6 @@
 """What request bodies may hold, and what becomes of it."""
 
 import base64
-import binascii
 import json
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -142,6 +141,6 @@ def _part(item: TextItem | ImageItem) -> Part:
         return TextPart(text=item.text)
     try:
         base64.b64decode(item.data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise Invalid("Image is not valid base64.", code="invalid_message") from error
     return ImagePart(mime_type=item.mime_type, data=item.data)
