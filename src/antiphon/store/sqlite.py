@@ -26,9 +26,10 @@ MAX_BATCH = 64
 """Units in one COMMIT at the most; bounds what one failed unit makes run again."""
 
 
-CHECKPOINT_BYTES = 4 * 1024 * 1024
-"""How long the write-ahead log gets before it is brought into the database, beside the writer."""
-COMMITS_BETWEEN_LOOKS = 32
+UNITS_BETWEEN_CHECKPOINTS = 256
+"""About 4 MiB of write-ahead log. A log that goes round in so much is overwritten, never extended: half the fsync."""
+MAX_LOG_BYTES = 16 * 1024 * 1024
+"""What a log that a long reader let grow is cut to."""
 
 
 class Cursor(Protocol):
@@ -116,7 +117,8 @@ class SqliteDatabase:
         self._writes: SimpleQueue[_Job | None] = SimpleQueue()
         self._reads: SimpleQueue[_Job | None] = SimpleQueue()
         self._checkpoints: SimpleQueue[bool] = SimpleQueue()
-        self._commits_since_look = 0
+        self._units_since_checkpoint = 0
+        self._is_checkpoint_to_end = False
         self._threads: list[Thread] = []
         self._loop = asyncio.get_running_loop()
         self._lock_file = -1
@@ -221,7 +223,7 @@ class SqliteDatabase:
                 "cache_size=-8192",
                 "temp_store=MEMORY",
                 "wal_autocheckpoint=0",
-                f"journal_size_limit={CHECKPOINT_BYTES}",
+                f"journal_size_limit={MAX_LOG_BYTES}",
             ):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
         except sqlite3.DatabaseError as error:
@@ -249,7 +251,7 @@ class SqliteDatabase:
             except BaseException as error:  # the thread's root: every waiter is told, the thread lives on
                 self._fail_batch(connection, batch, error)
             self._loop_call(self._settle, batch, transaction.woken, transaction.dispatched)
-            self._look_at_log()
+            self._checkpoint(connection, len(batch))
             del job, batch
         _close(connection)
 
@@ -328,26 +330,32 @@ class SqliteDatabase:
             self._failure = cause
         return cause
 
-    def _look_at_log(self) -> None:
-        """Has the write-ahead log brought into the database when it got long; commits do not wait for that."""
-        self._commits_since_look += 1
-        if self._commits_since_look < COMMITS_BETWEEN_LOOKS:
-            return
-        self._commits_since_look = 0
-        try:
-            size = self.path.with_name(self.path.name + "-wal").stat().st_size
-        except OSError:
-            return
-        if size > CHECKPOINT_BYTES and self._checkpoints.empty():
+    def _checkpoint(self, connection: Connection, units: int) -> None:
+        """Keeps the write-ahead log short: most of the work is done beside the writer, the writer ends it.
+
+        Only a log that is wholly in the database starts again from its beginning, and beside a busy writer it
+        never is.
+        """
+        self._units_since_checkpoint += units
+        if self._is_checkpoint_to_end:
+            self._is_checkpoint_to_end = False
+            self._units_since_checkpoint = 0
+            self._run_checkpoint(connection)
+        elif self._units_since_checkpoint >= UNITS_BETWEEN_CHECKPOINTS and self._checkpoints.empty():
+            self._units_since_checkpoint = 0
             self._checkpoints.put(True)
 
     def _checkpoint_loop(self, connection: Connection) -> None:
         while self._checkpoints.get():
-            try:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            except Exception as error:  # the thread's root; the log stays long, and a sick disk is remembered
-                self._judge(error)
-        connection.close()
+            self._run_checkpoint(connection)
+            self._is_checkpoint_to_end = True
+        _close(connection)
+
+    def _run_checkpoint(self, connection: Connection) -> None:
+        try:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except Exception as error:  # nobody waits for this; the log stays long, and a sick disk is remembered
+            self._judge(error)
 
     def _read_loop(self, connection: Connection) -> None:
         query = _SqliteTransaction(connection)
