@@ -55,6 +55,9 @@ class DeliveryContext(Struct, frozen=True, kw_only=True):
     thread_id: str | None = None
 
 
+NOWHERE = DeliveryContext()
+
+
 class Session(Struct, frozen=True, kw_only=True):
     """One key's row with its present incarnation; every field is a maintained column."""
 
@@ -91,7 +94,7 @@ class Session(Struct, frozen=True, kw_only=True):
     parent_key: str | None = None
     depth: int = 0
     send_policy: SendOverride | None = None
-    delivery: DeliveryContext = DeliveryContext()
+    delivery: DeliveryContext = NOWHERE
     model: str | None = None
     """Overrides the agent's."""
     thinking_level: str | None = None

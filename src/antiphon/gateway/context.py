@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Response
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.session import Session
@@ -23,6 +23,15 @@ class Gateway:
     def session_row(self, session: Session) -> dict[str, Any]:
         agent = self.services.rules.agents.get(session.agent_id)
         return wire.session_row(session, default_model=agent.model if agent else "unknown")
+
+
+class Json(Response):
+    """A JSON answer, encoded once."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return wire.compact_json(content)
 
 
 def gateway_of(request: Request) -> Gateway:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
 from antiphon.domain.errors import Denied, Invalid
 from antiphon.domain.ids import SessionId
@@ -18,7 +18,7 @@ from antiphon.engine.history import HistoryPage
 from antiphon.engine.inbox import Posted
 from antiphon.engine.sessions import ListCursor, SessionFilter, session_columns
 from antiphon.gateway import wire
-from antiphon.gateway.context import gateway_of, principal_of
+from antiphon.gateway.context import Json, gateway_of, principal_of
 from antiphon.gateway.requests import ForkBody, MessageBody, OpenBody, PatchBody
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view, run_view
 
@@ -42,7 +42,7 @@ async def list_sessions(
     active_minutes: Annotated[int | None, Query(alias="activeMinutes", ge=1, le=10**9)] = None,
     include_inactive: Annotated[bool, Query(alias="includeInactive")] = False,
     cursor: str | None = None,
-) -> dict[str, Any]:
+) -> Response:
     """Sessions, newest first."""
     gateway = gateway_of(request)
     services = gateway.services
@@ -65,7 +65,7 @@ async def list_sessions(
     if page.next is not None:
         place = f"{page.next.updated_at_ms}.{page.next.row}"
         shown["nextCursor"] = base64.urlsafe_b64encode(place.encode()).decode()
-    return shown
+    return Json(shown)
 
 
 def _list_cursor(text: str | None) -> ListCursor | None:
@@ -181,7 +181,7 @@ async def post_message(
             sender=body.sender,
             occurred_at=body.occurred(),
         )
-        return JSONResponse(wire.posted(appended))
+        return Json(wire.posted(appended))
     if body.role != "user" or body.occurred_at is not None:
         raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
     posted = await services.inbox.post(
@@ -196,8 +196,8 @@ async def post_message(
     if stream and posted.run_id is not None:
         return await _stream_run(request, posted)
     if wait is not None and posted.run_id is not None:
-        return JSONResponse({**wire.posted(posted), **await _run_end(request, posted, wait)})
-    return JSONResponse(wire.posted(posted))
+        return Json({**wire.posted(posted), **await _run_end(request, posted, wait)})
+    return Json(wire.posted(posted))
 
 
 async def _run_end(request: Request, posted: Posted, seconds: float) -> dict[str, Any]:
@@ -258,7 +258,7 @@ async def get_history(
     )
     shown = _history(page)
     if not is_following:
-        return JSONResponse(shown)
+        return Json(shown)
     first = [frame("history", shown, id=page.last_seq)]
     if resume is not None:
         first.insert(0, frame("reset", {"reason": _reset_reason(page.session, resume)}))

@@ -5,8 +5,11 @@ Contract: answers 4, events 3, list 2.
 
 import json
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
+
+from msgspec.json import Encoder
 
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import Event
@@ -25,7 +28,7 @@ from antiphon.domain.message import (
     role_of,
 )
 from antiphon.domain.run import Run
-from antiphon.domain.session import Session
+from antiphon.domain.session import NOWHERE, DeliveryContext, Session
 from antiphon.engine.inbox import Posted
 
 Json = dict[str, Any]
@@ -35,8 +38,11 @@ def milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
+_encode = Encoder().encode
+
+
 def compact_json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _encode(value)
 
 
 def _present(values: Json) -> Json:
@@ -45,14 +51,7 @@ def _present(values: Json) -> Json:
 
 def session_row(session: Session, *, default_model: str) -> Json:
     """A row as in `sessions_list`, with what people also see of their sessions."""
-    delivery = _present(
-        {
-            "channel": session.delivery.channel,
-            "to": session.delivery.to,
-            "accountId": session.delivery.account_id,
-            "threadId": session.delivery.thread_id,
-        }
-    )
+    delivery = session.delivery
     return _present(
         {
             "key": str(session.key),
@@ -81,12 +80,30 @@ def session_row(session: Session, *, default_model: str) -> Json:
             "sendPolicy": session.send_policy,
             "lastChannel": session.delivery.channel,
             "lastTo": session.delivery.to,
-            "deliveryContext": delivery or None,
-            "transcriptPath": f"/sessions/{quote(str(session.key), safe=':')}/transcript",
+            "deliveryContext": _delivery_context(delivery),
+            "transcriptPath": _transcript_path(str(session.key)),
             "spawnedBy": session.parent_key,
             "metadata": session.metadata or None,
         }
     )
+
+
+def _delivery_context(delivery: DeliveryContext) -> Json | None:
+    if delivery == NOWHERE:
+        return None
+    return _present(
+        {
+            "channel": delivery.channel,
+            "to": delivery.to,
+            "accountId": delivery.account_id,
+            "threadId": delivery.thread_id,
+        }
+    )
+
+
+@lru_cache(maxsize=4096)
+def _transcript_path(key: str) -> str:
+    return f"/sessions/{quote(key, safe=':')}/transcript"
 
 
 def _channel(session: Session) -> str:

@@ -14,6 +14,7 @@ from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Us
 from antiphon.store.database import Row, SqlValue
 
 _INTEGRITIES = (Integrity.TRUSTED, Integrity.UNTRUSTED)
+_from_timestamp = datetime.fromtimestamp
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,7 +43,7 @@ def milliseconds(moment: datetime) -> int:
 
 
 def moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return _from_timestamp(ms / 1000, UTC)
 
 
 stored_key = lru_cache(maxsize=4096)(parse_key)
@@ -80,10 +81,10 @@ def event_from_row(row: Row) -> Event:
         seq=seq,
         session_id=incarnation,
         type=kind,
-        created_at=moment(created_at),
+        created_at=_from_timestamp(created_at / 1000, UTC),
         actor=actor,
         run_id=run_id,
-        classification=classification(level, compartments, integrity),
+        classification=classification(level, compartments, integrity) if level or compartments or integrity else PUBLIC,
         message=payload.message,
         data={} if payload.data is None else payload.data,
     )

@@ -10,6 +10,7 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.session import (
+    NOWHERE,
     DeliveryContext,
     DescriptionSource,
     SendOverride,
@@ -297,13 +298,17 @@ def _one(row: Row | None) -> Session | None:
     return None if row is None else session_from_row(row)
 
 
+_STATUSES = {status.value: status for status in SessionStatus}
+_TYPES = {type.value: type for type in SessionType}
+
+
 def session_from_row(row: Row) -> Session:
     return Session(
         row=row[0],
         key=codec.stored_key(row[1]),
         agent_id=row[2],
         id=row[3],
-        status=SessionStatus(row[4]),
+        status=_STATUSES[row[4]],
         last_seq=row[5],
         first_seq=row[6],
         incarnation_seq=row[7],
@@ -312,9 +317,9 @@ def session_from_row(row: Row) -> Session:
             interactive=bool(row[9]),
             platform=row[10],
             trigger_id=row[11],
-            type=SessionType(row[12]),
+            type=_TYPES[row[12]],
         ),
-        metadata=codec.json_object(row[13]),
+        metadata={} if row[13] == "{}" else codec.json_object(row[13]),
         created_at=codec.moment(row[14]),
         started_at=codec.moment(row[15]),
         interacted_at=codec.moment(row[16]),
@@ -334,7 +339,7 @@ def session_from_row(row: Row) -> Session:
         parent_key=row[35],
         depth=row[36],
         send_policy=None if row[37] is None else SendOverride(row[37]),
-        delivery=DeliveryContext(channel=row[38], to=row[39], account_id=row[40], thread_id=row[41]),
+        delivery=_delivery(*row[38:42]),
         model=row[42],
         thinking_level=row[43],
         verbose_level=row[44],
@@ -342,3 +347,9 @@ def session_from_row(row: Row) -> Session:
         aborted_last_run=bool(row[46]),
         usage=codec.usage(row[47:52]),
     )
+
+
+def _delivery(channel: str | None, to: str | None, account_id: str | None, thread_id: str | None) -> DeliveryContext:
+    if channel is None and to is None and account_id is None and thread_id is None:
+        return NOWHERE
+    return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
