@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import anyio
@@ -92,7 +93,7 @@ async def _violations(app: App, targets: list[NamedTarget]) -> int:
     for target in targets:
         row = (await app.services.sessions.get(OWNER, target)).session.row
         runs = sorted(await app.services.runs.list(RunFilter(session=row), limit=1_000), key=lambda run: run.seq)
-        for before, after in zip(runs, runs[1:], strict=False):
+        for before, after in pairwise(runs):
             assert before.ended_at is not None and after.started_at is not None
             violations += after.started_at < before.ended_at
     return violations

@@ -19,7 +19,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import JsonObject, text_content
 from antiphon.domain.run import QueueMode, Run
-from antiphon.domain.session import Session, Source
+from antiphon.domain.session import Session, SessionSummary, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import SessionFilter
@@ -125,7 +125,7 @@ class SessionHandles:
         )
         return SessionHandle(self._services, opened.session)
 
-    async def list(self, *, limit: int = LISTED, include_inactive: bool = False) -> list[Session]:
+    async def list(self, *, limit: int = LISTED, include_inactive: bool = False) -> list[SessionSummary]:
         """Sessions, newest first."""
         page = await self._services.sessions.list(SessionFilter(include_inactive=include_inactive), limit=limit)
         return page.sessions

@@ -13,7 +13,7 @@ from antiphon.domain.errors import AntiphonError, Conflict, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
-from antiphon.domain.session import Session, SessionStatus, SessionType, Source
+from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.transcript import Input, Step, Transcript
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -295,7 +295,7 @@ async def test_lists_are_newest_first_and_page_without_loss(open_home: OpenHome)
         for number in range(7):
             clock.pass_time(timedelta(seconds=number % 2))
             await open_session(app, f"api:s{number}")
-        seen: list[Session] = []
+        seen: list[SessionSummary] = []
         cursor = None
         while True:
             page = await app.services.sessions.list(SessionFilter(), limit=3, after=cursor)

@@ -58,41 +58,26 @@ class DeliveryContext(Struct, frozen=True, kw_only=True):
 NOWHERE = DeliveryContext()
 
 
-class Session(Struct, frozen=True, kw_only=True):
-    """One key's row with its present incarnation; every field is a maintained column."""
+class SessionSummary(Struct, frozen=True, kw_only=True):
+    """What lists show of a session; every field is a maintained column."""
 
     row: SessionRow
     key: SessionKey
     agent_id: AgentId
     id: SessionId
     """Of the present incarnation."""
-    source: Source
     status: SessionStatus
     last_seq: int
-    first_seq: int
-    """The lowest `seq` still in the log; what lies below was deleted or pruned."""
-    incarnation_seq: int
-    """The `seq` of the present incarnation's `session_started`."""
     created_at: datetime
-    started_at: datetime
-    interacted_at: datetime
     updated_at: datetime
     metadata: JsonObject = field(default_factory=dict[str, JsonValue])
     label: str | None = None
     display_name: str | None = None
     description: str | None = None
-    description_source: DescriptionSource | None = None
     preview: str | None = None
     message_count: int = 0
     turn_count: int = 0
-    working_memory: str = ""
-    taint: Classification = PUBLIC
-    base: Classification = PUBLIC
-    clearance: Classification | None = None
-    """None sets no bound beyond the agent's."""
-    parent: SessionRow | None = None
     parent_key: str | None = None
-    depth: int = 0
     send_policy: SendOverride | None = None
     delivery: DeliveryContext = NOWHERE
     model: str | None = None
@@ -103,3 +88,23 @@ class Session(Struct, frozen=True, kw_only=True):
     """Tokens of the newest prompt and answer, as the provider counted them."""
     usage: Usage = NO_USAGE
     aborted_last_run: bool = False
+
+
+class Session(SessionSummary, frozen=True, kw_only=True):
+    """One key's row with its present incarnation."""
+
+    source: Source
+    first_seq: int
+    """The lowest `seq` still in the log; what lies below was deleted or pruned."""
+    incarnation_seq: int
+    """The `seq` of the present incarnation's `session_started`."""
+    started_at: datetime
+    interacted_at: datetime
+    description_source: DescriptionSource | None = None
+    working_memory: str = ""
+    taint: Classification = PUBLIC
+    base: Classification = PUBLIC
+    clearance: Classification | None = None
+    """None sets no bound beyond the agent's."""
+    parent: SessionRow | None = None
+    depth: int = 0

@@ -11,7 +11,7 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key, parse_key
 from antiphon.domain.message import JsonObject, JsonValue
-from antiphon.domain.session import Session, SessionStatus, SessionType, Source
+from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access import Found, find_session, may_access, not_found, target_name
@@ -49,7 +49,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SessionPage:
-    sessions: list[Session]
+    sessions: list[SessionSummary]
     next: ListCursor | None
 
 
@@ -292,7 +292,7 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     return None
 
 
-async def _list_page(query: Query, where: SessionFilter, limit: int, after: ListCursor | None) -> list[Session]:
+async def _list_page(query: Query, where: SessionFilter, limit: int, after: ListCursor | None) -> list[SessionSummary]:
     return await rows.list_page(query, where, limit=limit, after=after)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.session import Session
+from antiphon.domain.session import SessionSummary
 from antiphon.engine.services import Services
 from antiphon.gateway import wire
 from antiphon.gateway.guard import GatewaySettings
@@ -20,7 +20,7 @@ class Gateway:
     check_model: Callable[[str], None]
     """Raises `Invalid` for a model name that cannot be used."""
 
-    def session_row(self, session: Session) -> dict[str, Any]:
+    def session_row(self, session: SessionSummary) -> dict[str, Any]:
         agent = self.services.rules.agents.get(session.agent_id)
         return wire.session_row(session, default_model=agent.model if agent else "unknown")
 

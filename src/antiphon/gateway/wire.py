@@ -28,7 +28,7 @@ from antiphon.domain.message import (
     role_of,
 )
 from antiphon.domain.run import Run
-from antiphon.domain.session import NOWHERE, DeliveryContext, Session
+from antiphon.domain.session import NOWHERE, DeliveryContext, SessionSummary
 from antiphon.engine.inbox import Posted
 
 Json = dict[str, Any]
@@ -49,7 +49,7 @@ def _present(values: Json) -> Json:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def session_row(session: Session, *, default_model: str) -> Json:
+def session_row(session: SessionSummary, *, default_model: str) -> Json:
     """A row as in `sessions_list`, with what people also see of their sessions."""
     delivery = session.delivery
     return _present(
@@ -106,7 +106,7 @@ def _transcript_path(key: str) -> str:
     return f"/sessions/{quote(key, safe=':')}/transcript"
 
 
-def _channel(session: Session) -> str:
+def _channel(session: SessionSummary) -> str:
     """Contract: list 3."""
     match session.key.kind:
         case SessionKind.CRON | SessionKind.HOOK | SessionKind.NODE:

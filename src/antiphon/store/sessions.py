@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
@@ -16,26 +16,31 @@ from antiphon.domain.session import (
     SendOverride,
     Session,
     SessionStatus,
+    SessionSummary,
     SessionType,
     Source,
 )
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 
-_COLUMNS = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.last_seq, s.first_seq, i.first_seq,
-s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type, s.metadata,
-s.created_at, i.started_at, s.interacted_at, s.updated_at, s.label, s.display_name, s.description,
-s.description_source, s.preview, s.message_count, s.turn_count, i.working_memory,
-i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level, s.base_compartments, s.base_integrity,
-s.clearance_level, s.clearance_compartments, s.parent, p.key, s.depth, s.send_policy,
-s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id,
-s.model, s.thinking_level, s.verbose_level, s.context_tokens, s.aborted_last_run,
+_SUMMARY_COLUMNS = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.last_seq, s.created_at, s.updated_at,
+s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count, p.key, s.send_policy,
+s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.model, s.thinking_level,
+s.verbose_level, s.context_tokens, s.aborted_last_run,
 s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps"""
 
+_SUMMARY_WIDTH = 31
+
+_OTHER_COLUMNS = """s.first_seq, i.first_seq, s.source_kind, s.source_interactive, s.source_platform,
+s.source_trigger_id, s.type, i.started_at, s.interacted_at, s.description_source, i.working_memory,
+i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level, s.base_compartments, s.base_integrity,
+s.clearance_level, s.clearance_compartments, s.parent, s.depth"""
+
 _SELECT = (
-    f"SELECT {_COLUMNS} FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
+    f"SELECT {_SUMMARY_COLUMNS}, {_OTHER_COLUMNS} FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
     "LEFT JOIN sessions p ON p.id = s.parent"
 )
+_SELECT_SUMMARY = f"SELECT {_SUMMARY_COLUMNS} FROM sessions s LEFT JOIN sessions p ON p.id = s.parent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +253,9 @@ async def is_participant(query: Query, session: SessionRow, principal: str) -> b
     return row is not None
 
 
-async def list_page(query: Query, where: SessionFilter, *, limit: int, after: ListCursor | None) -> list[Session]:
+async def list_page(
+    query: Query, where: SessionFilter, *, limit: int, after: ListCursor | None
+) -> list[SessionSummary]:
     """Living sessions, newest first, at most `limit`."""
     conditions, values = ["s.deleted_at IS NULL"], list[SqlValue]()
 
@@ -278,13 +285,13 @@ async def list_page(query: Query, where: SessionFilter, *, limit: int, after: Li
     if after is not None:
         require("(s.updated_at, s.id) < (?, ?)", after.updated_at_ms, after.row)
     rows = await query.fetch_all(
-        f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
+        f"{_SELECT_SUMMARY} WHERE {' AND '.join(conditions)} ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
         (*values, limit),
     )
-    return [session_from_row(row) for row in rows]
+    return [SessionSummary(**_summary(row)) for row in rows]
 
 
-def cursor_of(session: Session) -> ListCursor:
+def cursor_of(session: SessionSummary) -> ListCursor:
     return ListCursor(codec.milliseconds(session.updated_at), session.row)
 
 
@@ -302,50 +309,57 @@ _STATUSES = {status.value: status for status in SessionStatus}
 _TYPES = {type.value: type for type in SessionType}
 
 
+def _summary(row: Row) -> dict[str, Any]:
+    return {
+        "row": row[0],
+        "key": codec.stored_key(row[1]),
+        "agent_id": row[2],
+        "id": row[3],
+        "status": _STATUSES[row[4]],
+        "last_seq": row[5],
+        "created_at": codec.moment(row[6]),
+        "updated_at": codec.moment(row[7]),
+        "metadata": {} if row[8] == "{}" else codec.json_object(row[8]),
+        "label": row[9],
+        "display_name": row[10],
+        "description": row[11],
+        "preview": row[12],
+        "message_count": row[13],
+        "turn_count": row[14],
+        "parent_key": row[15],
+        "send_policy": None if row[16] is None else SendOverride(row[16]),
+        "delivery": _delivery(*row[17:21]),
+        "model": row[21],
+        "thinking_level": row[22],
+        "verbose_level": row[23],
+        "context_tokens": row[24],
+        "aborted_last_run": row[25] == 1,
+        "usage": codec.usage(row[26:31]),
+    }
+
+
 def session_from_row(row: Row) -> Session:
+    other = row[_SUMMARY_WIDTH:]
     return Session(
-        row=row[0],
-        key=codec.stored_key(row[1]),
-        agent_id=row[2],
-        id=row[3],
-        status=_STATUSES[row[4]],
-        last_seq=row[5],
-        first_seq=row[6],
-        incarnation_seq=row[7],
+        **_summary(row),
+        first_seq=other[0],
+        incarnation_seq=other[1],
         source=Source(
-            kind=row[8],
-            interactive=bool(row[9]),
-            platform=row[10],
-            trigger_id=row[11],
-            type=_TYPES[row[12]],
+            kind=other[2],
+            interactive=bool(other[3]),
+            platform=other[4],
+            trigger_id=other[5],
+            type=_TYPES[other[6]],
         ),
-        metadata={} if row[13] == "{}" else codec.json_object(row[13]),
-        created_at=codec.moment(row[14]),
-        started_at=codec.moment(row[15]),
-        interacted_at=codec.moment(row[16]),
-        updated_at=codec.moment(row[17]),
-        label=row[18],
-        display_name=row[19],
-        description=row[20],
-        description_source=None if row[21] is None else DescriptionSource(row[21]),
-        preview=row[22],
-        message_count=row[23],
-        turn_count=row[24],
-        working_memory=row[25],
-        taint=codec.classification(*row[26:29]),
-        base=codec.classification(*row[29:32]),
-        clearance=None if row[32] is None else codec.classification(row[32], row[33], 1),
-        parent=row[34],
-        parent_key=row[35],
-        depth=row[36],
-        send_policy=None if row[37] is None else SendOverride(row[37]),
-        delivery=_delivery(*row[38:42]),
-        model=row[42],
-        thinking_level=row[43],
-        verbose_level=row[44],
-        context_tokens=row[45],
-        aborted_last_run=bool(row[46]),
-        usage=codec.usage(row[47:52]),
+        started_at=codec.moment(other[7]),
+        interacted_at=codec.moment(other[8]),
+        description_source=None if other[9] is None else DescriptionSource(other[9]),
+        working_memory=other[10],
+        taint=codec.classification(*other[11:14]),
+        base=codec.classification(*other[14:17]),
+        clearance=None if other[17] is None else codec.classification(other[17], other[18], 1),
+        parent=other[19],
+        depth=other[20],
     )
 
 
