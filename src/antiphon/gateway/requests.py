@@ -25,7 +25,7 @@ def _whole(text: str) -> str:
 
 
 def _whole_object(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    _whole(json.dumps(value, ensure_ascii=False))
+    _whole(json.dumps(value, ensure_ascii=False, allow_nan=False))
     return value
 
 

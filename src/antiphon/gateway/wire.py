@@ -164,6 +164,7 @@ def arguments(text: str) -> object:
     """The object that the model meant, or its words where JSON cannot say that again."""
     try:
         value = json.loads(text or "{}", parse_constant=_refuse)
+        json.dumps(value, allow_nan=False)
         compact_json(value)
     except (ValueError, RecursionError):
         return text
