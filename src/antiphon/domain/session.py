@@ -66,6 +66,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     agent_id: AgentId
     id: SessionId
     """Of the present incarnation."""
+    source: Source
     status: SessionStatus
     last_seq: int
     created_at: datetime
@@ -93,7 +94,6 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 class Session(SessionSummary, frozen=True, kw_only=True):
     """One key's row with its present incarnation."""
 
-    source: Source
     first_seq: int
     """The lowest `seq` still in the log; what lies below was deleted or pruned."""
     incarnation_seq: int

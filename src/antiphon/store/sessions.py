@@ -27,12 +27,12 @@ _SUMMARY_COLUMNS = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.last_s
 s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count, p.key, s.send_policy,
 s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.model, s.thinking_level,
 s.verbose_level, s.context_tokens, s.aborted_last_run,
-s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps"""
+s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
+s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type"""
 
-_SUMMARY_WIDTH = 31
+_SUMMARY_WIDTH = 36
 
-_OTHER_COLUMNS = """s.first_seq, i.first_seq, s.source_kind, s.source_interactive, s.source_platform,
-s.source_trigger_id, s.type, i.started_at, s.interacted_at, s.description_source, i.working_memory,
+_OTHER_COLUMNS = """s.first_seq, i.first_seq, i.started_at, s.interacted_at, s.description_source, i.working_memory,
 i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level, s.base_compartments, s.base_integrity,
 s.clearance_level, s.clearance_compartments, s.parent, s.depth"""
 
@@ -335,6 +335,9 @@ def _summary(row: Row) -> dict[str, Any]:
         "context_tokens": row[24],
         "aborted_last_run": row[25] == 1,
         "usage": codec.usage(row[26:31]),
+        "source": Source(
+            kind=row[31], interactive=row[32] == 1, platform=row[33], trigger_id=row[34], type=_TYPES[row[35]]
+        ),
     }
 
 
@@ -344,22 +347,15 @@ def session_from_row(row: Row) -> Session:
         **_summary(row),
         first_seq=other[0],
         incarnation_seq=other[1],
-        source=Source(
-            kind=other[2],
-            interactive=bool(other[3]),
-            platform=other[4],
-            trigger_id=other[5],
-            type=_TYPES[other[6]],
-        ),
-        started_at=codec.moment(other[7]),
-        interacted_at=codec.moment(other[8]),
-        description_source=None if other[9] is None else DescriptionSource(other[9]),
-        working_memory=other[10],
-        taint=codec.classification(*other[11:14]),
-        base=codec.classification(*other[14:17]),
-        clearance=None if other[17] is None else codec.classification(other[17], other[18], 1),
-        parent=other[19],
-        depth=other[20],
+        started_at=codec.moment(other[2]),
+        interacted_at=codec.moment(other[3]),
+        description_source=None if other[4] is None else DescriptionSource(other[4]),
+        working_memory=other[5],
+        taint=codec.classification(*other[6:9]),
+        base=codec.classification(*other[9:12]),
+        clearance=None if other[12] is None else codec.classification(other[12], other[13], 1),
+        parent=other[14],
+        depth=other[15],
     )
 
 
