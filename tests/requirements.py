@@ -75,12 +75,12 @@ REQUIREMENTS = {
     ),
     "sessions:4": Requirement(
         "A post is one transaction, idempotent by message id, and names the run that answers.",
-        remaining="group rule comes with channels; access of others than the owner with people and tokens",
+        remaining="access of others than the owner comes with people and tokens",
     ),
     "sessions:5": Requirement("Appending stores and wakes readers but never runs; updatedAt never goes back."),
     "sessions:6": Requirement(
         "A reset ends the runs and starts a new incarnation at once; late results stay with the old.",
-        remaining="checkpoint, taint, and reset by policy come with those parts",
+        remaining="the checkpoint and the taint kept by others' resets come with those parts",
     ),
     "sessions:7": Requirement(
         "Only quiet direct sessions are deleted; a race with a post has one winner.",
@@ -103,7 +103,6 @@ REQUIREMENTS = {
     # 4. Runs
     "runs:1": Requirement(
         "One run of a session at a time, in order; many sessions at once up to a limit.",
-        remaining="giving the slot back while waiting comes with exchanges",
     ),
     "runs:2": Requirement("The run id is returned before the model is called; the reply is stored on the run."),
     "runs:3": Requirement("Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."),
@@ -217,7 +216,7 @@ REQUIREMENTS = {
     "gateway:3": Requirement("Subscribing registers first, then gives the snapshot; hidden is not_found.", SOCKET),
     "gateway:4": Requirement(
         "REST has the listed operations and shapes.",
-        remaining="approvals, checkpoints, tools and metrics come with those",
+        remaining="approvals, checkpoints, tools and /metrics come with those parts",
     ),
     "gateway:5": Requirement("It listens locally, checks Host and Origin, bounds bodies, drops slow readers."),
     "gateway:6": Requirement("The page is entered by a single-use code that becomes a strict cookie."),

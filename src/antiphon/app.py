@@ -141,7 +141,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hub.run)
             tasks.start_soon(hub.sweep)
-            tasks.start_soon(Upkeep(database, clock, stale_after=rules.stale_after).run)
+            tasks.start_soon(Upkeep(database, clock, stale_after=rules.stale_after, retention=rules.retention).run)
             dispatch.deliver_to(worker.take)
             tasks.start_soon(worker.run)
             try:

@@ -217,6 +217,8 @@ class SessionSection(Section):
     reset_by_channel: dict[str, ResetSection] = Field(default_factory=dict[str, ResetSection])
     stale_after_days: Annotated[int, Field(ge=1)] | None = None
     """Sessions without an interaction for so long are hidden from normal lists."""
+    retention_days: Annotated[int, Field(ge=1)] | None = None
+    """Events older than this are deleted; kept for ever unless set."""
 
 
 class LogSection(Section):
@@ -276,7 +278,7 @@ class Config(Section):
                 f"Setting agents.default names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
                 code="invalid_config",
             )
-        days = self.session.stale_after_days
+        days, kept_days = self.session.stale_after_days, self.session.retention_days
         return Rules(
             agents=agents,
             default_agent=default,
@@ -290,6 +292,7 @@ class Config(Section):
                 by_channel={name: section.rule() for name, section in self.session.reset_by_channel.items()},
             ),
             stale_after=None if days is None else timedelta(days=days),
+            retention=None if kept_days is None else timedelta(days=kept_days),
         )
 
     def daily_total(self) -> DailyLimits:

@@ -124,6 +124,8 @@ class Transcript:
             if not isinstance(entry, Summary) and entry.seq == through:
                 self._settled[: index + 1] = [Summary(text=summary)]
                 return
+        if all(entry.seq != through for entry in self._waiting):  # it was pruned, with all that it stands for
+            self._settled.insert(0, Summary(text=summary))
 
     def prompt_for(self, run_id: RunId) -> list[Entry]:
         """Entries in model order: earlier runs, then this run's messages and steps. Contract: runs 9.

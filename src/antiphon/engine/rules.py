@@ -71,6 +71,8 @@ class Rules:
     owner_trigger: OwnerTrigger = OwnerTrigger.ALWAYS
     resets: ResetRules = field(default_factory=ResetRules)
     stale_after: timedelta | None = None
+    retention: timedelta | None = None
+    """How long events are kept; None for ever."""
 
     def agent(self, agent_id: AgentId) -> Agent:
         """The configured agent. Raises `Invalid` for another id."""

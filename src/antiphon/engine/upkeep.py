@@ -1,4 +1,4 @@
-"""What is done from time to time: hiding sessions that nobody has used for long. Contract: sessions 2."""
+"""What is done from time to time: hiding stale sessions, pruning old events. Contract: sessions 2, 8."""
 
 import logging
 from datetime import timedelta
@@ -7,8 +7,11 @@ import anyio
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import SessionRow
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.database import Database
+from antiphon.store.database import Database, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -17,16 +20,20 @@ BATCH = 1_000
 
 
 class Upkeep:
-    def __init__(self, database: Database, clock: Clock, *, stale_after: timedelta | None) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, stale_after: timedelta | None, retention: timedelta | None
+    ) -> None:
         self._database = database
         self._clock = clock
         self._stale_after = stale_after
+        self._retention = retention
 
     async def run(self) -> None:
         """At once, then every hour, until cancelled."""
         while True:
             try:
                 await self.hide_stale()
+                await self.prune()
             except Unavailable as error:
                 logger.warning("Upkeep failed", extra={"action": "upkeep_failed", "code": error.code})
             await anyio.sleep(INTERVAL_SECONDS)
@@ -40,3 +47,31 @@ class Upkeep:
         while changed := await self._database.run(rows.hide_idle_before, before_ms, BATCH):
             hidden += changed
         return hidden
+
+    async def prune(self) -> int:
+        """Deletes events older than the retention, but none that an unfinished run needs; returns how many."""
+        if self._retention is None:
+            return 0
+        before_ms = self._clock.now_ms() - int(self._retention.total_seconds() * 1000)
+        pruned, after = 0, SessionRow(0)
+        while page := await self._database.read(rows.list_logs, after, BATCH):
+            for session, first_seq in page:
+                while new_first := await self._database.run(prune_log, session, before_ms, first_seq + BATCH):
+                    pruned, first_seq = pruned + new_first - first_seq, new_first
+            after = page[-1][0]
+        return pruned
+
+
+async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:
+    """Deletes the oldest events under `below`; the log's new lowest `seq`, None if nothing was to go."""
+    bounds = await rows.find_bounds(tx, session)
+    if bounds is None:
+        return None
+    needed = await ledger.oldest_unfinished_seq(tx, session)
+    end = min(below, bounds.last_seq, bounds.last_seq if needed is None else needed)
+    first_seq = await log.first_seq_since(tx, session, before_ms, below=end)
+    if first_seq <= bounds.first_seq:
+        return None
+    await log.delete_below(tx, session, first_seq)
+    tx.wake(session)
+    return first_seq

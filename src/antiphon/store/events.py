@@ -167,5 +167,20 @@ async def newest_compaction(query: Query, session: SessionRow, incarnation: Sess
     return None if row is None else event_from_row(row)
 
 
+async def first_seq_since(query: Query, session: SessionRow, since_ms: int, *, below: int) -> int:
+    """The lowest `seq` under `below` of an event since then; `below` if all that is lower is older."""
+    row = await query.fetch_one(
+        "SELECT seq FROM events WHERE session = ? AND seq < ? AND created_at >= ? ORDER BY seq LIMIT 1",
+        (session, below, since_ms),
+    )
+    return below if row is None else row[0]
+
+
+async def delete_below(tx: Transaction, session: SessionRow, seq: int) -> None:
+    """Prunes the log: cursors below `seq - 1` have lost events from now on."""
+    await tx.execute("DELETE FROM events WHERE session = ? AND seq < ?", (session, seq))
+    await tx.execute("UPDATE sessions SET first_seq = ? WHERE id = ?", (seq, session))
+
+
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
     await tx.execute("DELETE FROM events WHERE session = ?", (session,))

@@ -90,6 +90,14 @@ async def find_next(query: Query, session: SessionRow) -> Run | None:
     return None if row is None else _run(row)
 
 
+async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
+    """The lowest `seq` that a run of the session which has not ended still needs."""
+    row = await query.fetch_one(
+        f"SELECT MIN(r.seq) FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE})", (session,)
+    )
+    return None if row is None else row[0]
+
+
 async def find_unfinished(query: Query) -> list[Run]:
     """Every run without an end, in the order of its session's log."""
     rows = await query.fetch_all(f"{_SELECT} WHERE r.status = 'queued' OR {_ACTIVE} ORDER BY r.session, r.seq")

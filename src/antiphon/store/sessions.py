@@ -216,6 +216,14 @@ def _update(columns: tuple[str, ...]) -> str:
     return f"UPDATE sessions SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?"
 
 
+async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[SessionRow, int]]:
+    """Rows of living sessions above `after`, ascending, each with the lowest `seq` of its log."""
+    rows = await query.fetch_all(
+        "SELECT id, first_seq FROM sessions WHERE deleted_at IS NULL AND id > ? ORDER BY id LIMIT ?", (after, limit)
+    )
+    return [(SessionRow(row[0]), row[1]) for row in rows]
+
+
 async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
     """Makes at most `limit` idle sessions `inactive`, whose last interaction was before; returns how many."""
     return await tx.execute(

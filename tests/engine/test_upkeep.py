@@ -1,0 +1,66 @@
+from datetime import timedelta
+
+import pytest
+
+from antiphon.app import Parts
+from antiphon.config import load_config
+from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Conflict
+from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.upkeep import Upkeep
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.stage import ManualClock, ask, find_session, open_session, texts
+
+pytestmark = pytest.mark.anyio
+
+KEPT = timedelta(days=30)
+
+
+@requirement("sessions:8")
+async def test_events_past_the_retention_go_and_cursors_into_them_are_refused(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with open_home(parts=Parts(clock=clock)) as app:
+        services = app.services
+        await open_session(app, "api:old")
+        target = services.sessions.target("api:old")
+        for text in ("one", "two"):
+            await ask(app, "api:old", text)
+        clock.pass_time(KEPT + timedelta(days=1))
+        await ask(app, "api:old", "three")
+        session = await find_session(app, "api:old")
+        upkeep = Upkeep(app.database, clock, stale_after=None, retention=KEPT)
+        assert await upkeep.prune() == 9
+        page = await services.history.page(OWNER, target, limit=10)
+        assert texts(page.events) == ["three", "echo: three"]
+        assert page.session.first_seq == 10 and page.last_seq == session.last_seq
+        with pytest.raises(Conflict, match="pruned"):
+            await services.history.page(OWNER, target, limit=10, before=3)
+        with pytest.raises(Conflict):
+            await services.forks.fork(OWNER, target, 3)
+        assert await upkeep.prune() == 0
+        await ask(app, "api:old", "four")
+        assert texts((await services.history.page(OWNER, target, limit=1)).events) == ["echo: four"]
+
+
+@requirement("sessions:2")
+async def test_sessions_that_nobody_used_are_hidden_until_they_are(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with open_home(parts=Parts(clock=clock)) as app:
+        await open_session(app, "api:quiet")
+        clock.pass_time(timedelta(days=8))
+        busy = await open_session(app, "api:busy")
+        upkeep = Upkeep(app.database, clock, stale_after=timedelta(days=7), retention=None)
+        assert await upkeep.hide_stale() == 1
+        sessions = app.services.sessions
+        listed = [str(row.key) for row in (await sessions.list(SessionFilter(), limit=10)).sessions]
+        assert listed == [str(busy.key)]
+        everything = await sessions.list(SessionFilter(include_inactive=True), limit=10)
+        assert len(everything.sessions) == 2
+        await ask(app, "api:quiet", "hello")
+        assert len((await sessions.list(SessionFilter(), limit=10)).sessions) == 2
+
+
+@requirement("config:1")
+def test_retention_is_configured_in_days() -> None:
+    assert load_config(None, environment={"ANTIPHON_SESSION__RETENTION_DAYS": "30"}).rules().retention == KEPT
