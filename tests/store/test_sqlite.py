@@ -430,3 +430,10 @@ async def test_an_empty_file_over_a_used_home_is_refused(home: Path, open_home: 
                 pass
         assert raised.value.code == "store_missing"
         assert not path.exists() or path.stat().st_size == 0
+
+
+async def test_a_clean_stop_leaves_everything_in_one_file(home: Path, open_home: OpenHome) -> None:
+    for _ in range(10):
+        async with open_home() as app:
+            await app.services.sessions.open(OWNER, app.services.sessions.target("api:one"))
+        assert not (home / "antiphon.db-wal").exists()

@@ -177,17 +177,22 @@ class SqliteDatabase:
         return await job.future
 
     async def close(self) -> None:
-        """Commits what waits, then lets the file go. May be called twice."""
+        """Commits what waits, then lets the file go. May be called twice.
+
+        The writer closes last: the last connection brings the write-ahead log into the database and removes it.
+        """
         threads, self._threads = self._threads, []
         if not threads:
             return
         self._is_closed = True
-        self._writes.put(None)
-        for _ in threads[2:]:
+        writer, *others = threads
+        for _ in others[1:]:
             self._reads.put(None)
         self._checkpoints.put(False)
-        for thread in threads:
+        for thread in others:
             await asyncio.to_thread(thread.join)
+        self._writes.put(None)
+        await asyncio.to_thread(writer.join)
         self._release_lock()
 
     def _take_lock(self) -> None:
