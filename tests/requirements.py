@@ -170,7 +170,7 @@ REQUIREMENTS = {
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
     "foreign_tools:1": Requirement(
         "Python functions and MCP servers are tools with declared effects under the same policy.",
-        remaining="MCP servers; effects and hooks come with information flow",
+        remaining="MCP servers come with the session tools; hooks with information flow",
     ),
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order.", CHANNELS),

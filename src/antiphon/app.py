@@ -4,7 +4,8 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 DATABASE_NAME = "antiphon.db"
 OWNER_TOKEN_NAME = "owner.token"
+TOOLS_GROUP = "antiphon.tools"
+"""The entry points by which an installed package offers functions to agents."""
 
 ToolFunction = Callable[..., Any] | DeclaredFunction
 
@@ -109,7 +112,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         hub = Hub(notifier, history.read_logs, clock)
         sessions = Sessions(database, rules, clock, ids)
         models = open_models(home, config)
-        tools = Toolset([SessionStatus(), *map(_function_tool, parts.tools)])
+        tools = Toolset([SessionStatus(), *installed_tools(), *map(_function_tool, parts.tools)])
         runner = parts.runner or AgentLoop(models, tools, rules.daily_total, retry=parts.retry)
         worker = Worker(
             database=database,
@@ -176,6 +179,26 @@ def check_home(home: Path) -> DatabaseState | None:
     """What the home's database is like, without changing it; None where there is none. Raises `StoreUnusable`."""
     path = home / DATABASE_NAME
     return check_database(path) if path.exists() else None
+
+
+def installed_tools() -> list[FunctionTool]:
+    """The functions that installed packages offer as entry points, each under its entry point's name.
+
+    Raises `Invalid` for one that cannot be loaded. Contract: foreign_tools 1.
+    """
+    found: list[FunctionTool] = []
+    for point in entry_points(group=TOOLS_GROUP):
+        try:
+            loaded: ToolFunction = point.load()
+        except Exception as error:  # whatever another package's import raises
+            raise Invalid(
+                f"Tool of an installed package cannot be loaded: {point.name!r} = {point.value!r} ({error}). "
+                "Mend or uninstall the package.",
+                code="invalid_config",
+            ) from error
+        declared = loaded if isinstance(loaded, DeclaredFunction) else tool(loaded)
+        found.append(FunctionTool(replace(declared, name=point.name)))
+    return found
 
 
 def _function_tool(function: ToolFunction) -> FunctionTool:

@@ -327,7 +327,7 @@ async def test_a_stream_cut_at_any_byte_resumes_exactly_once(open_home: OpenHome
     async with serve(open_home) as served:
         await served.open("api:chat")
         with anyio.fail_after(600):
-            received = await follow_over_cuts(served, address, 5000 if is_soak else 100, seed=len(address))
+            received = await follow_over_cuts(served, address, 5000 if is_soak else 250, seed=len(address))
         assert complaints(received, await stored_numbers(served, address)) == []
 
 
