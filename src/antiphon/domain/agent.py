@@ -1,6 +1,5 @@
 """An agent: who answers in a session, with which model and within which limits."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -59,8 +58,3 @@ class Effect(StrEnum):
     DELETES = "deletes"
     SPENDS = "spends"
     CONFIGURES = "configures"
-
-
-def agent_of(agents: Mapping[AgentId, Agent], agent_id: AgentId) -> Agent:
-    """The configured agent, or one with all defaults for an id that is not listed."""
-    return agents.get(agent_id) or Agent(id=agent_id, name=agent_id)

@@ -36,12 +36,20 @@ async def find_session(query: Query, principal: Principal, target: NamedTarget) 
 
     Key and id are both looked up whatever the first finds.
     """
+    found = await look_up(query, target)
+    if found is None or not await may_access(query, principal, found.session.row):
+        return Refusal(not_found(target_name(target)))
+    return found
+
+
+async def look_up(query: Query, target: NamedTarget) -> Found | None:
+    """The session by key, else by id, whoever asks; both are looked up whatever the first finds."""
     by_key = await rows.find_by_key(query, target.key) if target.key is not None else None
     incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
     by_id = await rows.find_by_row(query, incarnation.session) if incarnation else None
     session = by_key or by_id
-    if session is None or not await may_access(query, principal, session.row):
-        return Refusal(not_found(target_name(target)))
+    if session is None:
+        return None
     if by_key is not None or incarnation is None:
         incarnation = present_incarnation(session)
     return Found(session, incarnation)

@@ -9,12 +9,12 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
-from antiphon.domain.keys import SessionKey, SessionKind, main_key, parse_key
+from antiphon.domain.keys import SessionKey, SessionKind, main_key
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
-from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
-from antiphon.engine.access import Found, find_session, may_access, not_found, target_name
+from antiphon.engine.access import Found, find_session, look_up, may_access, not_found, target_name
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.store import events as log
@@ -141,8 +141,9 @@ class Sessions:
 
 
 async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusal:
-    found = await _find_any(tx, command.target)
-    if found is not None:
+    existing = await look_up(tx, command.target)
+    if existing is not None:
+        found = existing.session
         if not await may_access(tx, command.principal, found.row):
             return Refusal(not_found(target_name(command.target)))
         if command.target.key is None and found.agent_id != command.agent_id:
@@ -165,7 +166,7 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
     session_id = command.target.session_id
     if key is None:
         assert session_id is not None
-        key = parse_key(f"agent:{command.agent_id}:{session_id}")
+        key = key_from_session_id(command.agent_id, session_id)
     session_id = await _free_session_id(tx, key, session_id) or command.new_session_id
     is_group = key.kind is SessionKind.GROUP or command.source.type is SessionType.GROUP
     source = command.source
@@ -212,13 +213,6 @@ async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | 
     if candidate is None or await rows.find_incarnation(tx, candidate) is not None:
         return None
     return candidate
-
-
-async def _find_any(query: Query, target: NamedTarget) -> Session | None:
-    by_key = await rows.find_by_key(query, target.key) if target.key is not None else None
-    incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
-    by_id = await rows.find_by_row(query, incarnation.session) if incarnation else None
-    return by_key or by_id
 
 
 async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Session:
