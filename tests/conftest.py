@@ -1,14 +1,16 @@
 """Options and fixtures for all tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from pydantic import SecretStr
 
 from antiphon.app import App, Parts, open_app
-from antiphon.config import Config
+from antiphon.config import Config, DatabaseSection
+from tests.postgres import fresh_database
 
 OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 """`open_home(config, parts)`: a running system on the test's home; may be opened again after it was left."""
@@ -35,11 +37,21 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_section(request: pytest.FixtureRequest) -> Generator[DatabaseSection]:
+    """Where the test's home has its database: in a file, or in a PostgreSQL database of its own."""
+    if request.param == "sqlite":
+        yield DatabaseSection()
+    else:
+        with fresh_database() as url:
+            yield DatabaseSection(url=SecretStr(url), connections=6)
+
+
 @pytest.fixture
-def open_home(home: Path) -> OpenHome:
-    """Opens the test's home; the one place that knows of backends."""
+def open_home(home: Path, database_section: DatabaseSection) -> OpenHome:
+    """Opens the test's home, on each backend; the one place that knows of them."""
 
     def open_it(config: Config | None = None, parts: Parts | None = None) -> AbstractAsyncContextManager[App]:
-        return open_app(home, config or Config(), parts)
+        return open_app(home, (config or Config()).model_copy(update={"database": database_section}), parts)
 
     return open_it

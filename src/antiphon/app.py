@@ -2,10 +2,10 @@
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,18 @@ from antiphon.agents.loop import AgentLoop, RetryPolicy
 from antiphon.agents.model import ProviderSettings
 from antiphon.agents.models import Models
 from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Toolset, tool
+from antiphon.backends import (
+    DATABASE_NAME,
+    MOVED_SUFFIX,
+    Backend,
+    describe_process,
+    open_postgres,
+    open_sqlite,
+)
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, ProviderSection
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import Ids, SessionRow
-from antiphon.engine.dispatch import LocalDispatch
+from antiphon.domain.ids import Ids, ProcessId, SessionRow
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
@@ -34,18 +41,17 @@ from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.waits import Waits
 from antiphon.engine.worker import Worker
 from antiphon.feed.follow import Hub
-from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
-from antiphon.gateway.http import build_gateway
+from antiphon.gateway.http import build_gateway, build_probes
 from antiphon.store.checkup import DatabaseState, check_database
-from antiphon.store.database import CommitHook
+from antiphon.store.database import CommitHook, Database
 from antiphon.store.migrate import StoreUnusable
-from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
+from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.session_status import SessionStatus
 
 logger = logging.getLogger(__name__)
 
-DATABASE_NAME = "antiphon.db"
+VERSION = version("antiphon")
 OWNER_TOKEN_NAME = "owner.token"
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
@@ -62,7 +68,7 @@ class App:
     services: Services
     models: Models
     tools: Toolset
-    database: SqliteDatabase
+    database: Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,84 +96,130 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     parts = parts or Parts()
     clock = parts.clock or SystemClock()
     ids = parts.ids or RandomIds(clock)
-    rules = config.rules()
-    prepare_home(home)
-    notifier, dispatch = LocalNotifier(), LocalDispatch()
-
-    def on_commit(woken: Iterable[SessionRow], dispatched: Iterable[SessionRow]) -> None:
-        notifier.wake(woken)
-        dispatch.dispatch(dispatched)
-
-    database = await SqliteDatabase.open(
-        home / DATABASE_NAME,
-        on_commit=on_commit,
-        now_ms=clock.now_ms(),
-        connect=parts.connect,
-        commit_hook=parts.commit_hook,
-        synchronous=parts.synchronous,
-    )
-    try:
-        waits = Waits(database, notifier)
-        history = History(database)
-        hub = Hub(notifier, history.read_logs, clock)
-        sessions = Sessions(database, rules, clock, ids)
-        models = open_models(home, config)
-        tools = Toolset([SessionStatus(), *installed_tools(), *map(_function_tool, parts.tools)])
-        runner = parts.runner or AgentLoop(models, tools, rules.daily_total, retry=parts.retry)
-        worker = Worker(
-            database=database,
-            runner=runner,
-            waits=waits,
-            rules=rules,
-            publish_delta=hub.publish_delta,
-            clock=clock,
-            ids=ids,
-            unwind_seconds=parts.unwind_seconds,
-        )
-        services = Services(
-            rules=rules,
-            clock=clock,
-            ids=ids,
-            sessions=sessions,
-            inbox=Inbox(database, sessions, rules, clock, ids),
-            runs=Runs(database, clock),
-            resets=Resets(database, clock, ids),
-            forks=Forks(database, clock, ids),
-            history=history,
-            waits=waits,
-            hub=hub,
-            sign_in=SignIn(database, clock, ids),
-            health=Health(database),
-        )
-        app = App(home=home, config=config, services=services, models=models, tools=tools, database=database)
+    prepare_home(home, is_embedded=config.database.url is None)
+    workers: list[Worker] = []
+    process = ProcessId(ids.new("proc"))
+    async with _open_backend(home, config, parts, clock, process, workers) as backend:
+        app, worker = _build(home, config, parts, clock, ids, process, backend)
         _check_models(app)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(hub.run)
-            tasks.start_soon(hub.sweep)
-            tasks.start_soon(Upkeep(database, clock, stale_after=rules.stale_after, retention=rules.retention).run)
-            dispatch.deliver_to(worker.take)
-            tasks.start_soon(worker.run)
+            for task in backend.tasks:
+                tasks.start_soon(task)
+            tasks.start_soon(app.services.hub.run)
+            tasks.start_soon(app.services.hub.sweep)
+            if config.gateway.role.works:
+                workers.append(worker)
+                tasks.start_soon(_upkeep(app).run)
+                tasks.start_soon(worker.run)
+                tasks.start_soon(backend.dispatch.run, worker)
             try:
                 yield app
             finally:
-                services.health.begin_drain()
+                app.services.health.begin_drain()
                 with anyio.CancelScope(shield=True):
+                    backend.dispatch.stop()
                     await worker.drain(config.gateway.drain_seconds)
-                    await models.aclose()
+                    await app.models.aclose()
                 tasks.cancel_scope.cancel()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await database.close()
 
 
-def prepare_home(home: Path) -> None:
-    """Makes the home (0700) and checks that it can be used. Raises `StoreUnusable`."""
+def _open_backend(
+    home: Path, config: Config, parts: Parts, clock: Clock, process: ProcessId, workers: Sequence[Worker]
+) -> AbstractAsyncContextManager[Backend]:
+    """The database that the configuration names; `workers` are those that will work on it."""
+
+    def check(session: SessionRow) -> None:
+        for worker in workers:
+            worker.check(session)
+
+    if config.database.url is None:
+        return open_sqlite(
+            home,
+            clock=clock,
+            check=check,
+            connect=parts.connect,
+            commit_hook=parts.commit_hook,
+            synchronous=parts.synchronous,
+        )
+    rules = config.rules()
+    role = config.gateway.role
+    return open_postgres(
+        config.database.url.get_secret_value(),
+        clock=clock,
+        check=check,
+        process=describe_process(
+            process, role.value, VERSION, config.fingerprint(), tuple(rules.agents) if role.works else ()
+        ),
+        connections=config.database.connections,
+        commit_hook=parts.commit_hook,
+    )
+
+
+def _build(
+    home: Path, config: Config, parts: Parts, clock: Clock, ids: Ids, process: ProcessId, backend: Backend
+) -> tuple[App, Worker]:
+    database, notifier, rules = backend.database, backend.notifier, config.rules()
+    waits = Waits(database, notifier)
+    history = History(database)
+    hub = Hub(notifier, history.read_logs, clock)
+    sessions = Sessions(database, rules, clock, ids)
+    models = open_models(home, config)
+    tools = Toolset([SessionStatus(), *installed_tools(), *map(_function_tool, parts.tools)])
+    worker = Worker(
+        database=database,
+        runner=parts.runner or AgentLoop(models, tools, rules.daily_total, retry=parts.retry),
+        waits=waits,
+        rules=rules,
+        publish_delta=hub.publish_delta,
+        clock=clock,
+        ids=ids,
+        process=process,
+        unwind_seconds=parts.unwind_seconds,
+    )
+    services = Services(
+        rules=rules,
+        clock=clock,
+        ids=ids,
+        sessions=sessions,
+        inbox=Inbox(database, sessions, rules, clock, ids),
+        runs=Runs(database, clock),
+        resets=Resets(database, clock, ids),
+        forks=Forks(database, clock, ids),
+        history=history,
+        waits=waits,
+        hub=hub,
+        sign_in=SignIn(database, clock, ids),
+        health=Health(database, backend.processes),
+    )
+    return App(home=home, config=config, services=services, models=models, tools=tools, database=database), worker
+
+
+def _upkeep(app: App) -> Upkeep:
+    rules = app.services.rules
+    return Upkeep(app.database, app.services.clock, stale_after=rules.stale_after, retention=rules.retention)
+
+
+def prepare_home(home: Path, *, is_embedded: bool) -> None:
+    """Makes the home (0700) and checks that it can be used, as the place of the database too where that is embedded.
+
+    Raises `StoreUnusable`.
+    """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnusable(f"Home cannot be made: {str(home)!r} ({error.strerror})") from error
-    database = home / DATABASE_NAME
-    if (home / OWNER_TOKEN_NAME).exists() and (not database.exists() or database.stat().st_size == 0):
+    database, moved = home / DATABASE_NAME, home / (DATABASE_NAME + MOVED_SUFFIX)
+    if not is_embedded:
+        return
+    if moved.exists() and not database.exists():
+        raise StoreUnusable(
+            f"Database was moved to PostgreSQL: {str(moved)!r} is what was left. Set database.url to its address; "
+            f"to go back to the state before the move, rename the file to {DATABASE_NAME!r}.",
+            code="store_moved",
+        )
+    if not (home / OWNER_TOKEN_NAME).exists():
+        return
+    if not database.exists() or database.stat().st_size == 0:
         raise StoreUnusable(
             f"Database is missing or empty, though the home was in use: {str(database)!r}. Restore a backup; "
             f"to start anew on purpose, remove {str(home / OWNER_TOKEN_NAME)!r} too.",
@@ -240,6 +292,11 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
         app.models.open(name)
 
     return build_gateway(app.services, settings, check_model)
+
+
+def probe_app(app: App) -> AsgiApp:
+    """What a process without a gateway answers over HTTP: whether it lives, and whether it can work."""
+    return build_probes(app.services.health)
 
 
 def owner_token(home: Path, ids: Ids) -> str:

@@ -3,12 +3,14 @@
 Names are snake_case or the founding documents' camelCase. Flags go before variables, variables before the file.
 """
 
+import hashlib
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -33,6 +35,8 @@ _SHORT_VARIABLES = {
     "HOST": ("gateway", "host"),
     "PORT": ("gateway", "port"),
     "MODEL": ("agents", "defaults", "model"),
+    "DATABASE": ("database", "url"),
+    "ROLE": ("gateway", "role"),
 }
 
 
@@ -61,7 +65,22 @@ class Section(BaseModel):
     )
 
 
+class Role(StrEnum):
+    """What a process does for its database."""
+
+    ALL = "all"
+    GATEWAY = "gateway"
+    WORKER = "worker"
+
+    @property
+    def works(self) -> bool:
+        """Whether it runs agents."""
+        return self is not Role.GATEWAY
+
+
 class GatewaySection(Section):
+    role: Role = Role.ALL
+    """Whether this process answers requests (`gateway`), runs agents (`worker`), or both; with PostgreSQL alone."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
@@ -72,6 +91,14 @@ class GatewaySection(Section):
     """Largest request body."""
     drain_seconds: Annotated[float, Field(ge=0)] = 10
     """How long running turns may go on when the gateway is told to stop; then they are resumed at the next start."""
+
+
+class DatabaseSection(Section):
+    url: SecretStr | None = None
+    """Address of a PostgreSQL database that several processes share, such as `postgresql://user@host/name`; a file in
+    the home unless set."""
+    connections: Annotated[int, Field(ge=2, le=500)] = 12
+    """Connections to PostgreSQL for reading and writing, of this process; about six more serve its job engine."""
 
 
 class RunLimitsSection(Section):
@@ -232,6 +259,7 @@ class Config(Section):
     """Everything that can be set."""
 
     gateway: GatewaySection = GatewaySection()
+    database: DatabaseSection = DatabaseSection()
     agents: AgentsSection = AgentsSection()
     providers: dict[str, ProviderSection] = Field(default_factory=dict[str, ProviderSection])
     """How to reach models, by the name before the colon of a model's name."""
@@ -241,6 +269,11 @@ class Config(Section):
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
     log: LogSection = LogSection()
+
+    def fingerprint(self) -> str:
+        """Equal for processes that treat sessions and runs alike."""
+        text = self.model_dump_json(include={"agents", "limits", "messages", "groups", "session"})
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def agent_map(self) -> dict[AgentId, Agent]:
         """The agents; `main` with the defaults where none is listed."""
@@ -272,6 +305,12 @@ class Config(Section):
     def rules(self) -> Rules:
         """What use cases go by. Raises `Invalid` where settings contradict one another."""
         agents = self.agent_map()
+        if self.gateway.role is not Role.ALL and self.database.url is None:
+            raise Invalid(
+                f"Setting gateway.role {self.gateway.role.value!r} needs a database that processes share. "
+                "Set database.url to a PostgreSQL address, or leave the role at 'all'.",
+                code="invalid_config",
+            )
         default = AgentId(self.agents.default) if self.agents.default else next(iter(agents))
         if default not in agents:
             raise Invalid(

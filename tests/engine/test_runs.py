@@ -12,12 +12,12 @@ from antiphon import ToolContext
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
 from antiphon.engine import runs
 from antiphon.engine.context import RunContext
 from antiphon.engine.runner import ConstantRunner, Ending
-from antiphon.engine.runs import NOT_RUN, OUTCOME_UNKNOWN, Fence, Fenced
+from antiphon.engine.runs import NOT_RUN, OUTCOME_UNKNOWN, Claimant, Fence, Fenced
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, Reply, fake_provider
 from tests.claims import requirement
@@ -274,11 +274,13 @@ async def test_after_three_crashed_attempts_a_run_ends(open_home: OpenHome) -> N
         assert posted.run_id is not None
         await runner.until_begun(1)
         run = await find_run(app, posted.run_id)
+        assert run.process is not None
+        claimant = Claimant(process=run.process, time_limits={AgentId("main"): None})
         for attempt in (2, 3):
             # What the next process does that finds the run unfinished.
-            taken = await app.database.run(runs.reclaim, run.id, 0)
+            taken = await app.database.run(runs.claim, SessionRow(run.session), claimant, 0)
             assert taken is not None and (taken.attempt, taken.fence) == (attempt, attempt)
-        assert await app.database.run(runs.reclaim, run.id, 0) is None
+        assert await app.database.run(runs.claim, SessionRow(run.session), claimant, 0) is None
         ended = await find_run(app, run.id)
         assert (ended.status, ended.code) == (RunStatus.ERROR, "crashed")
         runner.release_all()

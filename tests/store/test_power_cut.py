@@ -12,7 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from antiphon.app import DATABASE_NAME, Parts, open_app
+from antiphon.app import Parts, open_app
+from antiphon.backends import DATABASE_NAME
 from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content

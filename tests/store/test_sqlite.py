@@ -13,7 +13,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from antiphon.app import DATABASE_NAME, OWNER_TOKEN_NAME
+from antiphon.app import OWNER_TOKEN_NAME
+from antiphon.backends import DATABASE_NAME
+from antiphon.config import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
@@ -62,11 +64,17 @@ class Commits:
             self.units.append(list(units))
 
 
+@pytest.fixture
+def database_section() -> DatabaseSection:
+    """These tests are about the file."""
+    return DatabaseSection()
+
+
 class Woken:
     def __init__(self) -> None:
         self.sessions: list[SessionRow] = []
 
-    def __call__(self, woken: Iterable[SessionRow], dispatched: Iterable[SessionRow]) -> None:
+    def __call__(self, woken: Iterable[SessionRow], *others: Iterable[SessionRow]) -> None:
         self.sessions.extend(sorted(woken))
 
 
@@ -76,7 +84,7 @@ async def open_store(
     *,
     connect: Connect = connect_sqlite,
     commit_hook: CommitHook | None = None,
-    on_commit: OnCommit = lambda woken, dispatched: None,
+    on_commit: OnCommit = lambda woken, dispatched, interrupted: None,
 ) -> AsyncGenerator[SqliteDatabase]:
     home.mkdir(exist_ok=True)
     database = await SqliteDatabase.open(

@@ -23,19 +23,40 @@ class RunningGateway:
 
 
 @contextmanager
-def published(home: Path, gateway: RunningGateway) -> Generator[None]:
-    """Tells other commands of the gateway until left. The caller has the home's lock, so there is no other."""
+def published(home: Path, gateway: RunningGateway) -> Generator[bool]:
+    """Tells other commands of the gateway until left; False where another one is told of already.
+
+    With an embedded database there can be no other, since the caller has the home's lock.
+    """
     path = home / NAME
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = _take(path)
+    if file is None:
+        yield False
+        return
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
         os.fchmod(file, 0o600)
         os.ftruncate(file, 0)
         os.write(file, json.dumps(asdict(gateway)).encode())
-        yield
+        yield True
     finally:
         path.unlink(missing_ok=True)
         os.close(file)
+
+
+def _take(path: Path) -> int | None:
+    """The file, locked; None if a living gateway has it."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            if find_gateway(path.parent) is not None:
+                return None
+            continue  # somebody only looked whether it is locked
+        if path.exists() and path.samestat(os.fstat(file)):
+            return file
+        os.close(file)  # its last owner removed it meanwhile
 
 
 def find_gateway(home: Path) -> RunningGateway | None:

@@ -32,7 +32,7 @@ def serve_home(
     home = home_of(home_option)
     config = config_of(home, config_option, flags)
     configure_logs(config)
-    prepare_home(home)
+    prepare_home(home, is_embedded=config.database.url is None)
     running = find_gateway(home)
     if running is not None:
         raise Conflict(

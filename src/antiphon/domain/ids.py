@@ -11,6 +11,9 @@ SessionId = NewType("SessionId", str)
 SessionRow = NewType("SessionRow", int)
 """The row of a key; what runs, wakes and readers go by. Never leaves the process."""
 
+ProcessId = NewType("ProcessId", str)
+"""A running program that works on a database, perhaps beside others."""
+
 RunId = NewType("RunId", str)
 MessageId = NewType("MessageId", str)
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 
 
@@ -77,6 +77,8 @@ class Run(Struct, frozen=True, kw_only=True):
     attempt: int = 0
     fence: int = 0
     """Raised by each claim; a write with an older one changes nothing."""
+    process: ProcessId | None = None
+    """That claimed it last; None before, and after it was handed back."""
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None

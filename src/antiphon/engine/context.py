@@ -128,7 +128,12 @@ class RunContext:
 
     async def record(self, events: Sequence[NewEvent]) -> int:
         last_seq = await self._database.run(
-            runs.record, self._fence, tuple(events), self.is_counted, self.clock.now_ms()
+            runs.record,
+            self._fence,
+            tuple(events),
+            self.is_counted,
+            self.clock.now_ms(),
+            sessions=(SessionRow(self.run.session),),
         )
         if last_seq is None:
             raise Fenced

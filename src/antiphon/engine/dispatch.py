@@ -1,21 +1,52 @@
 """The port to what delivers work: "this session has work", at least once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from antiphon.domain.ids import SessionRow
+from antiphon.store import runs as ledger
+from antiphon.store.database import Database
+
+
+class Driver(Protocol):
+    """Works on the sessions that are delivered to it; called on the event loop."""
+
+    def take(self, session: SessionRow) -> None:
+        """The session has work; returns at once."""
+        ...
+
+    def check(self, session: SessionRow) -> None:
+        """If the session's run is being executed here, looks whether that is to stop; returns at once."""
+        ...
+
+    async def check_all(self) -> None:
+        """Looks at every run that is being executed here. May raise `Unavailable`."""
+        ...
+
+    async def wait_room(self) -> None:
+        """Returns when one more session could be worked on at once, or none ever will."""
+        ...
+
+    async def wait_left(self, session: SessionRow) -> bool:
+        """Returns once the session is worked on here no more; whether all of its work is done."""
+        ...
 
 
 class Dispatch(Protocol):
-    """Delivers sessions that have work to a worker.
+    """Delivers sessions that have work to a driver.
 
     - What a unit handed to `Transaction.dispatch` is delivered after its commit, at least once.
-    - It may be delivered twice, late, and to several workers; the ledger decides who runs what.
-    - After a start, every session with unfinished runs is delivered.
+    - It may be delivered twice, late, and to several processes; the ledger decides who runs what.
+    - After a start, and after the death of a process, every session with unfinished runs is delivered.
+    - `Transaction.interrupt` reaches the process that executes the session's run, soon, as a `check`.
     """
 
-    def deliver_to(self, take: Callable[[SessionRow], None]) -> None:
-        """From now on `take` is called, on the event loop, with each session that has work."""
+    async def run(self, driver: Driver) -> None:
+        """Delivers until cancelled, or until it was stopped and all that was delivered is left."""
+        ...
+
+    def stop(self) -> None:
+        """Delivers nothing more from now on."""
         ...
 
 
@@ -23,18 +54,36 @@ class LocalDispatch:
     """Within one process: the database tells of each commit, the worker looks at the ledger."""
 
     def __init__(self) -> None:
-        self._take: Callable[[SessionRow], None] | None = None
+        self._database: Database | None = None
+        self._driver: Driver | None = None
         self._early: dict[SessionRow, None] = {}
+        self._is_stopped = False
 
-    def deliver_to(self, take: Callable[[SessionRow], None]) -> None:
-        self._take = take
+    def read_from(self, database: Database) -> None:
+        """Where it looks for what an earlier process left unfinished; before `run`."""
+        self._database = database
+
+    async def run(self, driver: Driver) -> None:
+        assert self._database is not None
+        for session in await self._database.read(ledger.list_busy_sessions):
+            driver.take(session)
+        self._driver = driver
         early, self._early = self._early, {}
-        for session in early:
-            take(session)
+        self.dispatch(early)
+
+    def stop(self) -> None:
+        self._is_stopped = True
 
     def dispatch(self, sessions: Iterable[SessionRow]) -> None:
-        if self._take is None:
+        if self._is_stopped:
+            return
+        if self._driver is None:
             self._early.update(dict.fromkeys(sessions))
             return
         for session in sessions:
-            self._take(session)
+            self._driver.take(session)
+
+    def interrupt(self, sessions: Iterable[SessionRow]) -> None:
+        if self._driver is not None:
+            for session in sessions:
+                self._driver.check(session)

@@ -59,7 +59,7 @@ class Forks:
             new_session_id=parse_session_id(f"api:{self._ids.random_hex(12)}"),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(fork_session, command))
+        return accepted(await self._database.run(fork_session, command, sessions=(target,)))
 
 
 async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refusal:

@@ -125,7 +125,7 @@ class Inbox:
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(post_message, command))
+        return accepted(await self._database.run(post_message, command, sessions=(target,)))
 
     async def append(
         self,
@@ -156,7 +156,7 @@ class Inbox:
             occurred_at=occurred_at,
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(append_message, command))
+        return accepted(await self._database.run(append_message, command, sessions=(target,)))
 
     def _message_id(self, given: str | None) -> MessageId:
         if given is None:
@@ -206,7 +206,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             principal=command.principal,
             at_ms=command.at_ms,
         )
-    await tx.dispatch(session.row)
+        await tx.dispatch(session.row)
     return _posted(session, message, seq, run_id)
 
 
@@ -256,6 +256,7 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
             return active.id
         case QueueMode.INTERRUPT if active:
             await ledger.change(tx, active.id, {"cancel_requested": 1})
+            tx.interrupt(session.row)
         case _:
             pass
     return None

@@ -33,8 +33,9 @@ class Resets:
     async def reset(self, principal: Principal, target: NamedTarget) -> Session:
         """The session in its new incarnation. Its queued runs are ended, its active one is being cancelled."""
         drawn = self._ids.random_hex(12)
+        now, at_ms = self._clock.now(), self._clock.now_ms()
         return accepted(
-            await self._database.run(reset_session, principal, target, drawn, self._clock.now(), self._clock.now_ms())
+            await self._database.run(reset_session, principal, target, drawn, now, at_ms, sessions=(target,))
         )
 
 
@@ -73,6 +74,7 @@ async def begin_anew(
     """Ends the incarnation with its runs and starts the next at the base classification."""
     if active := await ledger.find_active(tx, session.row):
         await ledger.change(tx, active.id, {"cancel_requested": 1, "code": "reset"})
+        tx.interrupt(session.row)
     for run in await ledger.find_queued(tx, session.row):
         outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
@@ -99,7 +101,6 @@ async def begin_anew(
         "context_tokens": 0,
     }
     await log.append(tx, session.row, new_id, [started], at_ms=at_ms, set=changes)
-    await tx.dispatch(session.row)
     renewed = await rows.find_by_row(tx, session.row)
     assert renewed is not None
     return renewed

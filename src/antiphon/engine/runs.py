@@ -14,7 +14,7 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import NotFound
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import AgentId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.message import (
     NO_USAGE,
     AssistantMessage,
@@ -30,6 +30,7 @@ from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.access import may_access
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.store import events as log
+from antiphon.store import processes
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds, moment
@@ -46,8 +47,13 @@ OUTCOME_UNKNOWN = (
 NOT_RUN = "This call was not run: the run ended before it began."
 
 
-TimeLimits = Mapping[AgentId, timedelta | None]
-"""How long a run of each agent may take."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """Who claims runs."""
+
+    process: ProcessId
+    time_limits: Mapping[AgentId, timedelta | None]
+    """How long a run may take, for each agent that the process knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,11 @@ class Runs:
 
         Contract: runs 5.
         """
-        return accepted(await self._database.run(cancel_run, principal, run_id, self._clock.now_ms()))
+        run = await self.get(principal, run_id)
+        at_ms = self._clock.now_ms()
+        return accepted(
+            await self._database.run(cancel_run, principal, run_id, at_ms, sessions=(SessionRow(run.session),))
+        )
 
     async def cancel_session(self, principal: Principal, session: SessionRow) -> Run | None:
         """Cancels the session's active run; None if it has none."""
@@ -106,23 +116,41 @@ async def _find_active(query: Query, session: SessionRow) -> Run | None:
     return await ledger.find_active(query, session)
 
 
-async def claim_next(tx: Transaction, session: SessionRow, time_limits: TimeLimits, at_ms: int) -> Run | None:
-    """Starts the session's next queued run; None if another is active or nothing waits."""
-    if await ledger.is_active(tx, session):
+async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
+    """Starts the session's next run, or takes over the one whose process is gone.
+
+    None if a living process works on it, it awaits approval, or nothing waits. The claimant itself must not be
+    working on the session.
+    """
+    holder = await ledger.find_holder(tx, session)
+    if holder is None:
+        return await _claim_next(tx, session, claimant, at_ms)
+    if holder.status != RunStatus.RUNNING:
         return None
+    if holder.process != claimant.process and await processes.is_alive(tx, holder.process):
+        return None
+    return await _take_over(tx, holder.run_id, claimant, at_ms)
+
+
+async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
     run = await ledger.find_next(tx, session)
     if run is None:
         return None
-    limit = time_limits.get(run.agent_id)
-    deadline = None if limit is None else moment(at_ms) + limit
-    return await _start(tx, run, deadline=deadline, at_ms=at_ms)
-
-
-async def reclaim(tx: Transaction, run_id: RunId, at_ms: int) -> Run | None:
-    """Takes a run over from a worker that died; ends it after too many crashes. Contract: runs 8."""
-    run = await ledger.find(tx, run_id)
-    if run is None or run.status is not RunStatus.RUNNING:
+    if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
+    limit = claimant.time_limits.get(run.agent_id)
+    deadline = None if limit is None else moment(at_ms) + limit
+    return await _start(tx, run, claimant, deadline=deadline, at_ms=at_ms)
+
+
+async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
+    return any(agent_id in process.agents for process in await processes.list_all(query))
+
+
+async def _take_over(tx: Transaction, run_id: RunId, claimant: Claimant, at_ms: int) -> Run | None:
+    """The run, claimed anew; after too many crashes it is ended instead. Contract: runs 8."""
+    run = await ledger.find(tx, run_id)
+    assert run is not None
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
             status=RunStatus.ERROR,
@@ -130,17 +158,18 @@ async def reclaim(tx: Transaction, run_id: RunId, at_ms: int) -> Run | None:
             code="crashed",
         )
         await finish_run(tx, Fence(run.id, run.fence), outcome, None, at_ms)
-        return None
-    return await _start(tx, run, deadline=run.deadline, at_ms=at_ms)
+        return await _claim_next(tx, run.session, claimant, at_ms)
+    return await _start(tx, run, claimant, deadline=run.deadline, at_ms=at_ms)
 
 
-async def _start(tx: Transaction, run: Run, *, deadline: datetime | None, at_ms: int) -> Run:
+async def _start(tx: Transaction, run: Run, claimant: Claimant, *, deadline: datetime | None, at_ms: int) -> Run:
     started_at = run.started_at or moment(at_ms)
     started = replace(
         run,
         status=RunStatus.RUNNING,
         fence=run.fence + 1,
         attempt=run.attempt + 1,
+        process=claimant.process,
         started_at=started_at,
         deadline=deadline,
         waiting_for=None,
@@ -153,6 +182,7 @@ async def _start(tx: Transaction, run: Run, *, deadline: datetime | None, at_ms:
             "status": started.status.value,
             "fence": started.fence,
             "attempt": started.attempt,
+            "process": started.process,
             "started_at": milliseconds(started_at),
             "deadline": None if deadline is None else milliseconds(deadline),
             "waiting_for": None,
@@ -169,7 +199,7 @@ async def hand_back(tx: Transaction, fence: Fence) -> None:
     """An orderly stop: the attempt does not count as crashed; the run goes on when a worker takes it over."""
     run = await ledger.find(tx, fence.run_id)
     if run is not None and run.fence == fence.number and run.status is RunStatus.RUNNING:
-        await ledger.change(tx, run.id, {"attempt": run.attempt - 1}, fence=fence.number)
+        await ledger.change(tx, run.id, {"attempt": run.attempt - 1, "process": None}, fence=fence.number)
 
 
 async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], counted: bool, at_ms: int) -> int | None:
@@ -214,12 +244,12 @@ async def finish_run(
     message: AssistantMessage | None,
     at_ms: int,
     counted: bool = True,
-    successors: TimeLimits | None = None,
+    successors: Claimant | None = None,
 ) -> Ended | NewInput | None:
     """Ends the run: last message, open calls, status, reply and what follows, in one transaction.
 
-    With `successors`, the time limits of agents, it claims the session's next run too. None if the fence is
-    old or the run has ended. Contract: runs 2, 4, 8.
+    With `successors` it claims the session's next run for that process too. None if the fence is old or the
+    run has ended. Contract: runs 2, 4, 8.
     """
     run = await _fenced_run(tx, fence)
     if run is None:
@@ -233,7 +263,7 @@ async def finish_run(
     if outcome.status is not RunStatus.OK or message is None:
         steps += await _closing_results(tx, run)
     ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms)
-    following = None if successors is None else await claim_next(tx, run.session, successors, at_ms)
+    following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
 
 
@@ -294,7 +324,7 @@ async def cancel_run(tx: Transaction, principal: Principal, run_id: RunId, at_ms
         outcome = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
         return await end_queued_run(tx, run, outcome, at_ms=at_ms)
     await ledger.change(tx, run.id, {"cancel_requested": 1})
-    await tx.dispatch(run.session)
+    tx.interrupt(run.session)
     return replace(run, is_cancel_requested=True)
 
 

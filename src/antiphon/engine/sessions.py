@@ -100,7 +100,7 @@ class Sessions:
             new_session_id=self.new_session_id(source),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(open_session, command))
+        return accepted(await self._database.run(open_session, command, sessions=(target,)))
 
     def _agent_for(self, target: NamedTarget, agent_id: AgentId | None) -> AgentId:
         named = target.key.agent_id if target.key is not None else None
@@ -133,11 +133,14 @@ class Sessions:
 
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
         """Changes columns of the row and says so in the log; patches of different fields do not collide."""
-        return accepted(await self._database.run(patch_session, principal, target, dict(changes), self._clock.now_ms()))
+        at_ms = self._clock.now_ms()
+        return accepted(
+            await self._database.run(patch_session, principal, target, dict(changes), at_ms, sessions=(target,))
+        )
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
         """Removes the session with its log and runs. Raises `Conflict` where it must stay. Contract: sessions 7."""
-        accepted(await self._database.run(delete_session, principal, target, self._clock.now_ms()))
+        accepted(await self._database.run(delete_session, principal, target, self._clock.now_ms(), sessions=(target,)))
 
 
 async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusal:
@@ -261,7 +264,7 @@ async def delete_session(
     if isinstance(found, Refusal):
         return found
     session = found.session
-    if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
+    if refusal := _undeletable(session, is_busy=await ledger.find_holder(tx, session.row) is not None):
         return Refusal(refusal)
     await log.delete_all(tx, session.row)
     await ledger.delete_all(tx, session.row)

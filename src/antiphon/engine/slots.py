@@ -13,6 +13,10 @@ class Slots:
         self._on_free = on_free
         self._resuming: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def free(self) -> int:
+        return self._free
+
     def try_take(self) -> bool:
         """Takes a free place for a run that has not begun; False if there is none."""
         if self._free == 0:

@@ -56,7 +56,9 @@ class Upkeep:
         pruned, after = 0, SessionRow(0)
         while page := await self._database.read(rows.list_logs, after, BATCH):
             for session, first_seq in page:
-                while new_first := await self._database.run(prune_log, session, before_ms, first_seq + BATCH):
+                while new_first := await self._database.run(
+                    prune_log, session, before_ms, first_seq + BATCH, sessions=(session,)
+                ):
                     pruned, first_seq = pruned + new_first - first_seq, new_first
             after = page[-1][0]
         return pruned

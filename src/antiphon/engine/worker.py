@@ -9,14 +9,14 @@ from anyio.abc import TaskGroup
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
-from antiphon.domain.ids import Ids, RunId, SessionRow
+from antiphon.domain.ids import Ids, ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.engine import runs
 from antiphon.engine.context import PublishDelta, RunContext
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner, Ending
-from antiphon.engine.runs import Ended, Fence, Fenced, NewInput
+from antiphon.engine.runs import Claimant, Ended, Fence, Fenced, NewInput
 from antiphon.engine.slots import Slots
 from antiphon.engine.transcripts import Transcripts
 from antiphon.engine.waits import Waits
@@ -35,6 +35,8 @@ class StopCause(StrEnum):
     CANCEL = "cancel"
     TIMEOUT = "timeout"
     DRAIN = "drain"
+    FENCED = "fenced"
+    """Another process took the run over: this one may write nothing more of it."""
 
 
 class _Drive:
@@ -90,6 +92,7 @@ class Worker:
         publish_delta: PublishDelta,
         clock: Clock,
         ids: Ids,
+        process: ProcessId,
         unwind_seconds: float = UNWIND_SECONDS,
     ) -> None:
         self._database = database
@@ -100,24 +103,23 @@ class Worker:
         self._clock = clock
         self._ids = ids
         self._unwind_seconds = unwind_seconds
-        self._time_limits = {agent.id: agent.limits.time for agent in rules.agents.values()}
-        self._slots = Slots(rules.max_concurrent, lambda: self._has_work.set())
+        self._claimant = Claimant(
+            process=process, time_limits={agent.id: agent.limits.time for agent in rules.agents.values()}
+        )
+        self._slots = Slots(rules.max_concurrent, self._on_free_slot)
         self._transcripts = Transcripts()
         self._pending: dict[SessionRow, None] = {}
         self._driving: dict[SessionRow, _Drive] = {}
-        self._orphans: dict[SessionRow, RunId] = {}
+        self._leaving: dict[SessionRow, list[asyncio.Future[bool]]] = {}
         self._tasks: TaskGroup | None = None
         self._has_work = asyncio.Event()
         self._to_check: dict[SessionRow, None] = {}
         self._is_draining = False
+        self._room = anyio.Event()
         self._idle = anyio.Event()
 
     async def run(self) -> None:
-        """Takes over what an earlier process left unfinished, then whatever is dispatched, until cancelled."""
-        for run in await self._database.read(ledger.find_unfinished):
-            if run.status is RunStatus.RUNNING:
-                self._orphans[run.session] = run.id
-            self._pending[run.session] = None
+        """Works on whatever is delivered, until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             while True:
                 self._pump()
@@ -125,24 +127,64 @@ class Worker:
                 self._has_work.clear()
 
     def take(self, session: SessionRow) -> None:
-        """The session has work, or its run is to be looked at again; from `Dispatch`."""
+        """The session has work."""
         drive = self._driving.get(session)
         if drive is None:
             self._pending[session] = None
         else:
             drive.has_news = True
-            self._to_check[session] = None
         self._has_work.set()
+
+    def check(self, session: SessionRow) -> None:
+        """If its run is being executed here, looks whether that is to stop."""
+        if session in self._driving:
+            self._to_check[session] = None
+            self._has_work.set()
+
+    async def check_all(self) -> None:
+        """Looks at every run that is being executed here, in one query."""
+        drives = {drive.run.id: drive for drive in self._driving.values() if drive.run is not None}
+        if not drives:
+            return
+        claims = [(run_id, drive.run.fence) for run_id, drive in drives.items() if drive.run is not None]
+        for run_id in await self._database.read(ledger.find_called_off, claims):
+            self.check(drives[run_id].session)
+
+    async def wait_room(self) -> None:
+        """Returns when one more session could be worked on at once, or none ever will."""
+        while self._slots.free <= len(self._pending) and not self._is_draining:
+            self._room = anyio.Event()
+            await self._room.wait()
+
+    def _on_free_slot(self) -> None:
+        self._has_work.set()
+        self._room.set()
+
+    async def wait_left(self, session: SessionRow) -> bool:
+        """Returns once the session is worked on here no more; whether all of its work is done."""
+        if session not in self._pending and session not in self._driving:
+            return True
+        left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._leaving.setdefault(session, []).append(left)
+        return await left
 
     async def drain(self, seconds: float) -> None:
         """Begins no more runs, gives running ones the time to end, then hands them back unfinished."""
         self._is_draining = True
+        self._room.set()
         with anyio.move_on_after(seconds):
             await self._wait_idle()
         for drive in tuple(self._driving.values()):
             drive.stop(StopCause.DRAIN)
         with anyio.move_on_after(self._unwind_seconds):
             await self._wait_idle()
+        for session in tuple(self._leaving):
+            self._tell_left(session, is_done=False)
+
+    def _tell_left(self, session: SessionRow, *, is_done: bool) -> None:
+        for left in self._leaving.pop(session, ()):
+            if not left.done():
+                left.set_result(is_done)
 
     async def _wait_idle(self) -> None:
         while self._driving:
@@ -172,14 +214,16 @@ class Worker:
                 if not await self._drive_once(drive) or (self._pending and drive.following is None):
                     break
             if drive.following is not None:
-                await self._database.run(runs.hand_back, Fence(drive.following.id, drive.following.fence))
+                await self._hand_back(drive.following)
         except Unavailable as error:
             logger.warning("Session is left", extra={"action": "drive_failed", "code": error.code})
             drive.is_done = True
         finally:
             if self._driving.get(drive.session) is drive:
                 del self._driving[drive.session]
-                if not drive.is_done:
+                if drive.is_done:
+                    self._tell_left(drive.session, is_done=True)
+                else:
                     self._pending[drive.session] = None
             drive.give_back()
             self._idle.set()
@@ -189,7 +233,7 @@ class Worker:
         """Claims one run and has it executed; False if the session has no more work."""
         run = None
         try:
-            run = drive.following or await self._next_run(drive.session)
+            run = drive.following or await self._claim(drive.session)
             drive.following, drive.is_exhausted = None, False
             if run is not None:
                 await self._execute(drive, run)
@@ -200,20 +244,40 @@ class Worker:
             return True
         except Exception:  # a fault of ours: the run is taken over like one whose process died
             logger.exception("Drive failed", extra={"action": "drive_failed", "session": drive.session})
-            if run is not None:
-                self._orphans[drive.session] = run.id
             await anyio.sleep(RETRY_SECONDS)
             return True
         drive.is_done = not drive.has_news and (run is None or drive.is_exhausted)
         return not drive.is_done
 
-    async def _next_run(self, session: SessionRow) -> Run | None:
-        if orphan := self._orphans.pop(session, None):
-            run = await self._database.run(runs.reclaim, orphan, self._clock.now_ms())
-            if run is not None:
-                logger.info("Run resumed", extra={"action": "run_resumed", "run_id": run.id, "attempt": run.attempt})
-                return run
-        return await self._database.run(runs.claim_next, session, self._time_limits, self._clock.now_ms())
+    async def _claim(self, session: SessionRow) -> Run | None:
+        at_ms = self._clock.now_ms()
+        run = await self._database.run(runs.claim, session, self._claimant, at_ms, sessions=(session,))
+        if run is not None and run.attempt > 1:
+            logger.info("Run resumed", extra={"action": "run_resumed", "run_id": run.id, "attempt": run.attempt})
+        return run
+
+    async def _hand_back(self, run: Run) -> None:
+        await self._database.run(runs.hand_back, Fence(run.id, run.fence), sessions=(SessionRow(run.session),))
+
+    async def _finish_run(
+        self,
+        run: Run,
+        outcome: Outcome,
+        message: AssistantMessage | None = None,
+        *,
+        is_counted: bool = True,
+        successors: Claimant | None = None,
+    ) -> Ended | NewInput | None:
+        return await self._database.run(
+            runs.finish_run,
+            Fence(run.id, run.fence),
+            outcome,
+            message,
+            self._clock.now_ms(),
+            is_counted,
+            successors,
+            sessions=(SessionRow(run.session),),
+        )
 
     async def _execute(self, drive: _Drive, run: Run) -> None:
         agent = self._rules.agents.get(run.agent_id)
@@ -223,8 +287,7 @@ class Worker:
                 error=f"Agent is no longer configured: {run.agent_id!r}",
                 code="unknown_agent",
             )
-            fence = Fence(run.id, run.fence)
-            await self._database.run(runs.finish_run, fence, outcome, None, self._clock.now_ms())
+            await self._finish_run(run, outcome)
             return
         context = RunContext(
             run=run,
@@ -255,8 +318,10 @@ class Worker:
 
     async def _settle(self, drive: _Drive, context: RunContext) -> None:
         """Says in the ledger what became of work that was stopped."""
-        if drive.cause is StopCause.DRAIN:
-            await self._database.run(runs.hand_back, context.fence)
+        if drive.cause is StopCause.FENCED:
+            logger.warning("Run was taken over", extra={"action": "run_lost", "run_id": context.run.id})
+        elif drive.cause is StopCause.DRAIN:
+            await self._hand_back(context.run)
         elif drive.cause is not None and not drive.is_abandoned:
             drive.settle(await self._end_cut(context, drive.cause))
 
@@ -284,14 +349,12 @@ class Worker:
         """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
         while True:
             try:
-                result = await self._database.run(
-                    runs.finish_run,
-                    context.fence,
+                result = await self._finish_run(
+                    context.run,
                     ending.outcome,
                     ending.message,
-                    self._clock.now_ms(),
-                    context.is_counted,
-                    None if self._pending or self._is_draining else self._time_limits,
+                    is_counted=context.is_counted,
+                    successors=None if self._pending or self._is_draining else self._claimant,
                 )
             except Unavailable as error:
                 if not _is_passing(error):
@@ -321,7 +384,11 @@ class Worker:
         except Unavailable:
             self._to_check[drive.session] = None  # looked at again with the next dispatch
             return
-        if drive.run is run and (current is None or current.is_cancel_requested):
+        if drive.run is not run or drive.cause is not None:
+            return
+        if current is None or current.fence != run.fence:
+            await self._stop(drive, run, StopCause.FENCED)
+        elif current.is_cancel_requested:
             await self._stop(drive, run, StopCause.CANCEL)
 
     async def _watch_deadline(self, drive: _Drive, run: Run) -> None:
@@ -349,10 +416,9 @@ class Worker:
         self.take(drive.session)
 
     async def _fence_off(self, run: Run, cause: StopCause) -> None:
-        fence = Fence(run.id, run.fence)
         while True:
             try:
-                await self._database.run(runs.finish_run, fence, _cut(cause, ""), None, self._clock.now_ms())
+                await self._finish_run(run, _cut(cause, ""))
                 return
             except Unavailable as error:
                 if not _is_passing(error):
@@ -361,7 +427,7 @@ class Worker:
 
 
 def _is_passing(error: Unavailable) -> bool:
-    return error.code in ("disk_full", "store_busy")
+    return error.code in ("disk_full", "store_busy", "store_unreachable", "outcome_unknown")
 
 
 def _internal_error() -> Outcome:

@@ -22,6 +22,11 @@ class LocalNotifier:
 
         return unsubscribe
 
+    @property
+    def subscribed(self) -> list[SessionRow]:
+        """Sessions that somebody reads."""
+        return list(self._subscribers)
+
     def wake(self, sessions: Iterable[SessionRow]) -> None:
         for session in sessions:
             if subscribers := self._subscribers.get(session):

@@ -12,9 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.engine.health import Health
 from antiphon.engine.services import Services
 from antiphon.gateway import page, runs, sessions, signin
-from antiphon.gateway.context import Gateway, gateway_of
+from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, status_of
 
 logger = logging.getLogger(__name__)
@@ -50,13 +51,27 @@ def build_gateway(services: Services, settings: GatewaySettings, check_model: Ca
     for router in ROUTERS:
         api.include_router(router)
     page.mount(api)
-    api.add_api_route("/health", _health, tags=["health"])
-    api.add_api_route("/ready", _ready, tags=["health"])
+    _add_probes(api, services.health)
     api.add_exception_handler(AntiphonError, _on_error)
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(HTTPException, _on_http_error)
     api.add_exception_handler(Exception, _on_crash)
     return Guard(api, services, settings, open_paths=OPEN_PATHS)
+
+
+def build_probes(health: Health) -> AsgiApp:
+    """`/health` and `/ready` alone, for a process that answers nobody but its supervisor."""
+    api = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    _add_probes(api, health)
+    api.add_exception_handler(AntiphonError, _on_error)
+    api.add_exception_handler(HTTPException, _on_http_error)
+    return api
+
+
+def _add_probes(api: FastAPI, health: Health) -> None:
+    api.state.health = health
+    api.add_api_route("/health", _health, tags=["health"])
+    api.add_api_route("/ready", _ready, tags=["health"])
 
 
 async def _health() -> dict[str, Any]:
@@ -65,9 +80,17 @@ async def _health() -> dict[str, Any]:
 
 
 async def _ready(request: Request) -> dict[str, Any]:
-    """Messages can be taken and stored."""
-    await gateway_of(request).services.health.check()
-    return {"ok": True}
+    """Messages can be taken and stored; without a worker they wait until one comes."""
+    health: Health = request.app.state.health
+    ready = await health.check()
+    answer: dict[str, Any] = {
+        "ok": True,
+        "workers": ready.workers,
+        "configuredAlike": ready.is_configured_alike,
+    }
+    if not ready.workers:
+        answer["note"] = "No worker lives: messages are stored, and answered when one comes."
+    return answer
 
 
 def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:

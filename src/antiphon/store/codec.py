@@ -28,6 +28,7 @@ class _Payload(Struct, frozen=True, omit_defaults=True):
 _encode = Encoder().encode
 _decode_payload = Decoder(_Payload).decode
 _decode_object = Decoder(dict[str, Any]).decode
+_decode_list = Decoder(list[Any]).decode
 
 
 def json_text(value: object) -> str:
@@ -36,6 +37,10 @@ def json_text(value: object) -> str:
 
 def json_object(text: str) -> JsonObject:
     return _decode_object(text)
+
+
+def json_list(text: str) -> list[Any]:
+    return _decode_list(text)
 
 
 def milliseconds(moment: datetime) -> int:

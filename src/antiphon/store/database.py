@@ -1,15 +1,18 @@
 """The port to the database: units of work, driven whole, in one transaction each."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
+from antiphon.domain.targets import NamedTarget
 
 SqlValue = str | int | float | bytes | None
 Row = tuple[Any, ...]
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
+Named = SessionRow | NamedTarget
+"""A session by its row, or as a caller named it."""
 
 
 class Query(Protocol):
@@ -41,13 +44,18 @@ class Transaction(Query, Protocol):
         """The commit brings with it the message "this session has work", at least once."""
         ...
 
+    def interrupt(self, session: SessionRow) -> None:
+        """After COMMIT, whoever works on the session looks at its run again; a hint, in whichever process."""
+        ...
+
 
 class Database(Protocol):
     """Runs units and queries.
 
     - `run` returns after COMMIT; what a unit returned is released only then. Waiting units may share one
       COMMIT; a unit that raises never undoes another. A full disk refuses all that share one.
-    - `keys` are the sessions that the unit will touch, locked in their order where the backend locks rows.
+    - `sessions` are those that the unit will write to and that it knows of before it reads. Where the backend locks
+      rows they are locked first, in their order; what else it writes, it locks by writing.
     - Cancelling the waiter does not cancel the unit.
     - Raises `Unavailable` where the store cannot take it: nothing of the unit is kept then. After an error
       that leaves the state of the disk unknown it stays so until the process starts anew.
@@ -62,10 +70,18 @@ class Database(Protocol):
         self,
         unit: Callable[[Transaction, *Ts], Coroutine[Any, Any, R]],
         *arguments: *Ts,
-        keys: Sequence[SessionRow] = (),
+        sessions: Sequence[Named] = (),
     ) -> R: ...
 
     async def read(self, query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R: ...
+
+    async def close(self) -> None:
+        """Commits what waits, then lets go. May be called twice."""
+        ...
+
+
+OnCommit = Callable[[Collection[SessionRow], Collection[SessionRow], Collection[SessionRow]], None]
+"""Told, on the event loop, which sessions were woken, which have work, and which are interrupted."""
 
 
 class CommitHook(Protocol):

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x416E7470
 """In the header of our SQLite files, so that another program's database is told from ours."""
 
-_SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID"}
+SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID"}
 
 
 class StoreUnusable(AntiphonError):
@@ -29,6 +29,11 @@ def migrations() -> Iterator[tuple[int, str, str]]:
     for entry in sorted(resources.files("antiphon.store").joinpath("schema").iterdir(), key=lambda e: e.name):
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", entry.name):
             yield int(match[1]), match[2], entry.read_text("utf-8")
+
+
+def newest_schema() -> int:
+    """The number of the newest migration that this program has."""
+    return max(number for number, _, _ in migrations())
 
 
 def recognise(connection: "Connection", path: Path) -> list[int]:
@@ -69,9 +74,9 @@ def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
         ) from error
 
 
-def statements(text: str) -> Iterator[str]:
-    """The statements of a migration in SQLite's dialect, without comments."""
-    for word, meaning in _SQLITE_WORDS.items():
+def statements(text: str, words: Mapping[str, str]) -> Iterator[str]:
+    """The statements of a migration without comments, its placeholders in the words of a dialect."""
+    for word, meaning in words.items():
         text = text.replace(word, meaning)
     text = re.sub(r"--[^\n]*", "", text)
     yield from (statement.strip() for statement in text.split(";\n") if statement.strip())
@@ -98,7 +103,7 @@ def _apply(connection: "Connection", number: int, name: str, text: str, now_ms: 
             "CREATE TABLE IF NOT EXISTS schema_migrations "
             "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)"
         )
-        for statement in statements(text):
+        for statement in statements(text, SQLITE_WORDS):
             connection.execute(statement)
         connection.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, name, now_ms))
     except BaseException:

@@ -1,19 +1,20 @@
 """The ledger's rows. Which step may follow which, and what it entails, `engine/runs` decides."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import Usage
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 
 _SELECT = """SELECT r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest_seq, r.status, r.mode,
-r.principal, r.attempt, r.fence, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for, r.wait_until,
-r.cancel_requested, r.reply, r.error, r.code,
+r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for,
+r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps
 FROM runs r JOIN sessions s ON s.id = r.session"""
 
@@ -57,9 +58,19 @@ async def find_active(query: Query, session: SessionRow) -> Run | None:
     return None if row is None else _run(row)
 
 
-async def is_active(query: Query, session: SessionRow) -> bool:
-    """Whether a run holds the session."""
-    return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
+class Holder(NamedTuple):
+    """The run that holds its session, and the process that claimed it."""
+
+    run_id: RunId
+    status: str
+    process: ProcessId | None
+
+
+async def find_holder(query: Query, session: SessionRow) -> Holder | None:
+    row = await query.fetch_one(
+        f"SELECT r.id, r.status, r.process FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)
+    )
+    return None if row is None else Holder(*row)
 
 
 async def is_busy(query: Query, session: SessionRow) -> bool:
@@ -98,10 +109,24 @@ async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None
     return None if row is None else row[0]
 
 
-async def find_unfinished(query: Query) -> list[Run]:
-    """Every run without an end, in the order of its session's log."""
-    rows = await query.fetch_all(f"{_SELECT} WHERE r.status = 'queued' OR {_ACTIVE} ORDER BY r.session, r.seq")
-    return [_run(row) for row in rows]
+async def list_busy_sessions(query: Query) -> list[SessionRow]:
+    """Every session with a run that has not ended."""
+    rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR {_ACTIVE}")
+    return [row[0] for row in rows]
+
+
+async def find_called_off(query: Query, claims: Sequence[tuple[RunId, int]]) -> list[RunId]:
+    """Which of these running runs are to be cancelled, or were taken over since the claim with that fence."""
+    found: list[RunId] = []
+    for start in range(0, len(claims), 500):
+        part = claims[start : start + 500]
+        rows = await query.fetch_all(
+            f"SELECT id, fence, cancel_requested FROM runs WHERE id IN ({', '.join('?' * len(part))})",
+            [run_id for run_id, _ in part],
+        )
+        standing = {row[0]: row[1] for row in rows if not row[2]}
+        found += [run_id for run_id, fence in part if standing.get(run_id) != fence]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,15 +239,16 @@ def _run(row: Row) -> Run:
         principal=Principal.parse(row[9]),
         attempt=row[10],
         fence=row[11],
-        created_at=codec.moment(row[12]),
-        started_at=when(row[13]),
-        ended_at=when(row[14]),
-        deadline=when(row[15]),
-        waiting_for=row[16],
-        wait_until=when(row[17]),
-        is_cancel_requested=bool(row[18]),
-        reply=row[19],
-        error=row[20],
-        code=row[21],
-        usage=codec.usage(row[22:27]),
+        process=row[12],
+        created_at=codec.moment(row[13]),
+        started_at=when(row[14]),
+        ended_at=when(row[15]),
+        deadline=when(row[16]),
+        waiting_for=row[17],
+        wait_until=when(row[18]),
+        is_cancel_requested=bool(row[19]),
+        reply=row[20],
+        error=row[21],
+        code=row[22],
+        usage=codec.usage(row[23:28]),
     )

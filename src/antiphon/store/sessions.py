@@ -1,6 +1,6 @@
 """Rows of sessions and incarnations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -135,6 +135,18 @@ async def find_bounds(query: Query, session: SessionRow) -> Bounds | None:
     return None if row is None else Bounds(row[0], row[1])
 
 
+async def find_last_seqs(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, int]:
+    """Where the logs end, of sessions living or deleted."""
+    found: dict[SessionRow, int] = {}
+    for start in range(0, len(sessions), 500):
+        part = sessions[start : start + 500]
+        rows = await query.fetch_all(
+            f"SELECT id, last_seq FROM sessions WHERE id IN ({', '.join('?' * len(part))})", part
+        )
+        found |= {row[0]: row[1] for row in rows}
+    return found
+
+
 async def insert(
     tx: Transaction,
     *,
@@ -227,8 +239,8 @@ async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[S
 async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
     """Makes at most `limit` idle sessions `inactive`, whose last interaction was before; returns how many."""
     return await tx.execute(
-        "UPDATE sessions SET status = 'inactive' WHERE id IN (SELECT id FROM sessions WHERE deleted_at IS NULL "
-        "AND status = 'idle' AND interacted_at < ? ORDER BY updated_at LIMIT ?)",
+        "UPDATE sessions SET status = 'inactive' WHERE status = 'idle' AND id IN (SELECT id FROM sessions "
+        "WHERE deleted_at IS NULL AND status = 'idle' AND interacted_at < ? ORDER BY updated_at LIMIT ?)",
         (before_ms, limit),
     )
 

@@ -5,7 +5,7 @@ import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
-from antiphon.store.database import CommitHook, Query, Row, SqlValue, Transaction
+from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, SqlValue, Transaction
+from antiphon.store.effects import Effects
 from antiphon.store.migrate import StoreUnusable, migrate, recognise
 
 logger = logging.getLogger(__name__)
@@ -49,8 +50,25 @@ class Connection(Protocol):
 
 
 Connect = Callable[[Path], Connection]
-OnCommit = Callable[[Iterable[SessionRow], Iterable[SessionRow]], None]
-"""Told, on the event loop, which sessions' readers to wake and which sessions have work."""
+
+
+def take_lock(path: Path) -> int:
+    """An open file whose closing gives the database free again. Raises `StoreUnusable` where another process has it."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnusable(f"Home is not writable: {str(path.parent)!r} ({error.strerror})") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        raise StoreUnusable(
+            f"Home is in use by another process: {str(path.parent)!r}. "
+            "Stop it first, or choose another home with --home.",
+            code="home_in_use",
+        ) from error
+    return file
 
 
 def connect_sqlite(path: Path) -> Connection:
@@ -70,13 +88,12 @@ class _Job:
 class _SqliteTransaction:
     """Never suspends, so that one `send(None)` drives a whole unit."""
 
-    __slots__ = ("_connection", "_execute", "dispatched", "woken")
+    __slots__ = ("_connection", "_execute", "effects")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self.woken: set[SessionRow] = set()
-        self.dispatched: dict[SessionRow, None] = {}
+        self.effects = Effects()
 
     async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         return self._execute(statement, parameters).fetchone()
@@ -88,10 +105,13 @@ class _SqliteTransaction:
         return self._execute(statement, parameters).rowcount
 
     def wake(self, session: SessionRow) -> None:
-        self.woken.add(session)
+        self.effects.woken.add(session)
 
     async def dispatch(self, session: SessionRow) -> None:
-        self.dispatched[session] = None
+        self.effects.dispatched[session] = None
+
+    def interrupt(self, session: SessionRow) -> None:
+        self.effects.interrupted.add(session)
 
 
 class SqliteDatabase:
@@ -140,7 +160,7 @@ class SqliteDatabase:
         Raises `StoreUnusable` for a file that is in use, corrupt, of a newer version, or not ours.
         """
         database = cls(path, connect=connect, on_commit=on_commit, commit_hook=commit_hook, synchronous=synchronous)
-        database._take_lock()
+        database._lock_file = take_lock(path)
         try:
             writer = database._open_connection()
             migrate(writer, path=path, now_ms=now_ms)
@@ -161,7 +181,7 @@ class SqliteDatabase:
         self,
         unit: Callable[[Transaction, *Ts], Coroutine[Any, Any, R]],
         *arguments: *Ts,
-        keys: Sequence[SessionRow] = (),
+        sessions: Sequence[Named] = (),
     ) -> R:
         if self.failure is not None:
             raise self.failure
@@ -194,22 +214,6 @@ class SqliteDatabase:
         self._writes.put(None)
         await asyncio.to_thread(writer.join)
         self._release_lock()
-
-    def _take_lock(self) -> None:
-        lock_path = self.path.with_name(self.path.name + ".lock")
-        try:
-            self._lock_file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreUnusable(f"Home is not writable: {str(self.path.parent)!r} ({error.strerror})") from error
-        try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._release_lock()
-            raise StoreUnusable(
-                f"Home is in use by another process: {str(self.path.parent)!r}. "
-                "Stop it first, or choose another home with --home.",
-                code="home_in_use",
-            ) from error
 
     def _release_lock(self) -> None:
         if self._lock_file >= 0:
@@ -255,7 +259,7 @@ class SqliteDatabase:
                 self._run_batch(connection, transaction, batch)
             except BaseException as error:  # the thread's root: every waiter is told, the thread lives on
                 self._fail_batch(connection, batch, error)
-            self._loop_call(self._settle, batch, transaction.woken, transaction.dispatched)
+            self._loop_call(self._settle, batch, transaction.effects)
             self._checkpoint(connection, len(batch))
             del job, batch
         _close(connection)
@@ -275,8 +279,7 @@ class SqliteDatabase:
             self._judge(error)
             if self._failure is not None:
                 raise
-            transaction.woken.clear()
-            transaction.dispatched.clear()
+            transaction.effects = Effects()
             self._replay(connection, transaction, batch)
         self._commit(connection, batch)
 
@@ -294,7 +297,7 @@ class SqliteDatabase:
         """Runs each unit again under a savepoint, so that one which raises undoes itself alone."""
         connection.execute("BEGIN IMMEDIATE")
         for job in batch:
-            woken, dispatched = set(transaction.woken), dict(transaction.dispatched)
+            before = transaction.effects.copy()
             connection.execute("SAVEPOINT unit")
             try:
                 job.result = _drive(job, transaction)
@@ -305,7 +308,7 @@ class SqliteDatabase:
                 job.error = self._judge(error)
                 if self._failure is not None:
                     raise
-                transaction.woken, transaction.dispatched = woken, dispatched
+                transaction.effects = before
             connection.execute("RELEASE unit")
 
     def _commit(self, connection: Connection, batch: list[_Job]) -> None:
@@ -373,7 +376,7 @@ class SqliteDatabase:
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
-            self._loop_call(self._settle, [job], (), ())
+            self._loop_call(self._settle, [job], None)
             del job
         _close(connection)
 
@@ -383,9 +386,9 @@ class SqliteDatabase:
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 
-    def _settle(self, batch: Sequence[_Job], woken: Iterable[SessionRow], dispatched: Iterable[SessionRow]) -> None:
-        if woken or dispatched:
-            self._on_commit(woken, dispatched)
+    def _settle(self, batch: Sequence[_Job], effects: Effects | None) -> None:
+        if effects:
+            self._on_commit(effects.woken, effects.dispatched, effects.interrupted)
         for job in batch:
             if job.future.done():
                 continue

@@ -1,0 +1,192 @@
+"""What a system stands on: a database with its notifier and its delivery of work, embedded or shared."""
+
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Invalid, Unavailable
+from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.engine.dispatch import Dispatch, LocalDispatch
+from antiphon.engine.processes import Processes
+from antiphon.feed.local import LocalNotifier
+from antiphon.feed.notifier import Notifier
+from antiphon.store.database import CommitHook, Database
+from antiphon.store.migrate import newest_schema
+from antiphon.store.processes import Process
+from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
+
+if TYPE_CHECKING:
+    from antiphon.store.postgres_schema import ServerState
+    from antiphon.store.transfer import Report
+
+DATABASE_NAME = "antiphon.db"
+MOVED_SUFFIX = ".moved"
+"""What an embedded database is called after its move to a shared one."""
+
+Check = Callable[[SessionRow], None]
+"""Looks whether the session's run, if it is executed in this process, is to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    database: Database
+    notifier: Notifier
+    dispatch: Dispatch
+    processes: Processes | None
+    """None where no other process can be."""
+    tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
+    """What must run as long as the backend is used."""
+
+
+@asynccontextmanager
+async def open_sqlite(
+    home: Path,
+    *,
+    clock: Clock,
+    check: Check,
+    connect: Connect = connect_sqlite,
+    commit_hook: CommitHook | None = None,
+    synchronous: str = "FULL",
+) -> AsyncGenerator[Backend]:
+    """The embedded backend: one file in the home, one process. Raises `StoreUnusable`."""
+    notifier, dispatch = LocalNotifier(), LocalDispatch()
+
+    def on_commit(
+        woken: Collection[SessionRow], dispatched: Collection[SessionRow], interrupted: Collection[SessionRow]
+    ) -> None:
+        notifier.wake(woken)
+        dispatch.dispatch(dispatched)
+        for session in interrupted:
+            check(session)
+
+    database = await SqliteDatabase.open(
+        home / DATABASE_NAME,
+        on_commit=on_commit,
+        now_ms=clock.now_ms(),
+        connect=connect,
+        commit_hook=commit_hook,
+        synchronous=synchronous,
+    )
+    dispatch.read_from(database)
+    try:
+        yield Backend(database=database, notifier=notifier, dispatch=dispatch, processes=None)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def open_postgres(
+    url: str,
+    *,
+    clock: Clock,
+    check: Check,
+    process: Process,
+    connections: int,
+    commit_hook: CommitHook | None = None,
+) -> AsyncGenerator[Backend]:
+    """The shared backend: a PostgreSQL database and any number of processes. Raises `StoreUnusable`."""
+    with _postgres_packages():
+        from antiphon.engine.procrastinate_dispatch import ProcrastinateDispatch
+        from antiphon.feed.postgres import PostgresNotifier
+        from antiphon.store.postgres import PostgresDatabase
+        from antiphon.store.postgres_channel import PostgresChannel
+        from antiphon.store.postgres_schema import prepare
+    await prepare(url, clock.now_ms())
+    channel = PostgresChannel(url)
+    notifier = PostgresNotifier(channel, process.id, on_interrupt=check)
+    dispatch = ProcrastinateDispatch(url)
+
+    def on_commit(
+        woken: Collection[SessionRow], dispatched: Collection[SessionRow], interrupted: Collection[SessionRow]
+    ) -> None:
+        notifier.publish(woken, interrupted)
+
+    async with PostgresDatabase.open(
+        url, on_commit=on_commit, defer=dispatch.defer, commit_hook=commit_hook, connections=connections
+    ) as database:
+        dispatch.read_from(database)
+        processes = Processes(database, clock, process)
+
+        async def notify() -> None:
+            await notifier.run(database)
+
+        try:
+            await processes.register()
+            yield Backend(
+                database=database,
+                notifier=notifier,
+                dispatch=dispatch,
+                processes=processes,
+                tasks=(notify, processes.run),
+            )
+            # Where that cannot be said, the others see that the heart stopped.
+            with suppress(Unavailable):
+                await processes.unregister()
+        finally:
+            await channel.close()
+
+
+def describe_process(id: ProcessId, role: str, version: str, fingerprint: str, agents: tuple[Any, ...]) -> Process:
+    """This process, as others see it."""
+    return Process(
+        id=id,
+        role=role,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=version,
+        fingerprint=fingerprint,
+        agents=agents,
+    )
+
+
+def describe_database(home: Path, url: str | None) -> str:
+    """Where the data is, for people: without user and password."""
+    if url is None:
+        return str(home / DATABASE_NAME)
+    with _postgres_packages():
+        from antiphon.store.postgres_schema import place
+    return f"PostgreSQL {place(url)}"
+
+
+async def update_database(home: Path, url: str | None, clock: Clock) -> int:
+    """The number of the schema, now this version's. Raises `StoreUnusable` and `Invalid`."""
+    if url is None:
+        async with open_sqlite(home, clock=clock, check=lambda session: None):
+            return newest_schema()
+    with _postgres_packages():
+        from antiphon.store.postgres_schema import prepare
+    return await prepare(url, clock.now_ms())
+
+
+async def look_at_server(url: str) -> "ServerState":
+    """What a PostgreSQL database is like, and who works on it; changes nothing. Raises `StoreUnusable`, `Invalid`."""
+    with _postgres_packages():
+        from antiphon.store.postgres_schema import look
+    return await look(url)
+
+
+async def move_database(home: Path, url: str, clock: Clock, report: "Report") -> dict[str, int]:
+    """Moves the home's embedded database to PostgreSQL; returns the number of rows by table.
+
+    Raises `StoreUnusable`, `Conflict`, `Invalid`.
+    """
+    with _postgres_packages():
+        from antiphon.store.transfer import transfer
+    path = home / DATABASE_NAME
+    return await transfer(path, path.with_name(path.name + MOVED_SUFFIX), url, clock.now_ms(), report)
+
+
+@contextmanager
+def _postgres_packages() -> Generator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise Invalid(
+            f"PostgreSQL needs packages that are not installed ({error.name}). Install antiphon[postgres].",
+            code="missing_extra",
+        ) from error

@@ -1,0 +1,123 @@
+"""The processes that share a database: showing that one lives, and giving up those that do not.
+
+Life is a count that grows. Whoever has not seen it grow for some time by its own clock gives the process up, so
+that no two clocks are compared. Contract: runs 8.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+
+import anyio
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import ProcessId
+from antiphon.store import processes as rows
+from antiphon.store.database import Database
+from antiphon.store.processes import Process
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+DEAD_SECONDS = 5.0
+"""Without a beat. With a beat's interval this is what a takeover takes at most, delivery aside."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    beats: int
+    since: float
+
+
+class Processes:
+    """This process among those on the same database."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        this: Process,
+        *,
+        beat_seconds: float = BEAT_SECONDS,
+        dead_seconds: float = DEAD_SECONDS,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._beat_seconds = beat_seconds
+        self._dead_seconds = dead_seconds
+        self._seen: dict[ProcessId, _Seen] = {}
+        self._warned: set[str] = set()
+        self.this = this
+
+    async def register(self) -> None:
+        """Shows itself to the others. Warns of those that work by another configuration."""
+        await self._database.run(rows.insert, self.this, self._clock.now_ms())
+        self._compare(await self._database.read(rows.list_all))
+
+    async def unregister(self) -> None:
+        """Leaves, so that what it had is taken over at once."""
+        await self._database.run(rows.delete, self.this.id)
+
+    async def list(self) -> list[Process]:
+        """The living, by their start."""
+        return await self._database.read(rows.list_all)
+
+    async def run(self) -> None:
+        """Beats, and gives up those that do not, until cancelled."""
+        looked_at = time.monotonic()
+        while True:
+            await anyio.sleep(self._beat_seconds)
+            now = time.monotonic()
+            if now - looked_at > self._dead_seconds / 2:
+                # This process slept, perhaps with the others: nothing is known of them.
+                self._seen.clear()
+            looked_at = now
+            try:
+                await self._beat()
+                await self._give_up_dead(now)
+            except Unavailable as error:
+                self._seen.clear()
+                logger.warning("No sign of life", extra={"action": "beat_failed", "code": error.code})
+
+    async def _beat(self) -> None:
+        if not await self._database.run(rows.beat, self.this.id):
+            logger.warning("Process was given up for dead", extra={"action": "process_given_up"})
+            await self._database.run(rows.insert, self.this, self._clock.now_ms())
+
+    async def _give_up_dead(self, now: float) -> None:
+        living = await self._database.read(rows.list_all)
+        self._compare(living)
+        known = {process.id for process in living}
+        self._seen = {id: seen for id, seen in self._seen.items() if id in known}
+        for process in living:
+            seen = self._seen.get(process.id)
+            if process.id == self.this.id or seen is None or seen.beats != process.beats:
+                self._seen[process.id] = _Seen(process.beats, now)
+            elif now - seen.since >= self._dead_seconds and await self._database.run(
+                rows.delete_unchanged, process.id, process.beats
+            ):
+                logger.warning(
+                    "Process is dead",
+                    extra={
+                        "action": "process_dead",
+                        "other_process": process.id,
+                        "other_host": process.host,
+                        "other_pid": process.pid,
+                    },
+                )
+
+    def _compare(self, living: "list[Process]") -> None:
+        for process in living:
+            if process.fingerprint != self.this.fingerprint and process.fingerprint not in self._warned:
+                self._warned.add(process.fingerprint)
+                logger.warning(
+                    "Configuration differs from another process's",
+                    extra={
+                        "action": "configuration_differs",
+                        "other_host": process.host,
+                        "other_pid": process.pid,
+                        "only_here": sorted(set(self.this.agents) - set(process.agents)),
+                        "only_there": sorted(set(process.agents) - set(self.this.agents)),
+                    },
+                )

@@ -1,0 +1,130 @@
+"""The notifier over many processes: LISTEN and NOTIFY, with a poll behind them.
+
+What this process commits wakes its own readers at once. For the others, everything that comes up while one
+notification is on its way goes with the next.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from typing import Protocol
+
+import anyio
+
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.feed.local import LocalNotifier
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""What a lost wake costs at most."""
+RETRY_SECONDS = 0.2
+MAX_SESSIONS = 400
+"""In one notification, which holds 8,000 bytes."""
+
+
+class Channel(Protocol):
+    """Short texts to every process of the database, this one included. A text may be lost."""
+
+    async def send(self, text: str) -> None: ...
+
+    def receive(self) -> AsyncGenerator[str | None]:
+        """None once it listens, then the texts. Raises `Unavailable` when that breaks off."""
+        ...
+
+
+class PostgresNotifier:
+    """Implements `Notifier`. `run` must be running in a task."""
+
+    def __init__(self, channel: Channel, process: ProcessId, *, on_interrupt: Callable[[SessionRow], None]) -> None:
+        self._channel = channel
+        self._process = process
+        self._on_interrupt = on_interrupt
+        self._local = LocalNotifier()
+        self._woken: dict[SessionRow, None] = {}
+        self._interrupted: dict[SessionRow, None] = {}
+        self._has_news = asyncio.Event()
+        self._last_seqs: dict[SessionRow, int] = {}
+
+    def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
+        return self._local.subscribe(session, wake)
+
+    def publish(self, woken: Iterable[SessionRow], interrupted: Iterable[SessionRow]) -> None:
+        """Tells of a commit: the readers here at once, those elsewhere soon."""
+        self._local.wake(woken)
+        for session in interrupted:
+            self._on_interrupt(session)
+            self._interrupted[session] = None
+        self._woken.update(dict.fromkeys(woken))
+        self._has_news.set()
+
+    async def run(self, database: Database) -> None:
+        """Sends, listens and polls, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._send)
+            tasks.start_soon(self._listen)
+            tasks.start_soon(self._poll, database)
+
+    async def _send(self) -> None:
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            while self._woken or self._interrupted:
+                woken, interrupted = _take(self._woken), _take(self._interrupted)
+                try:
+                    await self._channel.send(_text(self._process, woken, interrupted))
+                except Unavailable:
+                    await asyncio.sleep(RETRY_SECONDS)  # the readers' polls make up for what is lost
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async for text in self._channel.receive():
+                    if text is None:
+                        self._local.wake(self._local.subscribed)  # of what was missed nothing is known
+                    else:
+                        self._hear(text)
+            except Unavailable as error:
+                logger.warning("Listening broke off", extra={"action": "listen_failed", "code": error.code})
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _hear(self, text: str) -> None:
+        process, woken, interrupted = text.split(" ")
+        if process == self._process:
+            return
+        self._local.wake(_sessions(woken))
+        for session in _sessions(interrupted):
+            self._on_interrupt(session)
+
+    async def _poll(self, database: Database) -> None:
+        """Wakes the readers of sessions whose log has grown since the last look."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            subscribed = self._local.subscribed
+            if not subscribed:
+                self._last_seqs.clear()
+                continue
+            try:
+                found = await database.read(rows.find_last_seqs, subscribed)
+            except Unavailable:
+                continue
+            self._local.wake(session for session in subscribed if found.get(session) != self._last_seqs.get(session))
+            self._last_seqs = found
+
+
+def _take(sessions: dict[SessionRow, None]) -> list[SessionRow]:
+    taken = list(sessions)[:MAX_SESSIONS]
+    for session in taken:
+        del sessions[session]
+    return taken
+
+
+def _text(process: ProcessId, woken: Collection[SessionRow], interrupted: Collection[SessionRow]) -> str:
+    return f"{process} {','.join(map(str, woken))} {','.join(map(str, interrupted))}"
+
+
+def _sessions(text: str) -> list[SessionRow]:
+    return [SessionRow(int(number)) for number in text.split(",") if number]

@@ -1,0 +1,22 @@
+"""What the job engine's tables say of sessions; they exist on PostgreSQL alone."""
+
+from antiphon.domain.ids import SessionRow
+from antiphon.store.database import Query
+
+_DELIVERED = (
+    "EXISTS (SELECT 1 FROM procrastinate_jobs j LEFT JOIN procrastinate_workers w ON w.id = j.worker_id "
+    "WHERE (j.args->>'session')::bigint = r.session AND (j.status = 'todo' OR "
+    "(j.status = 'doing' AND w.last_heartbeat > now() - make_interval(secs => ?))))"
+)
+
+
+async def list_undelivered(query: Query, dead_seconds: float, limit: int) -> list[SessionRow]:
+    """Sessions with work of which no job tells, and that no living process works on; at most `limit`."""
+    found = await query.fetch_all(
+        "SELECT DISTINCT r.session FROM runs r WHERE (r.status = 'queued' AND NOT EXISTS (SELECT 1 FROM runs a "
+        "WHERE a.session = r.session AND a.status IN ('running', 'awaiting_approval')) "
+        "OR r.status = 'running' AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = r.process)) "
+        f"AND NOT {_DELIVERED} LIMIT ?",
+        (dead_seconds, limit),
+    )
+    return [row[0] for row in found]

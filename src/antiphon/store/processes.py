@@ -1,0 +1,82 @@
+"""Rows of the processes that share a database, and which of them live."""
+
+from dataclasses import dataclass
+
+from antiphon.domain.ids import AgentId, ProcessId
+from antiphon.store import codec
+from antiphon.store.database import Query, Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A program at work on the database."""
+
+    id: ProcessId
+    role: str
+    host: str
+    pid: int
+    version: str
+    fingerprint: str
+    """Of the rules it works by; equal where the configuration is."""
+    agents: tuple[AgentId, ...]
+    """Whose runs it can work on; empty for one that works on none."""
+    beats: int = 0
+    """Grows while it lives."""
+
+
+async def insert(tx: Transaction, process: Process, at_ms: int) -> None:
+    """Its row, which may have been removed meanwhile or be there still."""
+    await tx.execute(
+        "INSERT INTO processes (id, role, host, pid, version, fingerprint, agents, beats, started_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (
+            process.id,
+            process.role,
+            process.host,
+            process.pid,
+            process.version,
+            process.fingerprint,
+            codec.json_text(process.agents),
+            process.beats,
+            at_ms,
+        ),
+    )
+
+
+async def beat(tx: Transaction, process: ProcessId) -> bool:
+    """Shows that it lives; False if it was given up for dead."""
+    return await tx.execute("UPDATE processes SET beats = beats + 1 WHERE id = ?", (process,)) == 1
+
+
+async def delete_unchanged(tx: Transaction, process: ProcessId, beats: int) -> bool:
+    """Gives a process up for dead, unless it has shown life meanwhile; whether it did."""
+    return await tx.execute("DELETE FROM processes WHERE id = ? AND beats = ?", (process, beats)) == 1
+
+
+async def delete(tx: Transaction, process: ProcessId) -> None:
+    await tx.execute("DELETE FROM processes WHERE id = ?", (process,))
+
+
+async def list_all(query: Query) -> list[Process]:
+    """By the time of their start."""
+    found = await query.fetch_all(
+        "SELECT id, role, host, pid, version, fingerprint, agents, beats FROM processes ORDER BY started_at, id"
+    )
+    return [
+        Process(
+            id=ProcessId(row[0]),
+            role=row[1],
+            host=row[2],
+            pid=row[3],
+            version=row[4],
+            fingerprint=row[5],
+            agents=tuple(map(AgentId, codec.json_list(row[6]))),
+            beats=row[7],
+        )
+        for row in found
+    ]
+
+
+async def is_alive(query: Query, process: ProcessId | None) -> bool:
+    """Whether it has not been given up; None, nobody, is not alive."""
+    return await query.fetch_one("SELECT 1 FROM processes WHERE id = ?", (process,)) is not None

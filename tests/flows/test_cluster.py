@@ -1,0 +1,190 @@
+"""Two gateways and two workers on one PostgreSQL: killed, suspended, with clocks that go wrong (P1-P5, P9)."""
+
+import json
+import random
+import time
+from collections.abc import Generator
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+
+import anyio
+import httpx
+import pytest
+
+from tests.claims import requirement
+from tests.flows.cluster import (
+    HOLD,
+    SECONDS,
+    Clients,
+    Cluster,
+    Json,
+    Load,
+    Node,
+    check_ledger,
+    check_overlaps,
+    open_clients,
+    open_cluster,
+    read_journal,
+    read_ledger,
+    takeovers,
+)
+from tests.postgres import fresh_database
+
+pytestmark = pytest.mark.anyio
+
+SEED = 20_261_121
+TAKEOVER_SECONDS = 10
+DAY_SECONDS = 86_400.0
+PAUSE_SECONDS = 0.05
+
+
+@pytest.fixture
+def database() -> Generator[str]:
+    with fresh_database() as url:
+        yield url
+
+
+@requirement("runs:1", "runs:8", "sessions:4")
+async def test_workers_killed_at_random_lose_double_and_disorder_nothing(
+    home: Path, database: str, *, is_soak: bool
+) -> None:
+    random_ = random.Random(SEED)
+    kills = 0
+    async with open_cluster(home, database) as cluster:
+        gateways = [await cluster.start(f"gateway-{number}", "gateway") for number in (1, 2)]
+        workers = [
+            await cluster.start("worker-1", "worker", work_seconds=0.25, clock_shift_seconds=DAY_SECONDS),
+            await cluster.start("worker-2", "worker", work_seconds=0.25, clock_shift_seconds=-DAY_SECONDS),
+        ]
+        async with open_clients(*gateways) as clients:
+            load = Load(clients, sessions=24)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(load.run, 8)
+                until = time.monotonic() + (600 if is_soak else 18)
+                while time.monotonic() < until:
+                    await anyio.sleep(random_.uniform(0.5, 4))
+                    index = random_.randrange(2)
+                    await cluster.kill(workers[index])
+                    workers[index] = await cluster.start_again(workers[index])
+                    kills += 1
+                load.stop()
+            check_ledger(await read_ledger(database), clients.acknowledged)
+        journal = read_journal(home)
+        check_overlaps(journal, cluster.nodes)
+        taken = takeovers(journal, cluster.nodes)
+        assert len(taken) >= kills and max(taken) <= TAKEOVER_SECONDS
+
+
+@requirement("runs:8")
+async def test_a_worker_that_was_suspended_while_its_run_was_taken_over_changes_nothing_afterwards(
+    home: Path, database: str
+) -> None:
+    async with open_cluster(home, database) as cluster:
+        gateway = await cluster.start("gateway", "gateway")
+        async with open_clients(gateway) as clients:
+            suspended = await cluster.start("worker-1", "worker")
+            run_id = await begin_held_run(clients, "api:held")
+            other = await cluster.start("worker-2", "worker")
+            cluster.send_signal(suspended, SIGSTOP)
+            await until_started(clients, "api:held", attempt=2)
+            cluster.send_signal(suspended, SIGCONT)
+            await until_left(cluster, suspended, run_id)
+            assert (await release(clients, "api:held", run_id))["reply"] == "done by 2 worker-2"
+            await cluster.stop(other)
+            await clients.post("api:held", "again", "work")
+            assert (await clients.wait(clients.run_of("api:held", "again")))["reply"] == "done by 1 worker-1"
+            check_ledger(await read_ledger(database), clients.acknowledged)
+
+
+@requirement("runs:8")
+async def test_a_worker_suspended_within_a_transaction_does_not_hold_its_session(home: Path, database: str) -> None:
+    async with open_cluster(home, database) as cluster:
+        gateway = await cluster.start("gateway", "gateway")
+        async with open_clients(gateway) as clients:
+            suspended = await cluster.start("worker-1", "worker", suspend_at="record")
+            run_id = await begin_held_run(clients, "api:held")
+            await cluster.start("worker-2", "worker")
+            await until_started(clients, "api:held", attempt=2)
+            assert (await release(clients, "api:held", run_id))["reply"] == "done by 2 worker-2"
+            cluster.send_signal(suspended, SIGCONT)
+            await until_left(cluster, suspended, run_id)
+            check_ledger(await read_ledger(database), clients.acknowledged)
+
+
+@requirement("runs:3")
+async def test_a_wait_over_a_gateway_that_is_restarted_meanwhile_gets_its_answer(home: Path, database: str) -> None:
+    answers: dict[str, Json] = {}
+    async with open_cluster(home, database) as cluster:
+        restarted = await cluster.start("gateway-1", "gateway")
+        gateway = await cluster.start("gateway-2", "gateway")
+        await cluster.start("worker-1", "worker")
+        async with open_clients(gateway) as clients, open_clients(restarted) as waiting:
+            await begin_held_run(clients, "api:worker-1")
+            await cluster.start("worker-2", "worker")
+            runs = {name: await begin_held_run(clients, f"api:{name}") for name in ("meanwhile", "afterwards")}
+
+            async def wait(name: str, sent: anyio.Event) -> None:
+                async def trace(event: str, _: object) -> None:
+                    if event == "http11.send_request_body.complete":
+                        sent.set()
+
+                answers[name] = await waiting.wait(runs[name], extensions={"trace": trace})
+
+            async with anyio.create_task_group() as tasks:
+                for name in runs:
+                    sent = anyio.Event()
+                    tasks.start_soon(wait, name, sent)
+                    with anyio.fail_after(SECONDS):
+                        await sent.wait()
+                await cluster.kill(restarted)
+                await release(clients, "api:meanwhile", runs["meanwhile"])
+                assert not answers
+                await cluster.start_again(restarted)
+                await release(clients, "api:afterwards", runs["afterwards"])
+            assert waiting.repeats >= len(runs)
+    assert {name: answer["status"] for name, answer in answers.items()} == dict.fromkeys(runs, "ok")
+
+
+@requirement("runs:5")
+async def test_a_run_is_cancelled_over_any_gateway(home: Path, database: str) -> None:
+    async with open_cluster(home, database) as cluster:
+        gateways = [await cluster.start(f"gateway-{number}", "gateway") for number in (1, 2)]
+        await cluster.start("worker-1", "worker")
+        async with open_clients(gateways[0]) as clients, open_clients(gateways[1]) as others:
+            run_id = await begin_held_run(clients, "api:held")
+            await others.ask("POST", f"/runs/{run_id}/cancel")
+            assert (await clients.wait(run_id))["status"] == "cancelled"
+            await clients.post("api:held", "after", "work")
+            assert (await others.wait(clients.run_of("api:held", "after")))["status"] == "ok"
+
+
+async def begin_held_run(clients: Clients, session: str) -> str:
+    """A run that works until it is released; its id, once it has begun."""
+    await clients.open(session)
+    await clients.post(session, "held", HOLD)
+    await until_started(clients, session, attempt=1)
+    return clients.run_of(session, "held")
+
+
+async def release(clients: Clients, session: str, run_id: str) -> Json:
+    """Lets the held run go on; the run once it has ended."""
+    posted = await clients.post(session, "go on", "go on", queueMode="steer")
+    assert posted["runId"] == run_id
+    return await clients.wait(run_id)
+
+
+async def until_started(clients: Clients, session: str, *, attempt: int) -> None:
+    """Returns once the session's log tells of that attempt."""
+    with anyio.fail_after(TAKEOVER_SECONDS):
+        async for event in clients.follow(session):
+            if event.get("type") == "run_started" and event["data"]["attempt"] == attempt:
+                return
+
+
+async def until_left(cluster: Cluster, node: Node, run_id: str) -> None:
+    """Returns once the process works on the run no more."""
+    with anyio.fail_after(SECONDS):
+        while not any(
+            (entry.pid, entry.run_id, entry.what) == (node.pid, run_id, "end") for entry in read_journal(cluster.home)
+        ):
+            await anyio.sleep(PAUSE_SECONDS)
