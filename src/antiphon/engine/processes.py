@@ -111,13 +111,16 @@ class Processes:
         for process in living:
             if process.fingerprint != self.this.fingerprint and process.fingerprint not in self._warned:
                 self._warned.add(process.fingerprint)
+                # One that runs no agents names none.
+                here, there = set(self.this.agents), set(process.agents)
+                is_comparable = bool(here and there)
                 logger.warning(
                     "Configuration differs from another process's",
                     extra={
                         "action": "configuration_differs",
                         "other_host": process.host,
                         "other_pid": process.pid,
-                        "only_here": sorted(set(self.this.agents) - set(process.agents)),
-                        "only_there": sorted(set(process.agents) - set(self.this.agents)),
+                        "only_here": sorted(here - there) if is_comparable else None,
+                        "only_there": sorted(there - here) if is_comparable else None,
                     },
                 )

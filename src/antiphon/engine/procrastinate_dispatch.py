@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 from procrastinate import App, PsycopgConnector
-from procrastinate.exceptions import ProcrastinateException
+from procrastinate.exceptions import ConnectorException, ProcrastinateException
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.worker import Worker as JobWorker
@@ -72,34 +72,43 @@ class ProcrastinateDispatch:
         self._driver: Driver | None = None
         self._database: Database | None = None
         self._worker: _JobWorker | None = None
+        self._stopped = asyncio.Event()
 
     def read_from(self, database: Database) -> None:
         """Where it looks for work that no job tells of; before `run`."""
         self._database = database
 
     async def defer(self, connection: AsyncConnection[Any], session: SessionRow) -> None:
-        """Stores the job in the transaction that is open on the connection."""
-        await self._task.configure(connection=connection).defer_async(session=session)
+        """Stores the job in the transaction that is open on the connection. Raises what psycopg does."""
+        try:
+            await self._task.configure(connection=connection).defer_async(session=session)
+        except ConnectorException as error:
+            raise error.__cause__ or error from error
 
     async def run(self, driver: Driver) -> None:
         self._driver = self._manager.driver = driver
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._sweep)
-            tasks.start_soon(self._check, driver)
-            while not self._manager.is_stopped:
-                try:
-                    async with self._app.open_async():
-                        await self._work()
-                except (ProcrastinateException, OSError) as error:
-                    logger.warning("Job engine broke off", extra={"action": "jobs_failed", "error": str(error)})
-                if not self._manager.is_stopped:
-                    await asyncio.sleep(RETRY_SECONDS)
-            tasks.cancel_scope.cancel()
+        # It ends when it is stopped: cancelled in the middle of a query, it would leave jobs `doing`.
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._sweep)
+                tasks.start_soon(self._check, driver)
+                while not self._manager.is_stopped:
+                    try:
+                        async with self._app.open_async():
+                            await self._work()
+                    except (ProcrastinateException, OSError) as error:
+                        logger.warning("Job engine broke off", extra={"action": "jobs_failed", "error": str(error)})
+                    await self._pause(RETRY_SECONDS)
 
     def stop(self) -> None:
         self._manager.is_stopped = True
+        self._stopped.set()
         if self._worker is not None:
             self._worker.stop()
+
+    async def _pause(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._stopped.wait()
 
     async def _work(self) -> None:
         self._worker = _JobWorker(
@@ -113,10 +122,7 @@ class ProcrastinateDispatch:
             update_heartbeat_interval=BEAT_SECONDS,
             stalled_worker_timeout=DEAD_SECONDS,
         )
-        if self._manager.is_stopped:
-            return
-        # A second cancellation would break off the orderly end, after which nothing is left `doing`.
-        with anyio.CancelScope(shield=True):
+        if not self._manager.is_stopped:
             await self._worker.run()
 
     async def _drive(self, session: int) -> None:
@@ -136,9 +142,9 @@ class ProcrastinateDispatch:
             await self._database.run(_deliver_again, row)
 
     async def _sweep(self) -> None:
-        """Takes jobs from workers whose heart stopped, and makes those that are missing, until cancelled."""
+        """Takes jobs from workers whose heart stopped, and makes those that are missing, until stopped."""
         assert self._database is not None
-        while True:
+        while not self._manager.is_stopped:
             try:
                 await self._bury_jobs_of_the_dead()
                 swept = await self._database.run(_deliver_undelivered)
@@ -146,7 +152,7 @@ class ProcrastinateDispatch:
                     logger.info("Work was delivered anew", extra={"action": "jobs_swept", "sessions": swept})
             except (ProcrastinateException, Unavailable) as error:
                 logger.warning("Sweep failed", extra={"action": "sweep_failed", "error": str(error)})
-            await asyncio.sleep(SWEEP_SECONDS)
+            await self._pause(SWEEP_SECONDS)
 
     async def _bury_jobs_of_the_dead(self) -> None:
         for job in await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=DEAD_SECONDS):
@@ -155,8 +161,8 @@ class ProcrastinateDispatch:
 
     async def _check(self, driver: Driver) -> None:
         """Makes up for interrupts that were lost."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+        while not self._manager.is_stopped:
+            await self._pause(SWEEP_SECONDS)
             try:
                 await driver.check_all()
             except Unavailable as error:

@@ -114,7 +114,7 @@ class Worker:
         self._tasks: TaskGroup | None = None
         self._has_work = asyncio.Event()
         self._to_check: dict[SessionRow, None] = {}
-        self._is_draining = False
+        self._is_draining = self._has_drained = False
         self._room = anyio.Event()
         self._idle = anyio.Event()
 
@@ -164,6 +164,8 @@ class Worker:
         """Returns once the session is worked on here no more; whether all of its work is done."""
         if session not in self._pending and session not in self._driving:
             return True
+        if self._has_drained:
+            return False
         left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._leaving.setdefault(session, []).append(left)
         return await left
@@ -178,6 +180,7 @@ class Worker:
             drive.stop(StopCause.DRAIN)
         with anyio.move_on_after(self._unwind_seconds):
             await self._wait_idle()
+        self._has_drained = True
         for session in tuple(self._leaving):
             self._tell_left(session, is_done=False)
 
@@ -235,6 +238,9 @@ class Worker:
         try:
             run = drive.following or await self._claim(drive.session)
             drive.following, drive.is_exhausted = None, False
+            if run is not None and self._is_draining:
+                await self._hand_back(run)
+                return False
             if run is not None:
                 await self._execute(drive, run)
         except Unavailable as error:

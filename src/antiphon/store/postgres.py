@@ -40,8 +40,11 @@ WAIT_SECONDS = 10.0
 """How long a unit waits for a server that cannot be reached."""
 RETRY_SECONDS = 0.1
 MAX_KNOWN_KEYS = 65_536
-_LOST = ("08", "57P", "53300", "25006")
-"""Beginnings of the states that tell of a server which went away, starts, is full of clients, or changes places."""
+IDLE_SECONDS = 5
+"""How long a process that was suspended within a transaction keeps what it locked."""
+_LOST = ("08", "57P", "53300", "25006", "25P03")
+"""Beginnings of the states that tell of a server which went away, starts, is full of clients, changes places, or gave
+up on us."""
 
 
 class OutcomeUnknown(Exception):
@@ -255,6 +258,7 @@ async def connect(url: str) -> AsyncConnection[Row]:
     connection.prepared_max = 1024
     # One type for all integers, else each size makes another prepared statement.
     connection.adapters.register_dumper(int, Int8Dumper)
+    await connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_SECONDS * 1000}".encode())
     return connection
 
 
