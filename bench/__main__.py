@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import idle, log, runs
+from bench import cluster, idle, log, runs
 from bench.measure import Row
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -28,6 +28,7 @@ BENCHES: dict[str, Bench] = {
     "B7": runs.latency,
     "B8": runs.throughput,
     "B12": idle.idle,
+    "B7 B8 B14": cluster.measure,
 }
 
 

@@ -195,6 +195,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         await ledger.change(tx, run_id, {"newest_seq": seq})
     else:
         run_id = command.run_id
+        # Whoever works off the run before this one works off this one too.
+        is_delivered = await ledger.is_busy(tx, session.row)
         await ledger.insert(
             tx,
             run_id=run_id,
@@ -206,7 +208,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             principal=command.principal,
             at_ms=command.at_ms,
         )
-        await tx.dispatch(session.row)
+        if not is_delivered:
+            await tx.dispatch(session.row)
     return _posted(session, message, seq, run_id)
 
 

@@ -16,6 +16,7 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.worker import Worker as JobWorker
 from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
@@ -60,12 +61,26 @@ class _JobWorker(JobWorker):
         super().stop()
 
 
+def _open_pool(**options: Any) -> AsyncConnectionPool[AsyncConnection[Any]]:
+    """A pool without a question to the server before each use: a broken connection costs one more attempt."""
+    options["check"] = None
+    return AsyncConnectionPool(**options)
+
+
+async def _autocommit(connection: AsyncConnection[Any]) -> None:
+    """Each of the engine's statements is a transaction of its own: one way to the server instead of three."""
+    await connection.set_autocommit(True)
+
+
 class ProcrastinateDispatch:
     """Implements `Dispatch`. Without `run` it only defers, as a process does that has no worker."""
 
     def __init__(self, url: str) -> None:
         logging.getLogger("procrastinate").setLevel(logging.ERROR)
-        self._app = App(connector=PsycopgConnector(conninfo=url, min_size=1, max_size=4))
+        connector = PsycopgConnector(
+            pool_factory=_open_pool, conninfo=url, min_size=1, max_size=4, configure=_autocommit
+        )
+        self._app = App(connector=connector)
         self._manager = _PatientJobManager(self._app.job_manager.connector)
         self._app.job_manager = self._manager
         self._task = self._app.task(name=TASK, queue=QUEUE)(self._drive)

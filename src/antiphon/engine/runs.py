@@ -122,20 +122,26 @@ async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms:
     None if a living process works on it, it awaits approval, or nothing waits. The claimant itself must not be
     working on the session.
     """
-    holder = await ledger.find_holder(tx, session)
-    if holder is None:
-        return await _claim_next(tx, session, claimant, at_ms)
-    if holder.status != RunStatus.RUNNING:
+    run = await ledger.find_first(tx, session)
+    if run is None:
         return None
-    if holder.process != claimant.process and await processes.is_alive(tx, holder.process):
+    if run.status is RunStatus.QUEUED:
+        return await _claim_queued(tx, run, claimant, at_ms)
+    if run.status is not RunStatus.RUNNING:
         return None
-    return await _take_over(tx, holder.run_id, claimant, at_ms)
+    if run.process != claimant.process and await processes.is_alive(tx, run.process):
+        return None
+    return await _take_over(tx, run, claimant, at_ms)
 
 
 async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
-    run = await ledger.find_next(tx, session)
-    if run is None:
-        return None
+    """The same for a session that no run holds."""
+    run = await ledger.find_first(tx, session)
+    return None if run is None else await _claim_queued(tx, run, claimant, at_ms)
+
+
+async def _claim_queued(tx: Transaction, run: Run, claimant: Claimant, at_ms: int) -> Run | None:
+    assert run.status is RunStatus.QUEUED
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
     limit = claimant.time_limits.get(run.agent_id)
@@ -147,10 +153,8 @@ async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
     return any(agent_id in process.agents for process in await processes.list_all(query))
 
 
-async def _take_over(tx: Transaction, run_id: RunId, claimant: Claimant, at_ms: int) -> Run | None:
+async def _take_over(tx: Transaction, run: Run, claimant: Claimant, at_ms: int) -> Run | None:
     """The run, claimed anew; after too many crashes it is ended instead. Contract: runs 8."""
-    run = await ledger.find(tx, run_id)
-    assert run is not None
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
             status=RunStatus.ERROR,
@@ -158,7 +162,7 @@ async def _take_over(tx: Transaction, run_id: RunId, claimant: Claimant, at_ms: 
             code="crashed",
         )
         await finish_run(tx, Fence(run.id, run.fence), outcome, None, at_ms)
-        return await _claim_next(tx, run.session, claimant, at_ms)
+        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     return await _start(tx, run, claimant, deadline=run.deadline, at_ms=at_ms)
 
 

@@ -264,7 +264,7 @@ async def delete_session(
     if isinstance(found, Refusal):
         return found
     session = found.session
-    if refusal := _undeletable(session, is_busy=await ledger.find_holder(tx, session.row) is not None):
+    if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
         return Refusal(refusal)
     await log.delete_all(tx, session.row)
     await ledger.delete_all(tx, session.row)

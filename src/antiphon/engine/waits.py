@@ -34,8 +34,9 @@ class Waits:
         try:
             with anyio.move_on_after(timeout.total_seconds()):
                 while True:
-                    if await self._database.read(ledger.has_ended, run_id):
-                        return await self._find(run_id)
+                    run = await self._find(run_id)
+                    if run.status.is_terminal:
+                        return run
                     with anyio.move_on_after(POLL_SECONDS):
                         await woken.wait()
                     woken.clear()

@@ -10,10 +10,8 @@ from antiphon.store.codec import EVENT_COLUMNS, event_from_row, event_values, mi
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.sessions import SessionHead
 
-_INSERT = (
-    "INSERT INTO events (session, seq, incarnation, created_at, type, role, actor, run_id, message_id, "
-    "level, compartments, integrity, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+EVENT_WIDTH = 13
+INSERTED_AT_ONCE = 16
 
 
 class Position(NamedTuple):
@@ -54,12 +52,27 @@ async def append(
         await tx.execute(_advance(tuple(set), tuple(add), is_known=True), values)
         last_seq, present = head.last_seq + count, head.id
     seq = first_seq = last_seq - count + 1
+    rows: list[SqlValue] = []
     for event in events:
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
-        await tx.execute(_INSERT, (session, seq, incarnation, created_at, *event_values(event)))
+        rows += (session, seq, incarnation, created_at, *event_values(event))
         seq += 1
+        if len(rows) == INSERTED_AT_ONCE * EVENT_WIDTH:
+            await tx.execute(_insert(INSERTED_AT_ONCE), rows)
+            rows.clear()
+    if rows:
+        await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
     tx.wake(session)
     return Position(first_seq, last_seq, present)
+
+
+@cache
+def _insert(count: int) -> str:
+    row = f"({', '.join('?' * EVENT_WIDTH)})"
+    return (
+        "INSERT INTO events (session, seq, incarnation, created_at, type, role, actor, run_id, message_id, "
+        f"level, compartments, integrity, payload) VALUES {', '.join([row] * count)}"
+    )
 
 
 @cache

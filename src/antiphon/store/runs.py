@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import Usage
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.store import codec
@@ -46,31 +45,15 @@ async def find(query: Query, run_id: RunId) -> Run | None:
     return None if row is None else _run(row)
 
 
-async def has_ended(query: Query, run_id: RunId) -> bool:
-    """Whether the run has ended, or is gone with its session."""
-    row = await query.fetch_one("SELECT ended_at FROM runs WHERE id = ?", (run_id,))
-    return row is None or row[0] is not None
-
-
 async def find_active(query: Query, session: SessionRow) -> Run | None:
     """The run that holds the session; there is at most one."""
     row = await query.fetch_one(f"{_SELECT} WHERE r.session = ? AND {_ACTIVE}", (session,))
     return None if row is None else _run(row)
 
 
-class Holder(NamedTuple):
-    """The run that holds its session, and the process that claimed it."""
-
-    run_id: RunId
-    status: str
-    process: ProcessId | None
-
-
-async def find_holder(query: Query, session: SessionRow) -> Holder | None:
-    row = await query.fetch_one(
-        f"SELECT r.id, r.status, r.process FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)
-    )
-    return None if row is None else Holder(*row)
+async def is_active(query: Query, session: SessionRow) -> bool:
+    """Whether a run holds the session."""
+    return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
 
 
 async def is_busy(query: Query, session: SessionRow) -> bool:
@@ -91,11 +74,11 @@ async def find_queued(query: Query, session: SessionRow) -> list[Run]:
     return [_run(row) for row in rows]
 
 
-async def find_next(query: Query, session: SessionRow) -> Run | None:
-    """The queued run that starts next."""
+async def find_first(query: Query, session: SessionRow) -> Run | None:
+    """The run that holds the session, else the queued one that starts next."""
     row = await query.fetch_one(
-        f"{_SELECT} WHERE r.session = ? AND r.status = 'queued' "
-        "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq LIMIT 1",
+        f"{_SELECT} WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) ORDER BY "
+        "CASE WHEN r.status <> 'queued' THEN 0 WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1",
         (session,),
     )
     return None if row is None else _run(row)
