@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 import anyio
 import httpx
-from anyio.abc import ByteReceiveStream, Process, TaskGroup
+from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
 from antiphon.app import App, Parts, gateway_app, open_app
@@ -162,7 +162,7 @@ async def live(number: int, member: Member) -> None:
     parts = Parts(
         runner=JournalRunner(member),
         clock=ShiftedClock(timedelta(seconds=member.clock_shift_seconds)),
-        commit_hook=_suspender(member.suspend_at),
+        commit_hook=Suspender(member.suspend_at),
     )
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         async with open_app(Path(member.home), config, parts) as app, _gateway(app, member) as url:
@@ -182,7 +182,7 @@ async def _gateway(app: App, member: Member) -> AsyncGenerator[str]:
         yield url
 
 
-class _suspender:  # noqa: N801
+class Suspender:
     """A commit hook that suspends the process before the first COMMIT of the named unit."""
 
     def __init__(self, unit: str | None) -> None:
@@ -463,12 +463,11 @@ class Ledger:
 
 
 async def read_ledger(database: str) -> Ledger:
-    async def defer(*_: object) -> None:
-        raise AssertionError("Nothing is dispatched here")
+    def on_commit(*_: object) -> None: ...
 
-    async with PostgresDatabase.open(
-        database, on_commit=lambda *_: None, defer=defer, commit_hook=None, connections=2
-    ) as opened:
+    async def defer(*_: object) -> None: ...
+
+    async with PostgresDatabase.open(database, on_commit=on_commit, defer=defer, connections=2) as opened:
         return await opened.read(_read_ledger)
 
 

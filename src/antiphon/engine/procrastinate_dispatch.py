@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import anyio
+import psycopg
 from procrastinate import App, PsycopgConnector
+from procrastinate.connector import BaseConnector
 from procrastinate.exceptions import ConnectorException, ProcrastinateException
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
@@ -43,10 +45,29 @@ class _PatientJobManager(JobManager):
     driver: Driver | None = None
     is_stopped = False
 
+    def __init__(self, connector: BaseConnector) -> None:
+        super().__init__(connector)
+        self.to_finish: set[int] = set()
+        """Jobs that ended while the database could not be told."""
+
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         if self.driver is not None:
             await self.driver.wait_room()
         return None if self.is_stopped else await super().fetch_job(queues, worker_id)
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        assert job.id is not None
+        try:
+            await super().finish_job(job, status, delete_job)
+        except (ProcrastinateException, psycopg.Error):
+            self.to_finish.add(job.id)
+
+    async def finish_late(self) -> None:
+        """Tells the database of the jobs that ended meanwhile; those that others buried are gone already."""
+        for job_id in tuple(self.to_finish):
+            if await self.list_jobs_async(id=job_id):
+                await self.finish_job_by_id_async(job_id, Status.SUCCEEDED, delete_job=True)
+            self.to_finish.discard(job_id)
 
 
 class _JobWorker(JobWorker):
@@ -61,12 +82,6 @@ class _JobWorker(JobWorker):
         super().stop()
 
 
-def _open_pool(**options: Any) -> AsyncConnectionPool[AsyncConnection[Any]]:
-    """A pool without a question to the server before each use: a broken connection costs one more attempt."""
-    options["check"] = None
-    return AsyncConnectionPool(**options)
-
-
 async def _autocommit(connection: AsyncConnection[Any]) -> None:
     """Each of the engine's statements is a transaction of its own: one way to the server instead of three."""
     await connection.set_autocommit(True)
@@ -77,10 +92,11 @@ class ProcrastinateDispatch:
 
     def __init__(self, url: str) -> None:
         logging.getLogger("procrastinate").setLevel(logging.ERROR)
-        connector = PsycopgConnector(
-            pool_factory=_open_pool, conninfo=url, min_size=1, max_size=4, configure=_autocommit
+        # Without a question to the server before each use: a broken connection costs one more attempt.
+        self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
+            url, min_size=1, max_size=4, open=False, configure=_autocommit, timeout=3, reconnect_timeout=2
         )
-        self._app = App(connector=connector)
+        self._app = App(connector=PsycopgConnector())
         self._manager = _PatientJobManager(self._app.job_manager.connector)
         self._app.job_manager = self._manager
         self._task = self._app.task(name=TASK, queue=QUEUE)(self._drive)
@@ -104,14 +120,13 @@ class ProcrastinateDispatch:
         self._driver = self._manager.driver = driver
         # It ends when it is stopped: cancelled in the middle of a query, it would leave jobs `doing`.
         with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as tasks:
+            async with self._pool, self._app.open_async(self._pool), anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep)
                 tasks.start_soon(self._check, driver)
                 while not self._manager.is_stopped:
                     try:
-                        async with self._app.open_async():
-                            await self._work()
-                    except (ProcrastinateException, OSError) as error:
+                        await self._work()
+                    except (ProcrastinateException, psycopg.Error, OSError) as error:
                         logger.warning("Job engine broke off", extra={"action": "jobs_failed", "error": str(error)})
                     await self._pause(RETRY_SECONDS)
 
@@ -161,11 +176,12 @@ class ProcrastinateDispatch:
         assert self._database is not None
         while not self._manager.is_stopped:
             try:
+                await self._manager.finish_late()
                 await self._bury_jobs_of_the_dead()
                 swept = await self._database.run(_deliver_undelivered)
                 if swept:
                     logger.info("Work was delivered anew", extra={"action": "jobs_swept", "sessions": swept})
-            except (ProcrastinateException, Unavailable) as error:
+            except (ProcrastinateException, psycopg.Error, Unavailable) as error:
                 logger.warning("Sweep failed", extra={"action": "sweep_failed", "error": str(error)})
             await self._pause(SWEEP_SECONDS)
 

@@ -80,15 +80,19 @@ class PostgresNotifier:
                     await asyncio.sleep(RETRY_SECONDS)  # the readers' polls make up for what is lost
 
     async def _listen(self) -> None:
+        is_told = False
         while True:
             try:
                 async for text in self._channel.receive():
                     if text is None:
+                        is_told = False
                         self._local.wake(self._local.subscribed)  # of what was missed nothing is known
                     else:
                         self._hear(text)
             except Unavailable as error:
-                logger.warning("Listening broke off", extra={"action": "listen_failed", "code": error.code})
+                if not is_told:
+                    logger.warning("Listening broke off", extra={"action": "listen_failed", "code": error.code})
+                is_told = True
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _hear(self, text: str) -> None:

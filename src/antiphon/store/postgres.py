@@ -227,11 +227,14 @@ class _Link:
         self._url = url
         self._connection: AsyncConnection[Row] | None = None
         self._cursor: AsyncRawCursor[Row] | None = None
+        self.life = ""
+        """Of the server when the connection was made; another one after a crash, which ends every connection."""
 
     async def open(self) -> tuple[AsyncConnection[Row], AsyncRawCursor[Row]]:
         if self._connection is None or self._connection.closed:
             self._connection = await connect(self._url)
             self._cursor = AsyncRawCursor(self._connection)
+            self.life = await _server_life(self._connection)
         assert self._cursor is not None
         return self._connection, self._cursor
 
@@ -252,9 +255,28 @@ class _Link:
             await connection.close()
 
 
+async def _server_life(connection: AsyncConnection[Row]) -> str:
+    """What changes when the server crashes: the content of a table that it does not recover."""
+    statement = "SELECT token FROM server_life"
+    row = await (await connection.execute(statement)).fetchone()
+    if row is None:
+        await connection.execute("INSERT INTO server_life VALUES (1, gen_random_uuid()) ON CONFLICT DO NOTHING")
+        row = await (await connection.execute(statement)).fetchone()
+        assert row is not None
+    return row[0]
+
+
 async def connect(url: str) -> AsyncConnection[Row]:
     """A connection in autocommit, so that each transaction is begun and ended by us."""
-    connection = await AsyncConnection.connect(url, autocommit=True, connect_timeout=5, application_name="antiphon")
+    connection = await AsyncConnection.connect(
+        url,
+        autocommit=True,
+        connect_timeout=5,
+        application_name="antiphon",
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+    )
     connection.prepared_max = 1024
     # One type for all integers, else each size makes another prepared statement.
     connection.adapters.register_dumper(int, Int8Dumper)
@@ -393,8 +415,9 @@ class PostgresDatabase:
                 effects = tx.effects
                 await self._commit(cursor, batch)
             except OutcomeUnknown as unknown:
+                life = link.life
                 await link.close()
-                if not await self._has_committed(link, xid, batch[0], unknown):
+                if not await self._has_committed(link, xid, life, batch[0], unknown):
                     continue
             except psycopg.Error as error:
                 await link.reset()
@@ -499,13 +522,20 @@ class PostgresDatabase:
         if self._commit_hook is not None:
             self._commit_hook(number, "after", names)
 
-    async def _has_committed(self, link: _Link, xid: str, job: _Job, unknown: OutcomeUnknown) -> bool:
-        """Asks the server what became of a transaction whose COMMIT was not answered."""
+    async def _has_committed(self, link: _Link, xid: str, life: str, job: _Job, unknown: OutcomeUnknown) -> bool:
+        """Asks the server what became of a transaction whose COMMIT was not answered.
+
+        A server that crashed meanwhile gives the number of one that was lost to another. So of its answers only
+        that it knows of no commit is believed then.
+        """
         while True:
             try:
                 _, cursor = await link.open()
                 await cursor.execute("SELECT pg_xact_status($1::xid8)", (xid,))
                 row = await cursor.fetchone()
+            except psycopg.errors.InvalidParameterValue:
+                await link.reset()
+                return False  # a number that the server has not given yet
             except psycopg.Error as error:
                 await link.close()
                 if not _is_lost(error):
@@ -513,19 +543,17 @@ class PostgresDatabase:
                 try:
                     await self._wait_for_server(job, error)
                 except Unavailable as unavailable:
-                    raise Unavailable(
-                        "It is not known whether this was stored: the database went away meanwhile. "
-                        "Send it again with the same message id.",
-                        code="outcome_unknown",
-                    ) from unavailable
+                    raise _unknown() from unavailable
                 continue
             status = None if row is None else row[0]
+            if status == "aborted" or (status == "in progress" and link.life != life):
+                return False
+            if status == "committed" and link.life == life:
+                return True
             if status == "in progress":
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if status is None:
-                raise Unavailable("It is not known whether this was stored.", code="outcome_unknown") from unknown
-            return status == "committed"
+            raise _unknown() from unknown
 
     async def _wait_for_server(self, job: _Job, error: psycopg.Error) -> None:
         """A moment, in which a lost server may come back. Raises `Unavailable` after the job's deadline."""
@@ -559,6 +587,14 @@ def _translate(error: psycopg.Error) -> Exception:
             )
         case _:
             return error
+
+
+def _unknown() -> Unavailable:
+    return Unavailable(
+        "It is not known whether this was stored: the database went away meanwhile. "
+        "Send it again with the same message id.",
+        code="outcome_unknown",
+    )
 
 
 def _closed() -> Unavailable:

@@ -27,11 +27,13 @@ START_SECONDS = 10.0
 """How long a start waits for a server that cannot be reached (yet)."""
 LOOK_SECONDS = 2.5
 """Between two looks at who lives: longer than a process takes from one beat to the next."""
-LOCK_SECONDS = 2.0
+LOCK_SECONDS = 0.5
 """How long one attempt at a migration holds others up, who wait behind it for the tables that it waits for."""
+PAUSE_SECONDS = 1.0
+"""Between attempts, in which they pass."""
 TURN_SECONDS = 60.0
 """How long to wait for another process that brings the same database up to date."""
-MAX_ATTEMPTS = 30
+MAX_ATTEMPTS = 60
 
 Migrations = Callable[[], Iterable[tuple[int, str, str]]]
 
@@ -87,6 +89,7 @@ async def prepare(
             if number not in applied:
                 await _apply(connection, number, name, text, now_ms)
         await _prepare_engine(connection)
+        await _prepare_server_life(connection)
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
@@ -300,6 +303,13 @@ async def _apply(connection: AsyncConnection[Any], number: int, name: str, text:
             attempts += 1
             if attempts == MAX_ATTEMPTS:
                 raise
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _prepare_server_life(connection: AsyncConnection[Any]) -> None:
+    """The table that a crash of the server empties, so that nothing from before is believed after it."""
+    if not await _exists(connection, "server_life"):
+        await connection.execute("CREATE UNLOGGED TABLE server_life (id INTEGER PRIMARY KEY, token TEXT NOT NULL)")
 
 
 async def _prepare_engine(connection: AsyncConnection[Any]) -> None:
