@@ -5,6 +5,7 @@ standard input; it answers each with a line that holds the process's exit code.
 """
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ import anyio
 import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
 from antiphon.app import Parts, ToolFunction
+from antiphon.config import Config
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
 from antiphon.domain.run import QueueMode
@@ -41,6 +43,8 @@ class Request:
     scenario: str
     """One of `SCENES`, `conversation` for all of them in turn, or `storm | effect | example`."""
     home: str
+    database: str | None = None
+    """Address of a PostgreSQL database; a file in the home if None."""
     kill_at: int | None = None
     """The number of the commit at which it dies."""
     moment: str = "before"
@@ -94,7 +98,8 @@ class Program:
 
     async def run(self) -> None:
         parts = Parts(commit_hook=self._on_commit, tools=self._tools())
-        async with antiphon.open(self._home, parts=parts) as app:
+        config = Config.model_validate({"database": {"url": self._request.database, "connections": 6}})
+        async with antiphon.open(self._home, config=config, parts=parts) as app:
             match self._request.scenario:
                 case "conversation":
                     for scene in SCENES:
@@ -346,6 +351,8 @@ def serve() -> None:
     with TemporaryDirectory() as directory:
         # Loads what is loaded lazily, so that each life begins at once.
         carry_out(Request(scenario="conversation", home=f"{directory}/home"))
+    for name in ("antiphon.engine.procrastinate_dispatch", "antiphon.feed.postgres", "antiphon.store.postgres_schema"):
+        importlib.import_module(name)
     signal.alarm(0)
     gc.freeze()
     for line in sys.stdin:

@@ -1,6 +1,5 @@
 """Two gateways and two workers on one PostgreSQL: killed, suspended, with clocks that go wrong (P1-P5, P9)."""
 
-import json
 import random
 import time
 from collections.abc import Generator
@@ -8,7 +7,6 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 import anyio
-import httpx
 import pytest
 
 from tests.claims import requirement
