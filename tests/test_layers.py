@@ -21,7 +21,7 @@ VIOLATIONS = {
         "from antiphon.store.runs import RunFilter as Stored",
     ),
     "Nouns and rules are pure": ("domain/run.py", "import time"),
-    "Only app.py names a backend": ("engine/health.py", "from antiphon.store.sqlite import SqliteDatabase"),
+    "Only backends.py names a backend": ("engine/health.py", "from antiphon.store.sqlite import SqliteDatabase"),
 }
 """By contract: the file that gets the import, and the import."""
 

@@ -32,6 +32,7 @@ from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
 from antiphon.engine.resets import Resets
+from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner
 from antiphon.engine.runs import Runs
 from antiphon.engine.services import Services
@@ -95,13 +96,21 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     """
     parts = parts or Parts()
     clock = parts.clock or SystemClock()
-    ids = parts.ids or RandomIds(clock)
+    base = _Base(
+        home=home,
+        config=config,
+        parts=parts,
+        clock=clock,
+        ids=parts.ids or RandomIds(clock),
+        models=open_models(home, config),
+        tools=Toolset([SessionStatus(), *installed_tools(), *map(_function_tool, parts.tools)]),
+    )
+    _check_models(config.rules(), base.models)
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
-    process = ProcessId(ids.new("proc"))
+    process = ProcessId(base.ids.new("proc"))
     async with _open_backend(home, config, parts, clock, process, workers) as backend:
-        app, worker = _build(home, config, parts, clock, ids, process, backend)
-        _check_models(app)
+        app, worker = _build(base, backend, process)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -155,19 +164,29 @@ def _open_backend(
     )
 
 
-def _build(
-    home: Path, config: Config, parts: Parts, clock: Clock, ids: Ids, process: ProcessId, backend: Backend
-) -> tuple[App, Worker]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What there is before the database is opened."""
+
+    home: Path
+    config: Config
+    parts: Parts
+    clock: Clock
+    ids: Ids
+    models: Models
+    tools: Toolset
+
+
+def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Worker]:
+    config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, config.rules()
     waits = Waits(database, notifier)
     history = History(database)
     hub = Hub(notifier, history.read_logs, clock)
     sessions = Sessions(database, rules, clock, ids)
-    models = open_models(home, config)
-    tools = Toolset([SessionStatus(), *installed_tools(), *map(_function_tool, parts.tools)])
     worker = Worker(
         database=database,
-        runner=parts.runner or AgentLoop(models, tools, rules.daily_total, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, base.tools, rules.daily_total, retry=parts.retry),
         waits=waits,
         rules=rules,
         publish_delta=hub.publish_delta,
@@ -191,7 +210,15 @@ def _build(
         sign_in=SignIn(database, clock, ids),
         health=Health(database, backend.processes),
     )
-    return App(home=home, config=config, services=services, models=models, tools=tools, database=database), worker
+    app = App(
+        home=base.home,
+        config=config,
+        services=services,
+        models=base.models,
+        tools=base.tools,
+        database=database,
+    )
+    return app, worker
 
 
 def _upkeep(app: App) -> Upkeep:
@@ -271,11 +298,11 @@ def _provider(section: ProviderSection) -> ProviderSettings:
     )
 
 
-def _check_models(app: App) -> None:
+def _check_models(rules: Rules, models: Models) -> None:
     """Every configured model has a known name, before anything is promised."""
-    for agent in app.services.rules.agents.values():
+    for agent in rules.agents.values():
         try:
-            app.models.open(agent.model, context_tokens=agent.context_tokens)
+            models.open(agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:
             raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error
 

@@ -60,14 +60,14 @@ def antiphon_json(*arguments: str | Path, home: Path, env: Mapping[str, str] = N
 
 
 class Serving:
-    """A gateway that `antiphon serve` began."""
+    """A process that `antiphon serve` or `antiphon worker` began."""
 
     def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
         self.process = process
         self.home = home
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line, "the gateway ended before it was ready"
+        assert line, "the process ended before it was ready"
         self.greeting: dict[str, Any] = json.loads(line)
 
     @property
@@ -85,10 +85,19 @@ def serving(
     home: Path, *arguments: str, env: Mapping[str, str] = NO_VARIABLES, log: Path | None = None
 ) -> Generator[Serving]:
     """A gateway on the home, on a free port."""
+    with begun("serve", "--port", "0", *arguments, home=home, env=env, log=log) as gateway:
+        yield gateway
+
+
+@contextmanager
+def begun(
+    *arguments: str, home: Path, env: Mapping[str, str] = NO_VARIABLES, log: Path | None = None
+) -> Generator[Serving]:
+    """A command that goes on until it is told to stop."""
     with (
         open(log or os.devnull, "w") as errors,  # noqa: PTH123 - os.devnull is no path of ours
         subprocess.Popen(
-            [*COMMAND, "serve", "--port", "0", "--json", *arguments],
+            [*COMMAND, *arguments, "--json"],
             env=environment({"ANTIPHON_HOME": str(home), **env}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -9,14 +9,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from antiphon.app import DATABASE_NAME, OWNER_TOKEN_NAME, check_home, open_models
+import anyio
+
+from antiphon.app import OWNER_TOKEN_NAME, check_home, open_models
+from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, look_at_server
 from antiphon.cli.connection import client_of
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.home import config_of, home_of
 from antiphon.cli.keys import key_problem
 from antiphon.config import FILE_NAME, Config, find_config_file
 from antiphon.domain.errors import AntiphonError, Invalid
+
+if TYPE_CHECKING:
+    from antiphon.backends import ServerState
 
 LOW_DISK_BYTES = 500 * 1024 * 1024
 FULL_DISK_BYTES = 20 * 1024 * 1024
@@ -51,6 +58,11 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
         findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
     running = find_gateway(home)
     findings += _home(home)
+    url = config.database.url if config is not None else None
+    if url is None:
+        findings.append(_database(home))
+    else:
+        findings += _shared_database(home, url.get_secret_value())
     findings += _disk(home)
     findings += _gateway(home, running)
     if config is not None:
@@ -80,11 +92,57 @@ def _home(home: Path) -> Iterator[Finding]:
             )
         else:
             yield Finding("owner's token", Grade.OK, "only its owner can read it")
-    yield _database(home, has_token=token.exists())
 
 
-def _database(home: Path, *, has_token: bool) -> Finding:
+def _shared_database(home: Path, url: str) -> Iterator[Finding]:
+    name = "database"
+    try:
+        state = anyio.run(look_at_server, url)
+        place = describe_database(home, url)
+    except AntiphonError as error:
+        yield Finding(name, Grade.BROKEN, error.message, "Nothing can be stored until then.")
+        return
+    size = f"{state.bytes / MEBIBYTE:.1f} MiB, server {state.server}"
+    if state.schema < state.known_schema:
+        detail = f"{place}, schema {state.schema or 'none yet'}, this program has {state.known_schema}, {size}"
+        yield Finding(name, Grade.WARNING, detail, "The next start brings it up to date, as `antiphon migrate` does.")
+    else:
+        yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}")
+    yield from _processes(state)
+    if (home / DATABASE_NAME).exists():
+        yield Finding(
+            "embedded database",
+            Grade.WARNING,
+            f"{home / DATABASE_NAME} is there, too, and not used",
+            "Unset database.url and move it with `antiphon migrate --to`, or put it away.",
+        )
+
+
+def _processes(state: "ServerState") -> Iterator[Finding]:
+    name = "processes"
+    workers = sum(member.works for member in state.living)
+    kinds = ", ".join(f"{member.role} on {member.host} ({member.pid})" for member in state.living)
+    if not state.living:
+        yield Finding(name, Grade.OK, "none is at work on the database")
+    elif not workers:
+        yield Finding(name, Grade.WARNING, f"{kinds}: none runs agents", "Start one with `antiphon worker`.")
+    elif len({member.fingerprint for member in state.living}) > 1:
+        yield Finding(
+            name,
+            Grade.WARNING,
+            f"{kinds}: they do not have one configuration",
+            "Give all of them the same agents, limits, messages, groups and session settings.",
+        )
+    else:
+        yield Finding(name, Grade.OK, kinds)
+
+
+def _database(home: Path) -> Finding:
     name, path = "database", home / DATABASE_NAME
+    has_token = (home / OWNER_TOKEN_NAME).exists()
+    moved = home / (DATABASE_NAME + MOVED_SUFFIX)
+    if moved.exists() and not path.exists():
+        return Finding(name, Grade.BROKEN, f"it was moved to PostgreSQL; {moved} is what was left", "Set database.url.")
     try:
         state = check_home(home)
     except AntiphonError as error:
@@ -192,4 +250,6 @@ def _tools() -> Finding:
         absent.append("bubblewrap (for sandboxes)")
     if find_spec("anthropic") is None:
         absent.append("antiphon[anthropic] (for Anthropic's models)")
+    if find_spec("psycopg") is None or find_spec("procrastinate") is None:
+        absent.append("antiphon[postgres] (for PostgreSQL)")
     return Finding("optional", Grade.OK, "absent: " + ", ".join(absent) if absent else "all there")

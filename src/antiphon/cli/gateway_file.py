@@ -54,9 +54,16 @@ def _take(path: Path) -> int | None:
             if find_gateway(path.parent) is not None:
                 return None
             continue  # somebody only looked whether it is locked
-        if path.exists() and path.samestat(os.fstat(file)):
+        if _is_at(path, file):
             return file
         os.close(file)  # its last owner removed it meanwhile
+
+
+def _is_at(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except FileNotFoundError:
+        return False
 
 
 def find_gateway(home: Path) -> RunningGateway | None:

@@ -12,8 +12,9 @@ from anyio.from_thread import start_blocking_portal
 
 from antiphon.app import App, gateway_app, open_app, owner_token
 from antiphon.cli.exits import ExitCode
-from antiphon.cli.gateway_file import RunningGateway, published
-from antiphon.config import Config
+from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
+from antiphon.config import Config, Role
+from antiphon.domain.errors import Conflict
 from antiphon.gateway.server import bind, serving
 
 
@@ -34,15 +35,27 @@ async def run_gateway(
             token = owner_token(home, app.services.ids)
             async with serving(gateway_app(app, token), listener, on_stop=app.services.hub.close) as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
-                with published(home, gateway):
+                with published(home, gateway) as is_published:
+                    if not is_published and not is_temporary:
+                        raise home_in_use(home, find_gateway(home))
                     yield LocalGateway(app=app, url=url, token=token)
     finally:
         listener.close()
 
 
+def home_in_use(home: Path, running: RunningGateway | None) -> Conflict:
+    """What is said to who would begin a second gateway on the home."""
+    where = f" by the gateway at {running.url} (process {running.pid})" if running is not None else ""
+    return Conflict(
+        f"Home is in use{where}: {str(home)!r}. Stop it first, or choose another home with --home.", code="home_in_use"
+    )
+
+
 @contextmanager
 def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
-    """A gateway of our own on a free local port, in a thread."""
+    """A gateway of our own on a free local port, in a thread; it runs agents unless its role says gateway alone."""
+    if config.gateway.role is Role.WORKER:
+        config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": Role.ALL})})
     with start_blocking_portal(backend_options={"use_uvloop": True}) as portal:
         running = portal.wrap_async_context_manager(run_gateway(home, config, bind("127.0.0.1", 0), is_temporary=True))
         gateway = running.__enter__()

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterable
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 import structlog
 from structlog.stdlib import ExtraAdder, ProcessorFormatter
@@ -66,4 +67,15 @@ def _known_secrets(config: Config) -> Iterable[str]:
     for section in config.providers.values():
         yield section.key() or ""
         yield from section.headers.values()
+    if config.database.url is not None:
+        yield from _passwords(config.database.url.get_secret_value())
     yield from (value for name, value in os.environ.items() if name.endswith(_SECRET_NAMES))
+
+
+def _passwords(url: str) -> Iterable[str]:
+    try:
+        password = urlsplit(url).password or ""
+    except ValueError:
+        return
+    yield password
+    yield unquote(password)

@@ -6,8 +6,10 @@ import typer
 
 from antiphon import __version__
 from antiphon.cli import chat, config, doctor, runs, sessions
+from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
 from antiphon.cli.serve import serve
+from antiphon.cli.worker import worker
 
 app = typer.Typer(
     name="antiphon",
@@ -18,11 +20,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
+app.command()(worker)
 app.command("open")(open_page)
 app.command()(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.command()(doctor.doctor)
+app.command()(migrate)
 app.add_typer(config.app, name="config")
 
 

@@ -28,3 +28,14 @@ LimitOption: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, hel
 SessionArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="SESSION", help="'main', a key, a session id, or the name of a chat.")
 ]
+HostOption: TypeAlias = Annotated[
+    str | None, typer.Option("--host", metavar="HOST", help="Address to listen on (also ANTIPHON_HOST).")
+]
+DatabaseOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        help="A PostgreSQL database that processes share; a file in the home unless set (also ANTIPHON_DATABASE).",
+    ),
+]

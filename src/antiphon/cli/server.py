@@ -1,65 +1,114 @@
-"""The process of `antiphon serve`: start, greeting, signals, drain."""
+"""The processes of `antiphon serve` and `antiphon worker`: start, greeting, signals, drain."""
 
 import gc
 import logging
 import os
 import signal
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import anyio
 
 from antiphon import __version__
-from antiphon.app import prepare_home
+from antiphon.app import App, open_app, prepare_home, probe_app
+from antiphon.backends import describe_database
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.gateway_file import NAME, find_gateway
 from antiphon.cli.home import config_of, home_of
 from antiphon.cli.keys import key_problem
-from antiphon.cli.local_gateway import LocalGateway, run_gateway
+from antiphon.cli.local_gateway import LocalGateway, home_in_use, run_gateway
 from antiphon.cli.logs import configure_logs
 from antiphon.cli.output import console, show, show_fields, show_json, styled
-from antiphon.config import FILE_NAME, Config, find_config_file
-from antiphon.domain.errors import Conflict
-from antiphon.gateway.server import bind
+from antiphon.config import FILE_NAME, Config, Role, find_config_file
+from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.gateway.server import bind, serving
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalWorker:
+    app: App
+    url: str | None
+    """Where it tells whether it is ready, if it listens."""
 
 
 def serve_home(
     home_option: Path | None, config_option: Path | None, flags: dict[str, object], *, as_json: bool
 ) -> None:
-    """Serves until SIGINT or SIGTERM, then drains."""
+    """Serves until SIGINT or SIGTERM, then drains. As a worker it listens only where a flag names the port."""
     home = home_of(home_option)
     config = config_of(home, config_option, flags)
     configure_logs(config)
     prepare_home(home, is_embedded=config.database.url is None)
+    if config.gateway.role is Role.WORKER:
+        _work(home, config, is_listening=flags.get("gateway.port") is not None, as_json=as_json)
+        return
     running = find_gateway(home)
     if running is not None:
-        raise Conflict(
-            f"Home is in use by the gateway at {running.url} (process {running.pid}): {str(home)!r}. "
-            "Stop it first, or choose another home with --home.",
-            code="home_in_use",
-        )
+        raise home_in_use(home, running)
     listener = bind(config.gateway.host, config.gateway.port)
     file = find_config_file(home, config_option) or home / FILE_NAME
 
-    async def serve() -> None:
+    async def greet(gateway: LocalGateway) -> None:
+        await _greet(gateway, config, file, as_json=as_json)
+
+    _run(run_gateway(home, config, listener), greet, config, home / NAME, as_json=as_json)
+    logger.info("Gateway stopped", extra={"action": "gateway_stopped"})
+
+
+def _work(home: Path, config: Config, *, is_listening: bool, as_json: bool) -> None:
+    listener = bind(config.gateway.host, config.gateway.port) if is_listening else None
+
+    async def greet(worker: LocalWorker) -> None:
+        _greet_of_worker(worker, as_json=as_json)
+
+    _run(_run_worker(home, config, listener), greet, config, None, as_json=as_json)
+    logger.info("Worker stopped", extra={"action": "worker_stopped"})
+
+
+@asynccontextmanager
+async def _run_worker(home: Path, config: Config, listener: socket.socket | None) -> AsyncGenerator[LocalWorker]:
+    async with open_app(home, config) as app:
+        if listener is None:
+            yield LocalWorker(app=app, url=None)
+            return
+        async with serving(probe_app(app), listener, on_stop=lambda: None) as url:
+            yield LocalWorker(app=app, url=url)
+
+
+def _run(
+    running: AbstractAsyncContextManager[T],
+    greet: Callable[[T], Awaitable[None]],
+    config: Config,
+    traces: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Runs it until a signal; a second one ends the process at once, after removing its traces."""
+
+    async def run() -> None:
         async with anyio.create_task_group() as tasks:
             stop = anyio.Event()
-            await tasks.start(_watch_signals, stop, config, home, as_json)
-            async with run_gateway(home, config, listener) as gateway:
-                await _greet(gateway, config, file, as_json=as_json)
+            await tasks.start(_watch_signals, stop, config, traces, as_json)
+            async with running as begun:
+                await greet(begun)
                 gc.collect()
                 gc.freeze()
                 gc.enable()
                 await stop.wait()
-            logger.info("Gateway stopped", extra={"action": "gateway_stopped"})
             tasks.cancel_scope.cancel()
 
     try:
-        anyio.run(serve, backend_options={"use_uvloop": True})
+        anyio.run(run, backend_options={"use_uvloop": True})
     except ExceptionGroup as group:
-        # The task group wraps what kept the gateway from starting.
+        # The task group wraps what kept it from starting.
         raise _sole(group) from group
 
 
@@ -72,7 +121,7 @@ def _sole(error: Exception) -> Exception:
 async def _watch_signals(
     stop: anyio.Event,
     config: Config,
-    home: Path,
+    traces: Path | None,
     as_json: bool,
     *,
     task_status: anyio.abc.TaskStatus[None],
@@ -86,51 +135,87 @@ async def _watch_signals(
             if not as_json:
                 seconds = config.gateway.drain_seconds
                 show(f"\nStopping: running turns get up to {seconds:g} s. Ctrl-C again stops at once.", "yellow")
-    # What is stored is stored, and unfinished turns go on at the next start.
-    (home / NAME).unlink(missing_ok=True)
+    # What is stored is stored, and unfinished turns go on at the next start, or elsewhere.
+    if traces is not None:
+        traces.unlink(missing_ok=True)
     os._exit(ExitCode.INTERRUPTED)
 
 
 async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: bool) -> None:
-    services = gateway.app.services
-    code = await services.sign_in.new_link_code()
+    app = gateway.app
+    code = await app.services.sign_in.new_link_code()
     link = f"{gateway.url}/#code={code}"
-    agents = services.rules.agents
     if as_json or not console().is_terminal:
-        logger.info(
-            "Gateway started", extra={"action": "gateway_started", "url": gateway.url, "home": str(gateway.app.home)}
-        )
+        logger.info("Gateway started", extra={"action": "gateway_started", "url": gateway.url, "home": str(app.home)})
     if as_json:
-        show_json(
-            {
-                "url": gateway.url,
-                "signInLink": link,
-                "pid": os.getpid(),
-                "home": str(gateway.app.home),
-                "agents": [{"id": agent.id, "model": agent.model} for agent in agents.values()],
-                "version": __version__,
-            }
-        )
+        show_json({"url": gateway.url, "signInLink": link, **_facts(app)})
         return
     console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
     show_fields(
         {
             "Sign in": f"{link}\n         (good once, for 10 minutes; `antiphon open` prints another)",
             "Chat": "antiphon chat",
-            **{
-                "Agent" if index == 0 else f"Agent {index + 1}": f"{agent.id}, model {agent.model}"
-                for index, agent in enumerate(agents.values())
-            },
-            "Home": str(gateway.app.home),
+            **_shown_facts(app),
         }
     )
-    if services.rules.agents[services.rules.default_agent].model == "offline":
+    if not config.gateway.role.works:
+        show("It runs no agents: `antiphon worker` does, anywhere, on the same database.", "yellow")
+    elif app.services.rules.agents[app.services.rules.default_agent].model == "offline":
         show(
             "The model 'offline' only echoes. For a real one, put this line first in "
             f'{file}:  agents.defaults.model = "openai:gpt-5"  and set the environment variable OPENAI_API_KEY.',
             "yellow",
         )
-    for model in dict.fromkeys(agent.model for agent in agents.values()):
-        if problem := key_problem(gateway.app.models, model):
-            show(f"Model {model!r} cannot be used yet: {problem}.", "yellow")
+    _show_missing_keys(app)
     show("Ctrl-C stops it.", "dim")
+
+
+def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:
+    app = worker.app
+    if as_json or not console().is_terminal:
+        logger.info(
+            "Worker started", extra={"action": "worker_started", "database": _database(app), "home": str(app.home)}
+        )
+    if as_json:
+        show_json({**({} if worker.url is None else {"url": worker.url}), **_facts(app)})
+        return
+    show(f"Antiphon {__version__} works as process {os.getpid()} of {socket.gethostname()}", "bold")
+    show_fields({**_shown_facts(app), "Ready": None if worker.url is None else f"{worker.url}/ready"})
+    _show_missing_keys(app)
+    show("Ctrl-C stops it.", "dim")
+
+
+def _facts(app: App) -> JsonObject:
+    agents: list[JsonValue] = [{"id": agent.id, "model": agent.model} for agent in app.services.rules.agents.values()]
+    return {
+        "pid": os.getpid(),
+        "role": app.config.gateway.role.value,
+        "home": str(app.home),
+        "database": _database(app),
+        "agents": agents,
+        "version": __version__,
+    }
+
+
+def _shown_facts(app: App) -> dict[str, str | None]:
+    return {
+        **{
+            "Agent" if index == 0 else f"Agent {index + 1}": f"{agent.id}, model {agent.model}"
+            for index, agent in enumerate(app.services.rules.agents.values())
+        },
+        "Home": str(app.home),
+        "Database": None if app.config.database.url is None else _database(app),
+    }
+
+
+def _database(app: App) -> str:
+    url = app.config.database.url
+    return describe_database(app.home, None if url is None else url.get_secret_value())
+
+
+def _show_missing_keys(app: App) -> None:
+    if not app.config.gateway.role.works:
+        return
+    for model in dict.fromkeys(agent.model for agent in app.services.rules.agents.values()):
+        if problem := key_problem(app.models, model):
+            show(f"Model {model!r} cannot be used yet: {problem}.", "yellow")
