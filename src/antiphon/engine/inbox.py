@@ -289,7 +289,7 @@ async def _store(
         at_ms=command.at_ms,
         set=changes,
         add={"message_count": 1},
-        head=session,
+        end=session.end,
     )
     return position.last_seq
 
@@ -316,7 +316,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         at_ms=command.at_ms,
         set=_shown(session, message),
         add={"message_count": 1},
-        head=session,
+        end=session.end,
     )
     return _posted(session, message, position.last_seq, None)
 

@@ -35,7 +35,8 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
-from antiphon.store.runs import RunFilter
+from antiphon.store.runs import InLog, RunFilter
+from antiphon.store.sessions import LogEnd
 
 AGENT_ACTOR = "agent"
 INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
@@ -122,39 +123,42 @@ async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms:
     None if a living process works on it, it awaits approval, or nothing waits. The claimant itself must not be
     working on the session.
     """
-    run = await ledger.find_first(tx, session)
-    if run is None:
+    found = await ledger.find_first(tx, session)
+    if found is None:
         return None
+    run = found.run
     if run.status is RunStatus.QUEUED:
-        return await _claim_queued(tx, run, claimant, at_ms)
+        return await _claim_queued(tx, found, claimant, at_ms)
     if run.status is not RunStatus.RUNNING:
         return None
     if run.process != claimant.process and await processes.is_alive(tx, run.process):
         return None
-    return await _take_over(tx, run, claimant, at_ms)
+    return await _take_over(tx, found, claimant, at_ms)
 
 
 async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
     """The same for a session that no run holds."""
-    run = await ledger.find_first(tx, session)
-    return None if run is None else await _claim_queued(tx, run, claimant, at_ms)
+    found = await ledger.find_first(tx, session)
+    return None if found is None else await _claim_queued(tx, found, claimant, at_ms)
 
 
-async def _claim_queued(tx: Transaction, run: Run, claimant: Claimant, at_ms: int) -> Run | None:
+async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
+    run = found.run
     assert run.status is RunStatus.QUEUED
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
     limit = claimant.time_limits.get(run.agent_id)
     deadline = None if limit is None else moment(at_ms) + limit
-    return await _start(tx, run, claimant, deadline=deadline, at_ms=at_ms)
+    return await _start(tx, found, claimant, deadline=deadline, at_ms=at_ms)
 
 
 async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
     return any(agent_id in process.agents for process in await processes.list_all(query))
 
 
-async def _take_over(tx: Transaction, run: Run, claimant: Claimant, at_ms: int) -> Run | None:
+async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
     """The run, claimed anew; after too many crashes it is ended instead. Contract: runs 8."""
+    run = found.run
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
             status=RunStatus.ERROR,
@@ -163,10 +167,11 @@ async def _take_over(tx: Transaction, run: Run, claimant: Claimant, at_ms: int) 
         )
         await finish_run(tx, Fence(run.id, run.fence), outcome, None, at_ms)
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
-    return await _start(tx, run, claimant, deadline=run.deadline, at_ms=at_ms)
+    return await _start(tx, found, claimant, deadline=run.deadline, at_ms=at_ms)
 
 
-async def _start(tx: Transaction, run: Run, claimant: Claimant, *, deadline: datetime | None, at_ms: int) -> Run:
+async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline: datetime | None, at_ms: int) -> Run:
+    run = found.run
     started_at = run.started_at or moment(at_ms)
     started = replace(
         run,
@@ -195,7 +200,7 @@ async def _start(tx: Transaction, run: Run, claimant: Claimant, *, deadline: dat
     )
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data={"attempt": started.attempt})
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
-    await _append(tx, run, [event], at_ms=at_ms, set=status)
+    await _append(tx, run, [event], at_ms=at_ms, set=status, end=found.end)
     return started
 
 
@@ -203,7 +208,7 @@ async def hand_back(tx: Transaction, fence: Fence) -> None:
     """An orderly stop: the attempt does not count as crashed; the run goes on when a worker takes it over."""
     run = await ledger.find(tx, fence.run_id)
     if run is not None and run.fence == fence.number and run.status is RunStatus.RUNNING:
-        await ledger.change(tx, run.id, {"attempt": run.attempt - 1, "process": None}, fence=fence.number)
+        await ledger.change(tx, run.id, {"attempt": run.attempt - 1, "process": None})
 
 
 async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], counted: bool, at_ms: int) -> int | None:
@@ -211,10 +216,10 @@ async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], coun
 
     `counted` says whether the tokens of assistant messages count against the daily cap.
     """
-    run = await _fenced_run(tx, fence)
-    if run is None:
+    found = await _fenced_run(tx, fence)
+    if found is None:
         return None
-    return await _append_steps(tx, run, events, counted=counted, at_ms=at_ms)
+    return await _append_steps(tx, found.run, events, counted=counted, at_ms=at_ms, end=found.end)
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: RunId | None, wait_until: datetime | None) -> bool:
@@ -223,7 +228,7 @@ async def set_waiting(tx: Transaction, fence: Fence, waiting_for: RunId | None, 
         "waiting_for": waiting_for,
         "wait_until": None if wait_until is None else milliseconds(wait_until),
     }
-    return await ledger.change(tx, fence.run_id, columns, fence=fence.number, status=RunStatus.RUNNING)
+    return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,18 +260,19 @@ async def finish_run(
     With `successors` it claims the session's next run for that process too. None if the fence is old or the
     run has ended. Contract: runs 2, 4, 8.
     """
-    run = await _fenced_run(tx, fence)
-    if run is None:
+    found = await _fenced_run(tx, fence)
+    if found is None:
         return None
+    run = found.run
     if run.is_cancel_requested and run.code == "reset":
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
     if message is not None and outcome.status is RunStatus.OK and run.newest_seq > message.saw:
-        await _append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms)
+        await _append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
         return NewInput()
     steps = [] if message is None else [_step(run, message)]
     if outcome.status is not RunStatus.OK or message is None:
         steps += await _closing_results(tx, run)
-    ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms)
+    ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end)
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
 
@@ -278,7 +284,14 @@ async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: 
 
 
 async def _end(
-    tx: Transaction, run: Run, outcome: Outcome, steps: Sequence[NewEvent], *, counted: bool, at_ms: int
+    tx: Transaction,
+    run: Run,
+    outcome: Outcome,
+    steps: Sequence[NewEvent],
+    *,
+    counted: bool,
+    at_ms: int,
+    end: LogEnd | None = None,
 ) -> Run:
     assert can_become(run.status, outcome.status)
     ended = replace(
@@ -316,7 +329,7 @@ async def _end(
         set["status"] = SessionStatus.IDLE.value
         set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
-    await _append_steps(tx, run, [*steps, event], counted=counted, at_ms=at_ms, set=set, add=add)
+    await _append_steps(tx, run, [*steps, event], counted=counted, at_ms=at_ms, set=set, add=add, end=end)
     return ended
 
 
@@ -332,11 +345,11 @@ async def cancel_run(tx: Transaction, principal: Principal, run_id: RunId, at_ms
     return replace(run, is_cancel_requested=True)
 
 
-async def _fenced_run(tx: Transaction, fence: Fence) -> Run | None:
-    run = await ledger.find(tx, fence.run_id)
-    if run is None or run.fence != fence.number or not run.status.is_active:
+async def _fenced_run(tx: Transaction, fence: Fence) -> InLog | None:
+    found = await ledger.find_in_log(tx, fence.run_id)
+    if found is None or found.run.fence != fence.number or not found.run.status.is_active:
         return None
-    return run
+    return found
 
 
 def _step(run: Run, message: AssistantMessage) -> NewEvent:
@@ -374,6 +387,7 @@ async def _append_steps(
     at_ms: int,
     set: Mapping[str, SqlValue] | None = None,
     add: Mapping[str, int] | None = None,
+    end: LogEnd | None = None,
 ) -> int:
     """Appends and keeps the sums: counters, preview, and what was used by run, session and day."""
     set, add = dict(set or {}), dict(add or {})
@@ -407,7 +421,7 @@ async def _append_steps(
     if run.code == "reset":
         set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
         add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
-    return await _append(tx, run, events, at_ms=at_ms, set=set, add=add)
+    return await _append(tx, run, events, at_ms=at_ms, set=set, add=add, end=end)
 
 
 async def _append(
@@ -418,9 +432,10 @@ async def _append(
     at_ms: int,
     set: Mapping[str, SqlValue] | None = None,
     add: Mapping[str, int] | None = None,
+    end: LogEnd | None = None,
 ) -> int:
     """Appends to the incarnation that the run belongs to, even after a reset."""
-    position = await log.append(tx, run.session, run.session_id, events, at_ms=at_ms, set=set, add=add)
+    position = await log.append(tx, run.session, run.session_id, events, at_ms=at_ms, set=set, add=add, end=end)
     if position.incarnation != run.session_id:
         await rows.stretch_incarnation(tx, run.session_id, position.last_seq)
     return position.last_seq

@@ -32,8 +32,12 @@ class Transaction(Query, Protocol):
     - A *refusal* is returned, so that what it recorded commits; an exception undoes the whole unit.
     """
 
-    async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
-        """Runs the statement; returns the number of rows it changed."""
+    async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
+        """Runs the statement before anything else is read, and before COMMIT."""
+        ...
+
+    async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
+        """Runs the statement at once; returns the number of rows it changed."""
         ...
 
     def wake(self, session: SessionRow) -> None:

@@ -8,7 +8,7 @@ from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row, event_values, milliseconds
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.sessions import SessionHead
+from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 13
 INSERTED_AT_ONCE = 16
@@ -33,24 +33,24 @@ async def append(
     at_ms: int,
     set: Mapping[str, SqlValue] | None = None,
     add: Mapping[str, int] | None = None,
-    head: SessionHead | None = None,
+    end: LogEnd | None = None,
 ) -> Position:
     """Numbers and stores the events, and changes columns of the session's row in the same statement.
 
-    `set` gives columns new values, `add` raises counters. `updated_at` never goes back. `head`, read in this
-    transaction with nothing appended since, spares asking where the log ends. Wakes the readers.
+    `set` gives columns new values, `add` raises counters. `updated_at` never goes back. `end` spares asking where the
+    log ends. Wakes the readers.
     Contract: events 1, sessions 5.
     """
     set, add = set or {}, add or {}
     count = len(events)
     values = (count, at_ms, at_ms, *set.values(), *add.values(), session)
-    if head is None:
+    if end is None:
         row = await tx.fetch_one(_advance(tuple(set), tuple(add)), values)
         assert row is not None, f"Session row {session} vanished"
         last_seq, present = row
     else:
         await tx.execute(_advance(tuple(set), tuple(add), is_known=True), values)
-        last_seq, present = head.last_seq + count, head.id
+        last_seq, present = end.last_seq + count, end.incarnation
     seq = first_seq = last_seq - count + 1
     rows: list[SqlValue] = []
     for event in events:

@@ -45,12 +45,12 @@ async def insert(tx: Transaction, process: Process, at_ms: int) -> None:
 
 async def beat(tx: Transaction, process: ProcessId) -> bool:
     """Shows that it lives; False if it was given up for dead."""
-    return await tx.execute("UPDATE processes SET beats = beats + 1 WHERE id = ?", (process,)) == 1
+    return await tx.change("UPDATE processes SET beats = beats + 1 WHERE id = ?", (process,)) == 1
 
 
 async def delete_unchanged(tx: Transaction, process: ProcessId, beats: int) -> bool:
     """Gives a process up for dead, unless it has shown life meanwhile; whether it did."""
-    return await tx.execute("DELETE FROM processes WHERE id = ? AND beats = ?", (process, beats)) == 1
+    return await tx.change("DELETE FROM processes WHERE id = ? AND beats = ?", (process, beats)) == 1
 
 
 async def delete(tx: Transaction, process: ProcessId) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
@@ -10,12 +11,16 @@ from antiphon.domain.message import Usage
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.sessions import LogEnd
 
-_SELECT = """SELECT r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest_seq, r.status, r.mode,
+_COLUMNS = """r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest_seq, r.status, r.mode,
 r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for,
 r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
-r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps
-FROM runs r JOIN sessions s ON s.id = r.session"""
+r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps"""
+
+_FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
+_SELECT = f"SELECT {_COLUMNS} {_FROM}"
+_SELECT_WITH_END = f"SELECT {_COLUMNS}, s.last_seq, s.incarnation {_FROM}"
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval')"
 
@@ -43,6 +48,17 @@ async def insert(
 async def find(query: Query, run_id: RunId) -> Run | None:
     row = await query.fetch_one(f"{_SELECT} WHERE r.id = ?", (run_id,))
     return None if row is None else _run(row)
+
+
+class InLog(NamedTuple):
+    """A run, and where its session's log ends."""
+
+    run: Run
+    end: LogEnd
+
+
+async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
+    return _in_log(await query.fetch_one(f"{_SELECT_WITH_END} WHERE r.id = ?", (run_id,)))
 
 
 async def find_active(query: Query, session: SessionRow) -> Run | None:
@@ -74,14 +90,14 @@ async def find_queued(query: Query, session: SessionRow) -> list[Run]:
     return [_run(row) for row in rows]
 
 
-async def find_first(query: Query, session: SessionRow) -> Run | None:
+async def find_first(query: Query, session: SessionRow) -> InLog | None:
     """The run that holds the session, else the queued one that starts next."""
     row = await query.fetch_one(
-        f"{_SELECT} WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) ORDER BY "
+        f"{_SELECT_WITH_END} WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) ORDER BY "
         "CASE WHEN r.status <> 'queued' THEN 0 WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1",
         (session,),
     )
-    return None if row is None else _run(row)
+    return _in_log(row)
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
@@ -138,27 +154,22 @@ async def list_page(query: Query, where: RunFilter, *, limit: int) -> list[Run]:
     return [_run(row) for row in rows]
 
 
-async def change(
-    tx: Transaction,
-    run_id: RunId,
-    columns: Mapping[str, SqlValue],
-    *,
-    fence: int | None = None,
-    status: RunStatus | None = None,
-) -> bool:
-    """Sets columns if the row still has that fence and status; whether it did."""
-    conditions, values = ["id = ?"], [*columns.values(), run_id]
-    if fence is not None:
-        conditions.append("fence = ?")
-        values.append(fence)
-    if status is not None:
-        conditions.append("status = ?")
-        values.append(status.value)
-    changed = await tx.execute(
-        f"UPDATE runs SET {', '.join(f'{name} = ?' for name in columns)} WHERE {' AND '.join(conditions)}",
-        values,
+async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> None:
+    """Sets columns of the row."""
+    await tx.execute(f"UPDATE runs SET {_assignments(columns)} WHERE id = ?", (*columns.values(), run_id))
+
+
+async def change_claimed(tx: Transaction, run_id: RunId, fence: int, columns: Mapping[str, SqlValue]) -> bool:
+    """Sets columns if the run is running under that fence; whether it is."""
+    changed = await tx.change(
+        f"UPDATE runs SET {_assignments(columns)} WHERE id = ? AND fence = ? AND status = 'running'",
+        (*columns.values(), run_id, fence),
     )
     return changed == 1
+
+
+def _assignments(columns: Mapping[str, SqlValue]) -> str:
+    return ", ".join(f"{name} = ?" for name in columns)
 
 
 async def add_usage(tx: Transaction, run_id: RunId, usage: Usage) -> None:
@@ -203,6 +214,10 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
     """Every agent that used anything on the UTC day `yyyy-mm-dd`."""
     rows = await query.fetch_all("SELECT agent_id, tokens, microusd FROM daily_usage WHERE day = ?", (day,))
     return {AgentId(row[0]): Spent(row[1], row[2]) for row in rows}
+
+
+def _in_log(row: Row | None) -> InLog | None:
+    return None if row is None else InLog(_run(row), LogEnd(row[-2], row[-1]))
 
 
 def _run(row: Row) -> Run:

@@ -54,6 +54,14 @@ class Incarnation:
     """None while it is the present one."""
 
 
+class LogEnd(NamedTuple):
+    """Where a session's log ends, as read in a transaction that has appended nothing since."""
+
+    last_seq: int
+    incarnation: SessionId
+    """The present one."""
+
+
 class SessionHead(NamedTuple):
     """What taking a message in needs of a session; cheap to read."""
 
@@ -66,6 +74,10 @@ class SessionHead(NamedTuple):
     last_seq: int
     first_seq: int
     is_described: int
+
+    @property
+    def end(self) -> LogEnd:
+        return LogEnd(self.last_seq, self.id)
 
 
 _HEAD = (
@@ -238,7 +250,7 @@ async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[S
 
 async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
     """Makes at most `limit` idle sessions `inactive`, whose last interaction was before; returns how many."""
-    return await tx.execute(
+    return await tx.change(
         "UPDATE sessions SET status = 'inactive' WHERE status = 'idle' AND id IN (SELECT id FROM sessions "
         "WHERE deleted_at IS NULL AND status = 'idle' AND interacted_at < ? ORDER BY updated_at LIMIT ?)",
         (before_ms, limit),

@@ -101,7 +101,10 @@ class _SqliteTransaction:
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
         return self._execute(statement, parameters).fetchall()
 
-    async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
+    async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
+        self._execute(statement, parameters)
+
+    async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
         return self._execute(statement, parameters).rowcount
 
     def wake(self, session: SessionRow) -> None:
