@@ -26,7 +26,8 @@ from antiphon.backends import (
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, ProviderSection
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import Ids, ProcessId, SessionRow
+from antiphon.domain.ids import Ids, ProcessId, RunId, SessionRow
+from antiphon.engine.context import PublishDelta
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
@@ -183,13 +184,17 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     waits = Waits(database, notifier)
     history = History(database)
     hub = Hub(notifier, history.read_logs, clock)
+    publish_delta: PublishDelta = hub.publish_delta
+    if backend.deltas is not None:
+        backend.deltas.show_deltas(hub.publish_delta)
+        publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     sessions = Sessions(database, rules, clock, ids)
     worker = Worker(
         database=database,
         runner=parts.runner or AgentLoop(base.models, base.tools, rules.daily_total, retry=parts.retry),
         waits=waits,
         rules=rules,
-        publish_delta=hub.publish_delta,
+        publish_delta=publish_delta,
         clock=clock,
         ids=ids,
         process=process,
@@ -219,6 +224,14 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         database=database,
     )
     return app, worker
+
+
+def _everywhere(*places: PublishDelta) -> PublishDelta:
+    def publish(session: SessionRow, run_id: RunId, text: str | None) -> None:
+        for place in places:
+            place(session, run_id, text)
+
+    return publish
 
 
 def _upkeep(app: App) -> Upkeep:

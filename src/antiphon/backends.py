@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Gen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Invalid, Unavailable
-from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.domain.ids import ProcessId, RunId, SessionRow
+from antiphon.engine.context import PublishDelta
 from antiphon.engine.dispatch import Dispatch, LocalDispatch
 from antiphon.engine.processes import Processes
 from antiphon.feed.local import LocalNotifier
@@ -32,6 +33,14 @@ Check = Callable[[SessionRow], None]
 """Looks whether the session's run, if it is executed in this process, is to stop."""
 
 
+class DeltaRelay(Protocol):
+    """Pieces of replies, to and from the other processes; any may be lost."""
+
+    def show_deltas(self, show: PublishDelta) -> None: ...
+
+    def publish_delta(self, session: SessionRow, run_id: RunId, text: str | None) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     database: Database
@@ -39,6 +48,8 @@ class Backend:
     dispatch: Dispatch
     processes: Processes | None
     """None where no other process can be."""
+    deltas: "DeltaRelay | None" = None
+    """Brings pieces of replies to the other processes and from them; None where there are none."""
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
     """What must run as long as the backend is used."""
 
@@ -120,6 +131,7 @@ async def open_postgres(
             yield Backend(
                 database=database,
                 notifier=notifier,
+                deltas=notifier,
                 dispatch=dispatch,
                 processes=processes,
                 tasks=(notify, processes.run),

@@ -1,18 +1,21 @@
 """The notifier over many processes: LISTEN and NOTIFY, with a poll behind them.
 
 What this process commits wakes its own readers at once. For the others, everything that comes up while one
-notification is on its way goes with the next.
+notification is on its way goes with the next. Pieces of replies travel beside them, a few times a second; they may
+be lost on the way, as any may.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 import anyio
+from msgspec.json import Decoder, Encoder
 
 from antiphon.domain.errors import Unavailable
-from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.feed.local import LocalNotifier
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database
@@ -22,8 +25,21 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 """What a lost wake costs at most."""
 RETRY_SECONDS = 0.2
+DELTA_SECONDS = 0.05
+"""Between notifications with pieces of replies."""
+MAX_DELTA_BYTES = 7_000
+"""In one notification."""
+MAX_WAITING_DELTAS = 1_000
 MAX_SESSIONS = 400
 """In one notification, which holds 8,000 bytes."""
+
+
+PIECE = 1_000
+"""Characters; each may become six bytes."""
+Delta = tuple[int, str, str | None]
+ShowDelta = Callable[[SessionRow, RunId, str | None], None]
+_encode = Encoder().encode
+_decode_deltas = Decoder(list[Delta]).decode
 
 
 class Channel(Protocol):
@@ -43,6 +59,10 @@ class PostgresNotifier:
         self._channel = channel
         self._process = process
         self._on_interrupt = on_interrupt
+        self._on_delta: ShowDelta = _show_nobody
+        self._deltas: list[tuple[int, str, str | None]] = []
+        self._has_deltas = asyncio.Event()
+        self._sending_deltas = asyncio.Lock()
         self._local = LocalNotifier()
         self._woken: dict[SessionRow, None] = {}
         self._interrupted: dict[SessionRow, None] = {}
@@ -61,10 +81,21 @@ class PostgresNotifier:
         self._woken.update(dict.fromkeys(woken))
         self._has_news.set()
 
+    def show_deltas(self, show: ShowDelta) -> None:
+        """From now on `show` is called with the pieces of replies that stream in other processes."""
+        self._on_delta = show
+
+    def publish_delta(self, session: SessionRow, run_id: RunId, text: str | None) -> None:
+        """Shows a piece of a reply in the other processes; None takes back what was shown of the response."""
+        if len(self._deltas) < MAX_WAITING_DELTAS:
+            self._deltas.append((session, run_id, text))
+            self._has_deltas.set()
+
     async def run(self, database: Database) -> None:
         """Sends, listens and polls, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send)
+            tasks.start_soon(self._send_deltas)
             tasks.start_soon(self._listen)
             tasks.start_soon(self._poll, database)
 
@@ -75,9 +106,24 @@ class PostgresNotifier:
             while self._woken or self._interrupted:
                 woken, interrupted = _take(self._woken), _take(self._interrupted)
                 try:
+                    await self._flush_deltas()  # the pieces of a reply come before the message that ends them
                     await self._channel.send(_text(self._process, woken, interrupted))
                 except Unavailable:
                     await asyncio.sleep(RETRY_SECONDS)  # the readers' polls make up for what is lost
+
+    async def _send_deltas(self) -> None:
+        while True:
+            await self._has_deltas.wait()
+            self._has_deltas.clear()
+            with suppress(Unavailable):  # the stored message will show it all
+                await self._flush_deltas()
+            await asyncio.sleep(DELTA_SECONDS)
+
+    async def _flush_deltas(self) -> None:
+        async with self._sending_deltas:
+            deltas, self._deltas = _joined(self._deltas), []
+            for text in _delta_texts(self._process, deltas):
+                await self._channel.send(text)
 
     async def _listen(self) -> None:
         is_told = False
@@ -96,9 +142,11 @@ class PostgresNotifier:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _hear(self, text: str) -> None:
-        process, woken, interrupted = text.split(" ")
+        process, woken, interrupted, deltas = text.split(" ", 3)
         if process == self._process:
             return
+        for session, run_id, piece in _decode_deltas(deltas) if deltas else ():
+            self._on_delta(SessionRow(session), RunId(run_id), piece)
         self._local.wake(_sessions(woken))
         for session in _sessions(interrupted):
             self._on_interrupt(session)
@@ -127,7 +175,42 @@ def _take(sessions: dict[SessionRow, None]) -> list[SessionRow]:
 
 
 def _text(process: ProcessId, woken: Collection[SessionRow], interrupted: Collection[SessionRow]) -> str:
-    return f"{process} {','.join(map(str, woken))} {','.join(map(str, interrupted))}"
+    return f"{process} {','.join(map(str, woken))} {','.join(map(str, interrupted))} "
+
+
+def _joined(deltas: Iterable[Delta]) -> list[Delta]:
+    """The pieces with those of one response in one, where they follow one another."""
+    joined: list[Delta] = []
+    for session, run_id, text in deltas:
+        if text is not None and joined and joined[-1][:2] == (session, run_id):
+            before = joined[-1][2]
+            if before is not None:
+                joined[-1] = (session, run_id, before + text)
+                continue
+        joined.append((session, run_id, text))
+    return joined
+
+
+def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
+    """Notifications with the pieces in their order, each as large as it may be."""
+    part: list[Delta] = []
+    size = 0
+    for session, run_id, text in deltas:
+        pieces = [None] if text is None else [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+        for piece in pieces:
+            delta = (session, run_id, piece)
+            length = len(_encode(delta))
+            if part and size + length > MAX_DELTA_BYTES:
+                yield f"{process}   {_encode(part).decode()}"
+                part, size = [], 0
+            part.append(delta)
+            size += length
+    if part:
+        yield f"{process}   {_encode(part).decode()}"
+
+
+def _show_nobody(session: SessionRow, run_id: RunId, text: str | None) -> None:
+    return
 
 
 def _sessions(text: str) -> list[SessionRow]:

@@ -1,0 +1,135 @@
+"""Wakes and pieces of replies between processes, and what makes up for those that are lost."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from antiphon.app import App, open_app
+from antiphon.config import Config, DatabaseSection, GatewaySection, Role
+from antiphon.domain.event import Event
+from antiphon.domain.ids import ProcessId, RunId
+from antiphon.feed.follow import View
+from antiphon.feed.postgres import PostgresNotifier
+from antiphon.store.postgres_channel import CHANNEL, PostgresChannel
+from tests.claims import requirement
+from tests.engine.stage import open_session, post, wait_end
+from tests.postgres import fresh_database
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url() -> Generator[str]:
+    with fresh_database() as address:
+        yield address
+
+
+@asynccontextmanager
+async def open_both(url: str, home: Path) -> AsyncGenerator[tuple[App, App]]:
+    """A gateway without a worker, and a worker."""
+
+    def config(role: Role) -> Config:
+        return Config(
+            database=DatabaseSection(url=SecretStr(url), connections=6),
+            gateway=GatewaySection(role=role, drain_seconds=0),
+        )
+
+    async with (
+        open_app(home / "gateway", config(Role.GATEWAY)) as gateway,
+        open_app(home / "worker", config(Role.WORKER)) as worker,
+    ):
+        yield gateway, worker
+
+
+def word_view() -> View:
+    def encode(event: Event) -> bytes:
+        return f"[{event.type}]".encode() if event.message is not None else b""
+
+    def encode_delta(run_id: RunId, text: str | None) -> bytes:
+        return b"<>" if text is None else text.encode()
+
+    return View(encode=encode, encode_delta=encode_delta, encode_reset=str.encode, keep_alive=b"")
+
+
+@requirement("gateway:1")
+async def test_a_reply_that_streams_in_another_process_is_shown_before_its_message(url: str, home: Path) -> None:
+    async with open_both(url, home) as (gateway, _):
+        session = await open_session(gateway, "api:chat")
+        async with gateway.services.hub.follow(session.row, session.last_seq, word_view(), on_stall=lambda: None) as reader:
+            posted = await post(gateway, "api:chat", f"!say {'word ' * 500}\u0ba4 end")
+            seen = b""
+            with anyio.fail_after(20):
+                while b"[assistant_message]" not in seen:
+                    seen += await reader.next()
+        asked, _, rest = seen.decode().partition("[user_message]")
+        assert asked == "" and rest == f"{'word ' * 500}\u0ba4 end[assistant_message]"
+        assert posted.run_id is not None
+
+
+@requirement("runs:3")
+async def test_a_wait_here_is_told_of_a_run_that_ends_elsewhere(url: str, home: Path) -> None:
+    async with open_both(url, home) as (gateway, worker):
+        await open_session(gateway, "api:chat")
+        for number in range(5):
+            posted = await post(gateway, "api:chat", f"m-{number}")
+            run = await wait_end(gateway, posted.run_id)
+            assert run.reply == f"echo: m-{number}" and run.process is not None
+            assert (await wait_end(worker, posted.run_id)) == run
+
+
+class DeafChannel(PostgresChannel):
+    """Sends, and hears nothing of what others send."""
+
+    async def receive(self) -> AsyncGenerator[str | None]:
+        yield None
+        await asyncio.Event().wait()
+
+
+@requirement("runs:3")
+async def test_what_is_lost_on_the_way_costs_a_poll(url: str, home: Path) -> None:
+    async with open_both(url, home) as (gateway, _):
+        session = await open_session(gateway, "api:chat")
+        channel = DeafChannel(url)
+        deaf = PostgresNotifier(channel, ProcessId("proc_deaf"), on_interrupt=lambda session: None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(deaf.run, gateway.database)
+            for _ in range(2):
+                woken = anyio.Event()
+                unsubscribe = deaf.subscribe(session.row, woken.set)
+                posted = await post(gateway, "api:chat", "hello")
+                with anyio.fail_after(10):
+                    await woken.wait()
+                unsubscribe()
+                assert await gateway.services.waits.wait(RunId(str(posted.run_id)), timedelta(seconds=10))
+            tasks.cancel_scope.cancel()
+        await channel.close()
+
+
+async def test_a_connection_that_breaks_is_made_anew_and_everybody_looks_again(url: str, home: Path) -> None:
+    async with open_both(url, home) as (gateway, _):
+        session = await open_session(gateway, "api:chat")
+        channel = PostgresChannel(url)
+        notifier = PostgresNotifier(channel, ProcessId("proc_other"), on_interrupt=lambda session: None)
+        wakes = asyncio.Semaphore(0)
+        notifier.subscribe(session.row, wakes.release)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(notifier.run, gateway.database)
+            with anyio.fail_after(10):
+                # It listens, and the first poll knows nothing yet; then nothing happens in the session.
+                for _ in range(2):
+                    await wakes.acquire()
+                with psycopg.connect(url, autocommit=True) as connection:
+                    connection.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                        f"AND query IN ('LISTEN {CHANNEL}', 'SELECT 1')".encode()
+                    )
+                await wakes.acquire()
+            tasks.cancel_scope.cancel()
+        await channel.close()
