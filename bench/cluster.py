@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psycopg
@@ -125,20 +126,23 @@ async def _appends(app: App, url: str) -> Row:
     spread: list[float] = []
     hot: list[float] = []
     bare: list[float] = []
+    same: list[float] = []
     async with _bare_sessions(url) as connections:
         for _ in range(3):
             spread.append(await _rate([lambda t=target: ours(t) for target in targets]))
+            same.append(await _rate([lambda c=c, n=n: _same_append(c, n) for n, c in enumerate(connections, 1)]))
             bare.append(await _rate([lambda c=c, n=n: _bare_append(c, n) for n, c in enumerate(connections, 1)]))
             hot.append(await _rate([lambda: ours(targets[0])] * TASKS))
-    ratio, hot_ratio = max(spread) / max(bare), max(hot) / max(spread)
+    ratio, hot_ratio = max(spread) / max(same), max(hot) / max(spread)
     return Row(
         id="B14",
         what="appends, 32 connections (PostgreSQL)",
         measured=f"{max(spread):,.0f}/s; one hot session {max(hot):,.0f}/s",
-        reference=f"psycopg alone {max(bare):,.0f}/s → {ratio:.2f} ×; hot ÷ spread {hot_ratio:.2f}",
+        reference=f"psycopg alone, the same statements on the same tables {max(same):,.0f}/s → {ratio:.2f} ×; "
+        f"on two bare tables {max(bare):,.0f}/s → {max(spread) / max(bare):.2f} ×; hot ÷ spread {hot_ratio:.2f}",
         target="≥ 0.8 ×; hot ≥ 0.5 of spread",
         is_met=ratio >= 0.8 and hot_ratio >= 0.5,
-        figures={"spread_per_s": max(spread), "hot_per_s": max(hot), "bare_per_s": max(bare)},
+        figures={"spread_per_s": max(spread), "hot_per_s": max(hot), "bare_per_s": max(bare), "same_per_s": max(same)},
     )
 
 
@@ -186,6 +190,27 @@ async def _bare_append(connection: psycopg.AsyncConnection[tuple[int]], session:
         row = await cursor.fetchone()
         assert row is not None
         await connection.execute("INSERT INTO bare_event VALUES (%s, %s, %s)", (session, row[0], TEXT))
+
+
+async def _same_append(connection: psycopg.AsyncConnection[tuple[int]], session: int) -> None:
+    """The statements of our append, one after the other."""
+    async with connection.transaction():
+        cursor = await connection.execute(
+            "SELECT id, key, agent_id, incarnation, status, type, last_seq, first_seq, description IS NOT NULL "
+            "FROM sessions WHERE id = %s FOR UPDATE",
+            (session,),
+        )
+        head: Any = await cursor.fetchone()
+        await connection.execute(
+            "UPDATE sessions SET last_seq = last_seq + %s, "
+            "updated_at = CASE WHEN updated_at < %s THEN %s ELSE updated_at END, preview = %s, message_count = COALESCE(message_count, 0) + %s WHERE id = %s",
+            (1, 1, 1, TEXT, 1, session),
+        )
+        await connection.execute(
+            "INSERT INTO events (session, seq, incarnation, created_at, type, role, actor, run_id, message_id, level, "
+            "compartments, integrity, payload) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            (session, head[6] + 1, head[3], 1, "user_message", "user", "owner", None, None, 0, 0, 0, TEXT),
+        )
 
 
 async def _work(url: str, home: Path) -> None:
