@@ -10,7 +10,7 @@ LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-em
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
 
-test: setup-dev  ## All tests, on SQLite
+test: setup-dev  ## All tests, on SQLite and on PostgreSQL
 	$(BIN)/python -m pytest $(ARGS)
 
 check: setup-dev  ## What CI checks beside the tests: format, lint, types, layers, dependencies

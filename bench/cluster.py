@@ -203,7 +203,8 @@ async def _same_append(connection: psycopg.AsyncConnection[tuple[int]], session:
         head: Any = await cursor.fetchone()
         await connection.execute(
             "UPDATE sessions SET last_seq = last_seq + %s, "
-            "updated_at = CASE WHEN updated_at < %s THEN %s ELSE updated_at END, preview = %s, message_count = COALESCE(message_count, 0) + %s WHERE id = %s",
+            "updated_at = CASE WHEN updated_at < %s THEN %s ELSE updated_at END, "
+            "preview = %s, message_count = COALESCE(message_count, 0) + %s WHERE id = %s",
             (1, 1, 1, TEXT, 1, session),
         )
         await connection.execute(
