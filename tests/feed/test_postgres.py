@@ -62,7 +62,8 @@ def word_view() -> View:
 async def test_a_reply_that_streams_in_another_process_is_shown_before_its_message(url: str, home: Path) -> None:
     async with open_both(url, home) as (gateway, _):
         session = await open_session(gateway, "api:chat")
-        async with gateway.services.hub.follow(session.row, session.last_seq, word_view(), on_stall=lambda: None) as reader:
+        hub = gateway.services.hub
+        async with hub.follow(session.row, session.last_seq, word_view(), on_stall=lambda: None) as reader:
             posted = await post(gateway, "api:chat", f"!say {'word ' * 500}\u0ba4 end")
             seen = b""
             with anyio.fail_after(20):
