@@ -91,7 +91,8 @@ class ProcrastinateDispatch:
     """Implements `Dispatch`. Without `run` it only defers, as a process does that has no worker."""
 
     def __init__(self, url: str) -> None:
-        logging.getLogger("procrastinate").setLevel(logging.ERROR)
+        for name in ("procrastinate", "psycopg.pool"):
+            logging.getLogger(name).setLevel(logging.ERROR)  # what matters of it is told here
         # Without a question to the server before each use: a broken connection costs one more attempt.
         self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
             url, min_size=1, max_size=4, open=False, configure=_autocommit, timeout=3, reconnect_timeout=2
