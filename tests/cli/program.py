@@ -131,6 +131,14 @@ class Terminal:
         self._unread = ""
         self.type(text)
 
+    def type_at_rest(self, text: str) -> None:
+        """Types when the program waits for a key: an interrupt just before that would be taken with the next key."""
+        deadline = time.monotonic() + LIMIT_SECONDS
+        status = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
+        while status.exists() and status.read_text("utf-8").rpartition(") ")[2][0] != "S":
+            assert time.monotonic() < deadline
+        self.type(text)
+
     def expect(self, text: str) -> str:
         """Reads until the text appears; returns what came up to its end."""
         for _ in self._until(lambda: text in self._unread):

@@ -71,15 +71,13 @@ def test_ctrl_c_cancels_the_turn_and_twice_at_the_prompt_leaves(home: Path) -> N
             terminal.expect("(the run was cancelled)")
             terminal.say("still here\n")
             terminal.expect("echo: still here")
-            # An echo shows that the prompt is waiting: an interrupt just before that would be taken with the next key.
             terminal.say("a")
             terminal.expect("a")
-            terminal.type("\x03")
+            terminal.type_at_rest("\x03")
             terminal.expect("(Ctrl-C again leaves)")
-            # An echo shows that the prompt is waiting: an interrupt just before that would be taken with the next key.
             terminal.say("a")
             terminal.expect("a")
-            terminal.type("\x03")
+            terminal.type_at_rest("\x03")
             assert terminal.wait() == 0
         runs = antiphon_json("runs", "list", home=home)["runs"]
     assert [run["status"] for run in runs] == ["ok", "cancelled"]

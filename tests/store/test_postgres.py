@@ -143,10 +143,10 @@ async def test_units_that_lock_one_another_out_are_run_again(url: str) -> None:
     async def raise_both(tx: Transaction, first: str, second: str) -> None:
         nonlocal runs
         runs += 1
-        await tx.execute("UPDATE counts SET count = count + 1 WHERE name = ?", (first,))
+        await tx.change("UPDATE counts SET count = count + 1 WHERE name = ?", (first,))
         if runs <= 2:
             await barrier.wait()
-        await tx.execute("UPDATE counts SET count = count + 1 WHERE name = ?", (second,))
+        await tx.change("UPDATE counts SET count = count + 1 WHERE name = ?", (second,))
 
     async with open_store(url) as database:
         with anyio.fail_after(20):
