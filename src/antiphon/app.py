@@ -103,14 +103,15 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         parts=parts,
         clock=clock,
         ids=parts.ids or RandomIds(clock),
+        rules=config.rules(),
         models=open_models(home, config),
         tools=Toolset([SessionStatus(), *installed_tools(), *map(_function_tool, parts.tools)]),
     )
-    _check_models(config.rules(), base.models)
+    _check_models(base.rules, base.models)
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
-    async with _open_backend(home, config, parts, clock, process, workers) as backend:
+    async with _open_backend(base, process, workers) as backend:
         app, worker = _build(base, backend, process)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
@@ -133,38 +134,6 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 tasks.cancel_scope.cancel()
 
 
-def _open_backend(
-    home: Path, config: Config, parts: Parts, clock: Clock, process: ProcessId, workers: Sequence[Worker]
-) -> AbstractAsyncContextManager[Backend]:
-    """The database that the configuration names; `workers` are those that will work on it."""
-
-    def check(session: SessionRow) -> None:
-        for worker in workers:
-            worker.check(session)
-
-    if config.database.url is None:
-        return open_sqlite(
-            home,
-            clock=clock,
-            check=check,
-            connect=parts.connect,
-            commit_hook=parts.commit_hook,
-            synchronous=parts.synchronous,
-        )
-    rules = config.rules()
-    role = config.gateway.role
-    return open_postgres(
-        config.database.url.get_secret_value(),
-        clock=clock,
-        check=check,
-        process=describe_process(
-            process, role.value, VERSION, config.fingerprint(), tuple(rules.agents) if role.works else ()
-        ),
-        connections=config.database.connections,
-        commit_hook=parts.commit_hook,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
     """What there is before the database is opened."""
@@ -174,13 +143,44 @@ class _Base:
     parts: Parts
     clock: Clock
     ids: Ids
+    rules: Rules
     models: Models
     tools: Toolset
 
 
+def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
+    """The database that the configuration names; `workers` are those that will work on it."""
+    config, parts = base.config, base.parts
+
+    def check(session: SessionRow) -> None:
+        for worker in workers:
+            worker.check(session)
+
+    if config.database.url is None:
+        return open_sqlite(
+            base.home,
+            clock=base.clock,
+            check=check,
+            connect=parts.connect,
+            commit_hook=parts.commit_hook,
+            synchronous=parts.synchronous,
+        )
+    role = config.gateway.role
+    return open_postgres(
+        config.database.url.get_secret_value(),
+        clock=base.clock,
+        check=check,
+        process=describe_process(
+            process, role.value, VERSION, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
+        ),
+        connections=config.database.connections,
+        commit_hook=parts.commit_hook,
+    )
+
+
 def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
-    database, notifier, rules = backend.database, backend.notifier, config.rules()
+    database, notifier, rules = backend.database, backend.notifier, base.rules
     waits = Waits(database, notifier)
     history = History(database)
     hub = Hub(notifier, history.read_logs, clock)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Invalid, Unavailable
-from antiphon.domain.ids import ProcessId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.dispatch import Dispatch, LocalDispatch
 from antiphon.engine.processes import Processes
@@ -48,7 +48,7 @@ class Backend:
     dispatch: Dispatch
     processes: Processes | None
     """None where no other process can be."""
-    deltas: "DeltaRelay | None" = None
+    deltas: DeltaRelay | None = None
     """Brings pieces of replies to the other processes and from them; None where there are none."""
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
     """What must run as long as the backend is used."""
@@ -143,7 +143,7 @@ async def open_postgres(
             await channel.close()
 
 
-def describe_process(id: ProcessId, role: str, version: str, fingerprint: str, agents: tuple[Any, ...]) -> Process:
+def describe_process(id: ProcessId, role: str, version: str, fingerprint: str, agents: tuple[AgentId, ...]) -> Process:
     """This process, as others see it."""
     return Process(
         id=id,

@@ -64,8 +64,6 @@ class RecordingDriver:
         self.taken.append(session)
         self._changed.set()
 
-    def check(self, session: SessionRow) -> None: ...
-
     async def check_all(self) -> None: ...
 
     async def wait_room(self) -> None:

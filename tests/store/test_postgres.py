@@ -231,6 +231,24 @@ async def test_processes_that_number_the_same_log_take_turns(url: str) -> None:
     assert sorted(numbers) == list(range(1, len(calls) + 1))
 
 
+async def test_units_over_several_sessions_take_turns_whatever_their_order(url: str) -> None:
+    inside = 0
+    most = 0
+
+    async def look_around(tx: Transaction) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await tx.fetch_one("SELECT 1")
+        await asyncio.sleep(0)
+        inside -= 1
+
+    pairs = [(ONE, SessionRow(2)), (SessionRow(2), ONE), (SessionRow(3), SessionRow(4))]
+    async with open_store(url) as one, open_store(url) as other:
+        await asyncio.gather(*(db.run(look_around, sessions=pair) for db in (one, other) for pair in pairs * 4))
+    assert most == 1
+
+
 class Proxy:
     """A socket that leads to the server, and can be cut right behind a COMMIT, before or after it arrived."""
 

@@ -15,10 +15,6 @@ class Driver(Protocol):
         """The session has work; returns at once."""
         ...
 
-    def check(self, session: SessionRow) -> None:
-        """If the session's run is being executed here, looks whether that is to stop; returns at once."""
-        ...
-
     async def check_all(self) -> None:
         """Looks at every run that is being executed here. May raise `Unavailable`."""
         ...
@@ -38,7 +34,6 @@ class Dispatch(Protocol):
     - What a unit handed to `Transaction.dispatch` is delivered after its commit, at least once.
     - It may be delivered twice, late, and to several processes; the ledger decides who runs what.
     - After a start, and after the death of a process, every session with unfinished runs is delivered.
-    - `Transaction.interrupt` reaches the process that executes the session's run, soon, as a `check`.
     """
 
     async def run(self, driver: Driver) -> None:
@@ -82,8 +77,3 @@ class LocalDispatch:
             return
         for session in sessions:
             self._driver.take(session)
-
-    def interrupt(self, sessions: Iterable[SessionRow]) -> None:
-        if self._driver is not None:
-            for session in sessions:
-                self._driver.check(session)

@@ -179,9 +179,10 @@ class ProcrastinateDispatch:
             try:
                 await self._manager.finish_late()
                 await self._bury_jobs_of_the_dead()
-                swept = await self._database.run(_deliver_undelivered)
-                if swept:
-                    logger.info("Work was delivered anew", extra={"action": "jobs_swept", "sessions": swept})
+                undelivered = await self._database.read(jobs.list_undelivered, DEAD_SECONDS, MAX_SWEPT)
+                if undelivered:
+                    await self._database.run(_deliver_again, *undelivered)
+                    logger.info("Work was delivered anew", extra={"action": "jobs_swept", "sessions": len(undelivered)})
             except (ProcrastinateException, psycopg.Error, Unavailable) as error:
                 logger.warning("Sweep failed", extra={"action": "sweep_failed", "error": str(error)})
             await self._pause(SWEEP_SECONDS)
@@ -201,12 +202,6 @@ class ProcrastinateDispatch:
                 logger.warning("Runs were not checked", extra={"action": "check_failed", "code": error.code})
 
 
-async def _deliver_again(tx: Transaction, session: SessionRow) -> None:
-    await tx.dispatch(session)
-
-
-async def _deliver_undelivered(tx: Transaction) -> int:
-    undelivered = await jobs.list_undelivered(tx, DEAD_SECONDS, MAX_SWEPT)
-    for session in undelivered:
+async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
+    for session in sessions:
         await tx.dispatch(session)
-    return len(undelivered)

@@ -40,6 +40,8 @@ MAX_RERUNS = 5
 WAIT_SECONDS = 10.0
 """How long a unit waits for a server that cannot be reached."""
 RETRY_SECONDS = 0.1
+SEVERAL_SESSIONS_LOCK = 7465
+"""Held by one unit at a time of those that know of several sessions; another than that of migrations."""
 MAX_KNOWN_KEYS = 65_536
 IDLE_SECONDS = 5
 """How long a process that was suspended within a transaction keeps what it locked."""
@@ -492,7 +494,7 @@ class PostgresDatabase:
         ids = sorted(session for session in sessions if isinstance(session, int))
         statements = ["BEGIN", "SELECT pg_current_xact_id()::text"]
         if len(sessions) > 1:
-            statements.append("SELECT pg_advisory_xact_lock(7464)")
+            statements.append(f"SELECT pg_advisory_xact_lock({SEVERAL_SESSIONS_LOCK})")
         if len(ids) == len(sessions) and ids:
             listed = ", ".join(map(str, ids))
             statements.append(f"SELECT id FROM sessions WHERE id IN ({listed}) ORDER BY id FOR UPDATE")
@@ -520,7 +522,7 @@ class PostgresDatabase:
         missing = set(keys).difference(row[1] for row in found)
         if missing or not found:
             for name in sorted(missing or set(session_ids)):
-                await cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 7464))", (name,))
+                await cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (name,))
             await cursor.execute(statement, (ids, keys, session_ids))
             found = await cursor.fetchall()
         for id, key in found:
