@@ -12,20 +12,31 @@ from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
-from antiphon.domain.agent import Agent, DailyLimits, RunLimits
+from antiphon.domain.agent import Agent, DailyLimits, Effect, RunLimits, SandboxMode
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import parse_agent_id
 from antiphon.domain.run import QueueMode
-from antiphon.engine.rules import ResetMode, ResetRule, ResetRules, Rules
+from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
+from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
+from antiphon.policy.visibility import Act, AgentToAgent, Visibility, VisibilityRules
 
 FILE_NAME = "antiphon.toml"
 DEFAULT_PORT = 7464
@@ -137,6 +148,72 @@ class LimitsSection(Section):
     """What all agents together may spend in a UTC day."""
 
 
+class ActsSection(Section):
+    list: Visibility | Literal[False] | None = None
+    """How far `sessions_list` and `sessions_search` reach at most; `false` switches them off."""
+    read: Visibility | Literal[False] | None = None
+    """The same for `sessions_history` and what searches find."""
+    send: Visibility | Literal[False] | None = None
+    """The same for `sessions_send`."""
+    status: Visibility | Literal[False] | None = None
+    """The same for `session_status`."""
+
+    def limits(self) -> dict[Act, Visibility | None]:
+        named = {Act(name): getattr(self, name) for name in type(self).model_fields}
+        return {act: value or None for act, value in named.items() if value is not None}
+
+
+class AgentToolsSection(Section):
+    allow: tuple[str, ...] | None = None
+    """Names of the tools from elsewhere (Python functions, MCP servers) that the agent may call; all unless set."""
+    sessions: ActsSection = ActsSection()
+    """Narrows the session tools of the agent, act by act, to `self`, `tree`, `agent`, `all` or `false`."""
+
+
+class SandboxSection(Section):
+    mode: SandboxMode = SandboxMode.OFF
+    """Which sessions are sandboxed: none, all but the agent's main one, or all."""
+    session_tools_visibility: Literal["spawned", "all"] = "spawned"
+    """What sandboxed sessions see at most: themselves and what they spawned, or as much as others."""
+
+
+class AgentSandboxSection(Section):
+    mode: SandboxMode = SandboxMode.OFF
+    """Which sessions of the agent are sandboxed."""
+
+
+class SubagentsSection(Section):
+    allow_agents: tuple[str, ...] = ()
+    """Agents under which sessions may be spawned beside the agent's own; `*` for any."""
+
+
+class McpServerSection(Section):
+    command: str | None = None
+    """The program of a server that is started here and spoken to over its standard input and output."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    """Its environment, beside what any program needs."""
+    cwd: str | None = None
+    """The directory that it is started in; the home unless set."""
+    url: str | None = None
+    """The address of a server that is reached by HTTP."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str], repr=False)
+    """Sent with every request to it."""
+    tools: tuple[str, ...] | None = None
+    """Names of its tools that the agent may call; all unless set."""
+    effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict[str, tuple[Effect, ...]])
+    """What each tool does to the world; `*` for the others. Unless set it writes and leaves."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
+    """How long a call, and the start of the server, may take."""
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("needs either 'command' or 'url'")
+        return self
+
+
 class AgentDefaults(Section):
     model: str = "offline"
     """`provider:model`, `scripted:<file>` or `offline`."""
@@ -146,8 +223,11 @@ class AgentDefaults(Section):
     """How much the model thinks before it answers; the provider's own unless set."""
     context_tokens: Annotated[int, Field(ge=1000)] | None = None
     """The model's context window, where it is not known."""
-    tools: tuple[str, ...] | None = None
-    """Names of the Python functions that agents may call; all unless set."""
+    tools: AgentToolsSection = AgentToolsSection()
+    sandbox: SandboxSection = SandboxSection()
+    subagents: SubagentsSection = SubagentsSection()
+    mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])
+    """MCP servers whose tools agents may call, by the name that goes before the tool's."""
 
 
 class AgentSection(Section):
@@ -163,8 +243,14 @@ class AgentSection(Section):
     """Instead of `agents.defaults.thinking`."""
     context_tokens: Annotated[int, Field(ge=1000)] | None = None
     """Instead of `agents.defaults.context_tokens`."""
-    tools: tuple[str, ...] | None = None
-    """Instead of `agents.defaults.tools`."""
+    tools: AgentToolsSection | None = None
+    """Instead of `agents.defaults.tools`, all of it."""
+    sandbox: AgentSandboxSection | None = None
+    """Instead of `agents.defaults.sandbox.mode`."""
+    subagents: SubagentsSection | None = None
+    """Instead of `agents.defaults.subagents`, all of it."""
+    mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])
+    """Beside `agents.defaults.mcp_servers`."""
     limits: RunLimitsSection | None = None
     """Instead of `limits.run`, all of it."""
     daily: DailySection | None = None
@@ -235,7 +321,111 @@ class ResetSection(Section):
         )
 
 
+class SendMatchSection(Section):
+    channel: Annotated[str | None, Field(validation_alias=AliasChoices("channel", "surface"))] = None
+    """The channel of the session; `surface` is the older name."""
+    chat_type: Literal["direct", "group", "channel"] | None = None
+    """The kind of chat."""
+    key_prefix: str | None = None
+    """How the session's key begins, with or without `agent:<id>:`."""
+
+
+class SendRuleSection(Section):
+    match: SendMatchSection = SendMatchSection()
+    """Which sessions the rule concerns; all unless set."""
+    action: SendAction
+
+
+class SendPolicySection(Section):
+    rules: tuple[SendRuleSection, ...] = ()
+    """One that denies goes before any that allows."""
+    default: SendAction = SendAction.ALLOW
+    """Where no rule concerns the session."""
+
+    def policy(self) -> SendPolicy:
+        return SendPolicy(
+            rules=tuple(
+                SendRule(
+                    action=rule.action,
+                    channel=rule.match.channel,
+                    chat_type=rule.match.chat_type,
+                    key_prefix=rule.match.key_prefix,
+                )
+                for rule in self.rules
+            ),
+            default=self.default,
+        )
+
+
+class ExchangeSection(Section):
+    max_ping_pong_turns: Annotated[int, Field(ge=0, le=5)] = 5
+    """Reply-back turns after a message from one session to another."""
+    max_hops: Annotated[int, Field(ge=1, le=64)] = 8
+    """Sends one after the other that one request may cause."""
+    max_chain_tokens: Annotated[int, Field(ge=0)] = 200_000
+    """Tokens that all runs together may use which one request causes."""
+
+    def rules(self) -> ExchangeRules:
+        return ExchangeRules(
+            max_turns=self.max_ping_pong_turns, max_hops=self.max_hops, max_chain_tokens=self.max_chain_tokens
+        )
+
+
+class SessionToolsSection(Section):
+    visibility: Visibility = Visibility.TREE
+    """Which sessions the session tools reach: `self`, `tree` (and what it spawned), `agent`, `all`."""
+
+
+class AgentToAgentSection(Section):
+    enabled: bool = False
+    """Whether sessions of different agents may meet, where `tools.sessions.visibility` is `all`."""
+    allow: tuple[str, ...] = ()
+    """Patterns of the agents that may, with `*`; both sides must match. All unless set."""
+
+
+class SubagentToolsSection(Section):
+    tools: tuple[str, ...] = ()
+    """Session tools that sub-agents get, beside sending to their requester."""
+
+
+class ToolsSection(Section):
+    sessions: SessionToolsSection = SessionToolsSection()
+    agent_to_agent: AgentToAgentSection = AgentToAgentSection()
+    subagents: SubagentToolsSection = SubagentToolsSection()
+
+
+class WebhookSection(Section):
+    url: str | None = None
+    """Where messages of the channel are sent, by POST; without it the channel only takes messages in."""
+    secret: SecretStr | None = None
+    """Signs what goes out and proves what comes in; better is `secret_env`."""
+    secret_env: str | None = None
+    """The environment variable that holds the secret."""
+    agent: str | None = None
+    """Whose sessions its chats are; `agents.default` unless set."""
+    principal: Literal["guest", "owner"] = "guest"
+    """Whose rights its messages have: those of a guest of its own, or the owner's."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
+    """How long one request may take."""
+
+    def key(self) -> str | None:
+        """The secret set here or named by `secret_env`."""
+        if self.secret is not None:
+            return self.secret.get_secret_value()
+        return os.environ.get(self.secret_env) if self.secret_env else None
+
+
+class ChannelsSection(Section):
+    webhook: dict[str, WebhookSection] = Field(default_factory=dict[str, WebhookSection])
+    """Programs that speak with sessions by signed POST requests, by their name."""
+
+
 class SessionSection(Section):
+    send_policy: SendPolicySection = SendPolicySection()
+    """Whether anything may be sent in a session, by its channel and kind of chat."""
+    agent_to_agent: ExchangeSection = ExchangeSection()
+    """How far sessions may go in speaking to one another."""
+
     reset: ResetSection = ResetSection()
     """When sessions begin anew by themselves."""
     reset_by_type: dict[Literal["direct", "group", "thread"], ResetSection] = Field(
@@ -268,11 +458,13 @@ class Config(Section):
     messages: MessagesSection = MessagesSection()
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
+    tools: ToolsSection = ToolsSection()
+    channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
-        text = self.model_dump_json(include={"agents", "limits", "messages", "groups", "session"})
+        text = self.model_dump_json(include={"agents", "limits", "messages", "groups", "session", "tools", "channels"})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def agent_map(self) -> dict[AgentId, Agent]:
@@ -299,7 +491,9 @@ class Config(Section):
                 usd=limits.usd,
             ),
             daily=DailyLimits(tokens=daily.tokens, usd=daily.usd),
-            tools=section.tools if section.tools is not None else defaults.tools,
+            tools=(section.tools or defaults.tools).allow,
+            sandbox=(section.sandbox or defaults.sandbox).mode,
+            spawns=(section.subagents or defaults.subagents).allow_agents,
         )
 
     def rules(self) -> Rules:
@@ -332,6 +526,25 @@ class Config(Section):
             ),
             stale_after=None if days is None else timedelta(days=days),
             retention=None if kept_days is None else timedelta(days=kept_days),
+            visibility=self._visibility(),
+            exchanges=self.session.agent_to_agent.rules(),
+            send_policy=self.session.send_policy.policy(),
+            subagent_tools=frozenset(self.tools.subagents.tools),
+        )
+
+    def _visibility(self) -> VisibilityRules:
+        defaults = self.agents.defaults
+        is_clamped = defaults.sandbox.session_tools_visibility == "spawned"
+        return VisibilityRules(
+            visibility=self.tools.sessions.visibility,
+            sandbox_visibility=Visibility.TREE if is_clamped else Visibility.ALL,
+            agent_to_agent=AgentToAgent(
+                enabled=self.tools.agent_to_agent.enabled, allow=self.tools.agent_to_agent.allow
+            ),
+            narrowed={
+                AgentId(section.id): (section.tools or defaults.tools).sessions.limits()
+                for section in self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
+            },
         )
 
     def daily_total(self) -> DailyLimits:

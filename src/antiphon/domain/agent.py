@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from antiphon.domain.ids import AgentId
+from antiphon.domain.keys import SessionKey, SessionKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,14 @@ MAX_TOOL_FAILURES = 15
 """Failures in a row that end a run."""
 
 
+class SandboxMode(StrEnum):
+    """Which of an agent's sessions are sandboxed."""
+
+    OFF = "off"
+    NON_MAIN = "non-main"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """One configured agent."""
@@ -46,7 +55,15 @@ class Agent:
     limits: RunLimits = RunLimits()
     daily: DailyLimits = DailyLimits(tokens=5_000_000, usd=20.0)
     tools: tuple[str, ...] | None = None
-    """Names of Python functions it may call; None means all that are registered."""
+    """Names of the tools from elsewhere that it may call; None means all that are registered."""
+    sandbox: SandboxMode = SandboxMode.OFF
+    spawns: tuple[str, ...] = ()
+    """Ids of agents under which its sessions may spawn others, beside its own; `*` for any."""
+
+    def is_sandboxed(self, key: SessionKey) -> bool:
+        if self.sandbox is SandboxMode.NON_MAIN:
+            return key.kind is not SessionKind.MAIN
+        return self.sandbox is SandboxMode.ALL
 
 
 class Effect(StrEnum):

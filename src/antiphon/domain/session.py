@@ -108,3 +108,5 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     """None sets no bound beyond the agent's."""
     parent: SessionRow | None = None
     depth: int = 0
+    ancestors: tuple[SessionRow | None, ...] = ()
+    """Who spawned it, who spawned that, and so on: the root first, the parent last. None for one that was deleted."""

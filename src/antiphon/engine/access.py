@@ -13,6 +13,9 @@ from antiphon.policy.decision import Deny
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query
 
+NOBODY = SessionRow(-1)
+"""No session's row; looked up in its place where nothing was found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -32,21 +35,17 @@ def target_name(target: NamedTarget) -> str:
 
 
 async def find_session(query: Query, principal: Principal, target: NamedTarget) -> Found | Refusal:
-    """The session by key, else by id; missing and hidden are the same refusal.
-
-    Key and id are both looked up whatever the first finds.
-    """
+    """The session by key, else by id; missing and hidden are the same refusal, after the same statements."""
     found = await look_up(query, target)
-    if found is None or not await may_access(query, principal, found.session.row):
-        return Refusal(not_found(target_name(target)))
-    return found
+    may = await may_access(query, principal, found.session.row if found else NOBODY)
+    return found if found is not None and may else Refusal(not_found(target_name(target)))
 
 
 async def look_up(query: Query, target: NamedTarget) -> Found | None:
-    """The session by key, else by id, whoever asks; both are looked up whatever the first finds."""
+    """The session by key, else by id, whoever asks; all statements run, whatever the first ones find."""
     by_key = await rows.find_by_key(query, target.key) if target.key is not None else None
     incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
-    by_id = await rows.find_by_row(query, incarnation.session) if incarnation else None
+    by_id = await rows.find_by_row(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
     session = by_key or by_id
     if session is None:
         return None
@@ -59,11 +58,10 @@ async def find_head(query: Query, principal: Principal, target: NamedTarget) -> 
     """Like `find_session`, for those who need only the head of the key's row."""
     by_key = await rows.find_head_by_key(query, target.key) if target.key is not None else None
     incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
-    by_id = await rows.find_head(query, incarnation.session) if incarnation else None
+    by_id = await rows.find_head(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
     head = by_key or by_id
-    if head is None or not await may_access(query, principal, head.row):
-        return Refusal(not_found(target_name(target)))
-    return head
+    may = await may_access(query, principal, head.row if head else NOBODY)
+    return head if head is not None and may else Refusal(not_found(target_name(target)))
 
 
 async def may_access(query: Query, principal: Principal, session: SessionRow) -> bool:

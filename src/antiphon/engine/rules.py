@@ -10,7 +10,9 @@ from antiphon.domain.agent import Agent, DailyLimits
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.run import QueueMode
+from antiphon.policy.send import SendPolicy
 from antiphon.policy.trigger import OwnerTrigger
+from antiphon.policy.visibility import VisibilityRules
 
 
 class ResetMode(StrEnum):
@@ -59,6 +61,18 @@ class ResetRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeRules:
+    """How far sessions may go in speaking to one another. Contract: send 5, 7."""
+
+    max_turns: int = 5
+    """Reply-back turns of one exchange."""
+    max_hops: int = 8
+    """Sends one after the other that one request may cause."""
+    max_chain_tokens: int = 200_000
+    """What all runs may spend that one request causes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Everything that use cases are configured with."""
 
@@ -73,6 +87,11 @@ class Rules:
     stale_after: timedelta | None = None
     retention: timedelta | None = None
     """How long events are kept; None for ever."""
+    visibility: VisibilityRules = field(default_factory=VisibilityRules)
+    exchanges: ExchangeRules = field(default_factory=ExchangeRules)
+    send_policy: SendPolicy = field(default_factory=SendPolicy)
+    subagent_tools: frozenset[str] = frozenset()
+    """Session tools that sub-agents have beside sending to their requester."""
 
     def agent(self, agent_id: AgentId) -> Agent:
         """The configured agent. Raises `Invalid` for another id."""

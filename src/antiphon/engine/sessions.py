@@ -36,6 +36,8 @@ class OpenSession:
     label: str | None = None
     taint: Classification | None = None
     clearance: Classification | None = None
+    parent: SessionRow | None = None
+    """Who spawns it."""
     new_session_id: SessionId
     """Of the incarnation, if the session is new and the target names none."""
     at_ms: int
@@ -194,6 +196,8 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
         at_ms=command.at_ms,
         columns=columns,
     )
+    if command.parent is not None:
+        await rows.set_parent(tx, row, command.parent)
     started = NewEvent(
         type=EventType.SESSION_STARTED,
         actor=str(command.principal),

@@ -20,8 +20,10 @@ from antiphon.domain.session import (
     SessionType,
     Source,
 )
+from antiphon.policy.visibility import Scope
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.scopes import MAX_DEPTH, Condition, branches
 
 _SUMMARY_COLUMNS = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.last_seq, s.created_at, s.updated_at,
 s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count, p.key, s.send_policy,
@@ -34,13 +36,18 @@ _SUMMARY_WIDTH = 36
 
 _OTHER_COLUMNS = """s.first_seq, i.first_seq, i.started_at, s.interacted_at, s.description_source, i.working_memory,
 i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level, s.base_compartments, s.base_integrity,
-s.clearance_level, s.clearance_compartments, s.parent, s.depth"""
+s.clearance_level, s.clearance_compartments, s.parent, s.depth,
+s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4"""
 
 _SELECT = (
     f"SELECT {_SUMMARY_COLUMNS}, {_OTHER_COLUMNS} FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
     "LEFT JOIN sessions p ON p.id = s.parent"
 )
 _SELECT_SUMMARY = f"SELECT {_SUMMARY_COLUMNS} FROM sessions s LEFT JOIN sessions p ON p.id = s.parent"
+_SELECT_PRESENT = (
+    f"SELECT {_SUMMARY_COLUMNS} FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
+    "LEFT JOIN sessions p ON p.id = s.parent"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +67,12 @@ class LogEnd(NamedTuple):
     last_seq: int
     incarnation: SessionId
     """The present one."""
+
+
+class Child(NamedTuple):
+    row: SessionRow
+    parent: SessionRow
+    key: str
 
 
 class SessionHead(NamedTuple):
@@ -98,6 +111,9 @@ async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
     """Which rows a list shows; every condition holds before the limit is applied. Contract: visibility 4."""
+
+    scope: Scope | None = None
+    """None shows all, as to the owner."""
 
     agent_id: AgentId | None = None
     kinds: frozenset[SessionKind] | None = None
@@ -260,8 +276,13 @@ async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
 async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
     """Leaves a tombstone. The deletion takes a number, so that a cursor at the old end is told from a new one."""
     await tx.execute("DELETE FROM participants WHERE session = ?", (session,))
-    await tx.execute("UPDATE sessions SET incarnation = NULL, parent = NULL WHERE id = ?", (session,))
+    own = ", ".join(f"ancestor_{depth} = NULL" for depth in range(MAX_DEPTH))
+    await tx.execute(
+        f"UPDATE sessions SET incarnation = NULL, parent = NULL, depth = 0, {own} WHERE id = ?", (session,)
+    )
     await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
+    for depth in range(MAX_DEPTH):
+        await tx.execute(f"UPDATE sessions SET ancestor_{depth} = NULL WHERE ancestor_{depth} = ?", (session,))
     await tx.execute("DELETE FROM incarnations WHERE session = ?", (session,))
     await tx.execute(
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "
@@ -280,6 +301,42 @@ async def add_participant(tx: Transaction, session: SessionRow, principal: str) 
     )
 
 
+async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -> None:
+    """Puts a new session under another one, for good."""
+    copied = ", ".join(
+        f"ancestor_{depth} = (SELECT CASE WHEN p.depth = {depth} THEN p.id ELSE p.ancestor_{depth} END "
+        "FROM sessions p WHERE p.id = ?)"
+        for depth in range(MAX_DEPTH)
+    )
+    await tx.execute(
+        f"UPDATE sessions SET parent = ?, depth = (SELECT depth + 1 FROM sessions WHERE id = ?), {copied} WHERE id = ?",
+        (parent, parent, *[parent] * MAX_DEPTH, session),
+    )
+
+
+async def find_visible_by_label(
+    query: Query, scope: Scope, label: str, agent_id: AgentId | None, limit: int
+) -> list[SessionSummary]:
+    """Listed sessions of that name in the scope, at most `limit`."""
+    return await list_page(query, SessionFilter(scope=scope, label=label, agent_id=agent_id), limit=limit, after=None)
+
+
+async def list_children(query: Query, parents: Sequence[SessionRow], scope: Scope, limit: int) -> list[Child]:
+    """Living sessions in the scope that one of `parents` spawned, oldest first."""
+    found: list[Child] = []
+    if not parents:
+        return found
+    for branch in await branches(query, scope):
+        rows = await query.fetch_all(
+            "SELECT s.id, s.parent, s.key FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
+            f"WHERE s.parent IN ({', '.join('?' * len(parents))}) AND s.deleted_at IS NULL AND {branch.text} "
+            "ORDER BY s.id LIMIT ?",
+            (*parents, *branch.values, limit),
+        )
+        found += [Child(*row) for row in rows]
+    return sorted(found)[:limit]
+
+
 async def is_participant(query: Query, session: SessionRow, principal: str) -> bool:
     row = await query.fetch_one("SELECT 1 FROM participants WHERE session = ? AND principal = ?", (session, principal))
     return row is not None
@@ -289,38 +346,49 @@ async def list_page(
     query: Query, where: SessionFilter, *, limit: int, after: ListCursor | None
 ) -> list[SessionSummary]:
     """Living sessions, newest first, at most `limit`."""
-    conditions, values = ["s.deleted_at IS NULL"], list[SqlValue]()
-
-    def require(condition: str, *parameters: SqlValue) -> None:
-        conditions.append(condition)
-        values.extend(parameters)
-
-    if not where.include_inactive:
-        require("s.status <> 'inactive'")
-    if where.agent_id is not None:
-        require("s.agent_id = ?", where.agent_id)
-    if where.kinds is not None:
-        require(f"s.kind IN ({', '.join('?' * len(where.kinds))})", *sorted(where.kinds))
-    if where.label is not None:
-        require("s.label = ?", where.label)
-    if where.updated_since is not None:
-        require("s.updated_at >= ?", codec.milliseconds(where.updated_since))
-    if where.search is not None:
-        pattern = _like(where.search)
-        require(
-            "(LOWER(s.key) LIKE ? ESCAPE '!' OR LOWER(s.label) LIKE ? ESCAPE '!' "
-            "OR LOWER(s.display_name) LIKE ? ESCAPE '!')",
-            pattern,
-            pattern,
-            pattern,
-        )
+    conditions = _conditions(where)
     if after is not None:
-        require("(s.updated_at, s.id) < (?, ?)", after.updated_at_ms, after.row)
+        conditions.append(Condition("(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)))
+    if where.scope is None:
+        return await _list_branch(query, _SELECT_SUMMARY, conditions, limit)
+    found: list[SessionSummary] = []
+    for branch in await branches(query, where.scope):
+        found += await _list_branch(query, _SELECT_PRESENT, [branch, *conditions], limit)
+    found.sort(key=lambda session: (session.updated_at, session.row), reverse=True)
+    return found[:limit]
+
+
+async def _list_branch(query: Query, select: str, conditions: list[Condition], limit: int) -> list[SessionSummary]:
     rows = await query.fetch_all(
-        f"{_SELECT_SUMMARY} WHERE {' AND '.join(conditions)} ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
-        (*values, limit),
+        f"{select} WHERE {' AND '.join(condition.text for condition in conditions)} "
+        "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
+        (*(value for condition in conditions for value in condition.values), limit),
     )
     return [SessionSummary(**_summary(row)) for row in rows]
+
+
+def _conditions(where: SessionFilter) -> list[Condition]:
+    conditions = [Condition("s.deleted_at IS NULL")]
+    if not where.include_inactive:
+        conditions.append(Condition("s.status <> 'inactive'"))
+    if where.agent_id is not None:
+        conditions.append(Condition("s.agent_id = ?", (where.agent_id,)))
+    if where.kinds is not None:
+        conditions.append(Condition(f"s.kind IN ({', '.join('?' * len(where.kinds))})", tuple(sorted(where.kinds))))
+    if where.label is not None:
+        conditions.append(Condition("s.label = ?", (where.label,)))
+    if where.updated_since is not None:
+        conditions.append(Condition("s.updated_at >= ?", (codec.milliseconds(where.updated_since),)))
+    if where.search is not None:
+        pattern = _like(where.search)
+        conditions.append(
+            Condition(
+                "(LOWER(s.key) LIKE ? ESCAPE '!' OR LOWER(s.label) LIKE ? ESCAPE '!' "
+                "OR LOWER(s.display_name) LIKE ? ESCAPE '!')",
+                (pattern, pattern, pattern),
+            )
+        )
+    return conditions
 
 
 def cursor_of(session: SessionSummary) -> ListCursor:
@@ -388,6 +456,7 @@ def session_from_row(row: Row) -> Session:
         clearance=None if other[12] is None else codec.classification(other[12], other[13], 1),
         parent=other[14],
         depth=other[15],
+        ancestors=other[16 : 16 + other[15]],
     )
 
 

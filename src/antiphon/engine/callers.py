@@ -1,0 +1,139 @@
+"""The session that calls a tool, and what it may reach. Contract: answers 2, 3, tools 1, visibility.
+
+The caller comes from the run or from the edge that has authenticated somebody, never from a tool's arguments.
+"""
+
+from dataclasses import dataclass
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied, NotFound
+from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
+from antiphon.engine.access import NOBODY, Found, look_up, may_access, present_incarnation
+from antiphon.engine.context import RunContext
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.rules import Rules
+from antiphon.policy.decision import Deny
+from antiphon.policy.visibility import Act, Scope, Standing, TargetFacts, Visibility, decide, scope_of
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls a tool: a run of a session, or somebody outside who acts as that session."""
+
+    session: SessionRow
+    agent_id: AgentId
+    principal: Principal
+    """Whose rights the call has."""
+    call_id: str
+    """The same when the call is repeated, after a crash or by its `Idempotency-Key`."""
+    run: RunContext | None
+    """None for a call from outside, which takes no turn of the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A caller's row, and its scope for one act."""
+
+    session: Session
+    scope: Scope
+
+
+async def find_reach(query: Query, caller: Caller, act: Act, rules: Rules) -> Reach | Refusal:
+    """What the caller reaches; refused where the act is switched off, or the session is gone."""
+    session = await rows.find_by_row(query, caller.session)
+    if session is None:
+        return Refusal(NotFound("Session not found: the caller's own was deleted."))
+    scope = scope_of(_standing(session, caller, rules), act, rules.visibility)
+    if scope.visibility is None:
+        return Refusal(
+            Denied(
+                f"Act is switched off for agent {caller.agent_id!r}: {act.value!r}. "
+                f"The owner may allow it by agents.list[].tools.sessions.{act.value}.",
+                code="act_off",
+            )
+        )
+    return Reach(session, scope)
+
+
+def _standing(session: Session, caller: Caller, rules: Rules) -> Standing:
+    agent = rules.agents.get(session.agent_id)
+    return Standing(
+        session=session.row,
+        agent_id=session.agent_id,
+        depth=session.depth,
+        parent=session.parent,
+        taint=session.taint,
+        is_sandboxed=agent is not None and agent.is_sandboxed(session.key),
+        principal=None if caller.principal.is_owner else str(caller.principal),
+    )
+
+
+async def find_target(query: Query, caller: Caller, reach: Reach, target: Target, name: str) -> Found | Refusal:
+    """The session that the caller names, as far as its scope reaches.
+
+    Key and id each resolve by a fixed list of statements; what is missing and what is hidden get one refusal.
+    """
+    found = await _find(query, reach, target)
+    principal = caller.principal
+    takes_part = not principal.is_owner and await _takes_part(query, principal, found)
+    if found is not None and not isinstance(
+        decide(reach.scope, facts_of(found.session, is_participant=takes_part)), Deny
+    ):
+        return found
+    return Refusal(not_visible(name, reach.scope))
+
+
+async def _find(query: Query, reach: Reach, target: Target) -> Found | None:
+    match target:
+        case NamedTarget():
+            return await look_up(query, target)
+        case RelativeTarget.CURRENT:
+            session = await rows.find_by_row(query, reach.session.row)
+        case RelativeTarget.PARENT:
+            session = await rows.find_by_row(query, reach.session.parent or NOBODY)
+    return None if session is None else Found(session, present_incarnation(session))
+
+
+async def _takes_part(query: Query, principal: Principal, found: Found | None) -> bool:
+    return await rows.is_participant(query, found.session.row if found else NOBODY, str(principal))
+
+
+def facts_of(session: Session, *, is_participant: bool) -> TargetFacts:
+    return TargetFacts(
+        session=session.row,
+        agent_id=session.agent_id,
+        ancestors=session.ancestors,
+        taint=session.taint,
+        is_participant=is_participant,
+    )
+
+
+_SEES = {
+    Visibility.SELF: "only itself",
+    Visibility.TREE: "itself and the sessions that it spawned",
+    Visibility.AGENT: "the sessions of its agent",
+    Visibility.ALL: "the sessions of its agent, and of others as far as tools.agentToAgent allows",
+}
+
+
+def not_visible(name: str, scope: Scope) -> NotFound:
+    """One text for what is missing and what is hidden; it depends on the caller's own policy alone."""
+    assert scope.visibility is not None
+    return NotFound(
+        f"Session not found: {name[:200]!r}. This session sees {_SEES[scope.visibility]} "
+        f"(tools.sessions.visibility = {scope.visibility.value!r}); sessions_list shows them."
+    )
+
+
+async def find_caller(query: Query, principal: Principal, target: NamedTarget, call_id: str) -> Caller | None:
+    """Somebody outside, acting as the session; None if it is missing or not theirs."""
+    found = await look_up(query, target)
+    may = await may_access(query, principal, found.session.row if found else NOBODY)
+    if found is None or not may:
+        return None
+    session = found.session
+    return Caller(session=session.row, agent_id=session.agent_id, principal=principal, call_id=call_id, run=None)

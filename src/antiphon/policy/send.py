@@ -1,0 +1,68 @@
+"""Whether anything may be sent in a session, by its channel and kind of chat. Contract: send_policy 1, 3."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from antiphon.domain.session import SendOverride
+from antiphon.policy.decision import ALLOW, Decision, Deny
+
+
+class SendAction(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendRule:
+    """Concerns the sessions that fulfil every condition; None sets none."""
+
+    action: SendAction
+    channel: str | None = None
+    chat_type: str | None = None
+    """`direct | group | channel`."""
+    key_prefix: str | None = None
+    """Of the key, or of what follows `agent:<id>:` in it."""
+
+    def concerns(self, facts: "SendFacts") -> bool:
+        if self.channel is not None and self.channel.lower() != facts.channel.lower():
+            return False
+        if self.chat_type is not None and self.chat_type != facts.chat_type:
+            return False
+        if self.key_prefix is None:
+            return True
+        prefix, key = self.key_prefix.lower(), facts.key.lower()
+        return key.startswith(prefix) or _without_agent(key).startswith(prefix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendFacts:
+    """What the rules know of a session."""
+
+    key: str
+    channel: str
+    chat_type: str | None
+    override: SendOverride | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendPolicy:
+    rules: tuple[SendRule, ...] = ()
+    default: SendAction = SendAction.ALLOW
+
+
+def decide_send(policy: SendPolicy, facts: SendFacts) -> Decision:
+    """The session's own setting, then any rule that denies, then one that allows, then the default."""
+    if facts.override is not None:
+        denied = facts.override is SendOverride.DENY
+        return Deny("send.override", "Sending is switched off in this session.") if denied else ALLOW
+    met = {rule.action for rule in policy.rules if rule.concerns(facts)}
+    if SendAction.DENY in met:
+        return Deny("send.rule", "A rule of session.sendPolicy denies sending in this session.")
+    if SendAction.ALLOW in met or policy.default is SendAction.ALLOW:
+        return ALLOW
+    return Deny("send.default", "session.sendPolicy denies sending unless a rule allows it.")
+
+
+def _without_agent(key: str) -> str:
+    prefix, _, rest = key.partition(":")
+    return rest.partition(":")[2] if prefix == "agent" else key
