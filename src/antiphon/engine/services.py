@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from antiphon.clock import Clock
 from antiphon.domain.ids import Ids
+from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
@@ -13,6 +14,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Runs
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.feed.follow import Hub
 
@@ -28,6 +30,8 @@ class Services:
     resets: Resets
     forks: Forks
     history: History
+    views: Views
+    exchanges: Exchanges
     waits: Waits
     hub: Hub
     sign_in: SignIn
