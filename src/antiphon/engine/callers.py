@@ -80,14 +80,14 @@ async def find_target(query: Query, caller: Caller, reach: Reach, target: Target
 
     Key and id each resolve by a fixed list of statements; what is missing and what is hidden get one refusal.
     """
-    return await _judge(query, caller, reach, await _find(query, reach, target), name)
-
-
-async def find_row(query: Query, caller: Caller, reach: Reach, row: SessionRow, name: str) -> Found | Refusal:
-    """The session's present incarnation, judged anew; `name` is what the caller wrote."""
-    session = await rows.find_by_row(query, row)
-    found = None if session is None else Found(session, present_incarnation(session))
-    return await _judge(query, caller, reach, found, name)
+    found = await _find(query, reach, target)
+    principal = caller.principal
+    takes_part = not principal.is_owner and await _takes_part(query, principal, found)
+    if found is not None:
+        decision = decide(reach.scope, facts_of(found, is_participant=takes_part))
+        if not isinstance(decision, Deny):
+            return found
+    return Refusal(not_visible(name, reach.scope))
 
 
 async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
@@ -104,16 +104,6 @@ async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentI
     if session is None:
         return Refusal(not_visible(label, reach.scope))
     return Found(session, present_incarnation(session))
-
-
-async def _judge(query: Query, caller: Caller, reach: Reach, found: Found | None, name: str) -> Found | Refusal:
-    principal = caller.principal
-    takes_part = not principal.is_owner and await _takes_part(query, principal, found)
-    if found is not None:
-        decision = decide(reach.scope, facts_of(found, is_participant=takes_part))
-        if not isinstance(decision, Deny):
-            return found
-    return Refusal(not_visible(name, reach.scope))
 
 
 async def _find(query: Query, reach: Reach, target: Target) -> Found | None:
