@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import anyio
 from antiphon.agents.loop import AgentLoop, RetryPolicy
 from antiphon.agents.model import ProviderSettings
 from antiphon.agents.models import Models
-from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Toolset, tool
+from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Toolset, ToolSource, tool
 from antiphon.backends import (
     DATABASE_NAME,
     MOVED_SUFFIX,
@@ -24,9 +25,9 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.clock import Clock, RandomIds, SystemClock
-from antiphon.config import Config, ProviderSection
+from antiphon.config import Config, McpServerSection, ProviderSection
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import Ids, ProcessId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
@@ -45,6 +46,8 @@ from antiphon.engine.worker import Worker
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
+from antiphon.mcp.client import McpTools
+from antiphon.mcp.settings import ServerSettings
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.migrate import StoreUnusable
@@ -112,7 +115,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend:
-        app, worker = _build(base, backend, process)
+        mcp_tools = McpTools(base.tools, mcp_settings(home, config), clock)
+        app, worker = _build(base, backend, process, mcp_tools)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -121,6 +125,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
+                tasks.start_soon(mcp_tools.run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
             try:
@@ -178,7 +183,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
     )
 
 
-def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Worker]:
+def _build(base: _Base, backend: Backend, process: ProcessId, tools: ToolSource) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
     waits = Waits(database, notifier)
@@ -191,7 +196,7 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     sessions = Sessions(database, rules, clock, ids)
     worker = Worker(
         database=database,
-        runner=parts.runner or AgentLoop(base.models, base.tools, rules.daily_total, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, tools, rules.daily_total, retry=parts.retry),
         waits=waits,
         rules=rules,
         publish_delta=publish_delta,
@@ -308,6 +313,32 @@ def _provider(section: ProviderSection) -> ProviderSettings:
         api_key=section.key(),
         headers=section.headers,
         stall_seconds=section.stall_seconds,
+    )
+
+
+def mcp_settings(home: Path, config: Config) -> list[ServerSettings]:
+    """The MCP servers that are configured, each with the agent that may use it."""
+    return [
+        _server(home, agent_id, name, section)
+        for agent_id, servers in config.mcp_servers().items()
+        for name, section in servers.items()
+    ]
+
+
+def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection) -> ServerSettings:
+    return ServerSettings(
+        agent_id=agent_id,
+        name=name,
+        command=section.command,
+        args=section.args,
+        env={variable: value.get_secret_value() for variable, value in section.env.items()},
+        cwd=home if section.cwd is None else Path(section.cwd),
+        url=section.url,
+        headers={header: value.get_secret_value() for header, value in section.headers.items()},
+        tools=section.tools,
+        effects={tool: frozenset(effects) for tool, effects in section.effects.items()},
+        timeout=timedelta(seconds=section.timeout_seconds),
+        log=home / "mcp" / f"{agent_id}.{name}.log",
     )
 
 

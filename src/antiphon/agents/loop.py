@@ -17,7 +17,7 @@ from antiphon.agents.model import Answer, Model, ModelError, ModelErrorKind, Pro
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import build_prompt
 from antiphon.agents.text import whole_text
-from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset
+from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, DailyLimits, Effect
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
@@ -49,7 +49,7 @@ class AgentLoop:
     """Implements `AgentRunner` with a model and tools."""
 
     def __init__(
-        self, models: Models, tools: Toolset, daily_total: DailyLimits, *, retry: RetryPolicy | None = None
+        self, models: Models, tools: ToolSource, daily_total: DailyLimits, *, retry: RetryPolicy | None = None
     ) -> None:
         self._models = models
         self._tools = tools
@@ -65,7 +65,7 @@ class AgentLoop:
             return _failed(error.code, error.message)
         await self._models.prepare(model)
         context.is_counted = model.is_counted
-        tools = self._tools.for_agent(agent.tools)
+        tools = await self._tools.tools_for(agent)
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -77,7 +77,9 @@ class AgentLoop:
             if ending := await self._check_limits(context, transcript, model):
                 return ending
             entries = transcript.prompt_for(context.run.id)
-            prompt = build_prompt(entries, transcript, context.run.id, session, agent, tools.schemas)
+            prompt = build_prompt(
+                entries, transcript, context.run.id, session, agent, tools.schemas, notices=tools.notices
+            )
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
                 if await compact(context, model, entries):
