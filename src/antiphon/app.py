@@ -12,10 +12,11 @@ from typing import Any
 
 import anyio
 
+from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop, RetryPolicy
 from antiphon.agents.model import ProviderSettings
 from antiphon.agents.models import Models
-from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Toolset, ToolSource, tool
+from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Tool, Toolset, tool
 from antiphon.backends import (
     DATABASE_NAME,
     MOVED_SUFFIX,
@@ -28,6 +29,7 @@ from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
+from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
@@ -41,6 +43,7 @@ from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
 from antiphon.engine.upkeep import Upkeep
+from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.engine.worker import Worker
 from antiphon.feed.follow import Hub
@@ -52,7 +55,10 @@ from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.sqlite import Connect, connect_sqlite
-from antiphon.tools.session_status import SessionStatus
+from antiphon.tools.agents_list import agents_list
+from antiphon.tools.session_status import session_status
+from antiphon.tools.sessions_history import sessions_history
+from antiphon.tools.sessions_list import sessions_list
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +79,7 @@ class App:
     services: Services
     models: Models
     tools: Toolset
+    tool_calls: ToolCalls
     database: Database
 
 
@@ -108,15 +115,14 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         ids=parts.ids or RandomIds(clock),
         rules=config.rules(),
         models=open_models(home, config),
-        tools=Toolset([SessionStatus(), *installed_tools(), *map(_function_tool, parts.tools)]),
+        tools=[*installed_tools(), *map(_function_tool, parts.tools)],
     )
     _check_models(base.rules, base.models)
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend:
-        mcp_tools = McpTools(base.tools, mcp_settings(home, config), clock)
-        app, worker = _build(base, backend, process, mcp_tools)
+        app, worker, mcp_tools = _build(base, backend, process)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -150,7 +156,8 @@ class _Base:
     ids: Ids
     rules: Rules
     models: Models
-    tools: Toolset
+    tools: Sequence[Tool]
+    """Those from elsewhere."""
 
 
 def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
@@ -183,7 +190,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
     )
 
 
-def _build(base: _Base, backend: Backend, process: ProcessId, tools: ToolSource) -> tuple[App, Worker]:
+def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Worker, McpTools]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
     waits = Waits(database, notifier)
@@ -194,9 +201,12 @@ def _build(base: _Base, backend: Backend, process: ProcessId, tools: ToolSource)
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     sessions = Sessions(database, rules, clock, ids)
+    views = Views(database, rules, clock)
+    tools = Toolset([*_session_tools(views, rules, clock), *base.tools])
+    mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
-        runner=parts.runner or AgentLoop(base.models, tools, rules.daily_total, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, retry=parts.retry),
         waits=waits,
         rules=rules,
         publish_delta=publish_delta,
@@ -225,10 +235,20 @@ def _build(base: _Base, backend: Backend, process: ProcessId, tools: ToolSource)
         config=config,
         services=services,
         models=base.models,
-        tools=base.tools,
+        tools=tools,
+        tool_calls=ToolCalls(tools, Callers(database), rules, ids),
         database=database,
     )
-    return app, worker
+    return app, worker, mcp_tools
+
+
+def _session_tools(views: Views, rules: Rules, clock: Clock) -> list[Tool]:
+    return [
+        sessions_list(views, rules, clock),
+        sessions_history(views),
+        session_status(views, rules),
+        agents_list(views),
+    ]
 
 
 def _everywhere(*places: PublishDelta) -> PublishDelta:
@@ -362,7 +382,7 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
     def check_model(name: str) -> None:
         app.models.open(name)
 
-    return build_gateway(app.services, settings, check_model)
+    return build_gateway(app.services, app.tool_calls, settings, check_model)
 
 
 def probe_app(app: App) -> AsgiApp:

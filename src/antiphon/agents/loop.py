@@ -18,14 +18,19 @@ from antiphon.agents.models import Models
 from antiphon.agents.prompt import build_prompt
 from antiphon.agents.text import whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
-from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, DailyLimits, Effect
+from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
 from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
 from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.session import Session
 from antiphon.domain.transcript import OpenCall, Step, Transcript
+from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
+from antiphon.engine.rules import Rules
 from antiphon.engine.runner import Ending
 from antiphon.engine.runs import OUTCOME_UNKNOWN
+from antiphon.policy.session_tools import allowed_session_tools
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +53,10 @@ class RetryPolicy:
 class AgentLoop:
     """Implements `AgentRunner` with a model and tools."""
 
-    def __init__(
-        self, models: Models, tools: ToolSource, daily_total: DailyLimits, *, retry: RetryPolicy | None = None
-    ) -> None:
+    def __init__(self, models: Models, tools: ToolSource, rules: Rules, *, retry: RetryPolicy | None = None) -> None:
         self._models = models
         self._tools = tools
-        self._daily_total = daily_total
+        self._rules = rules
         self._retry = retry or RetryPolicy()
 
     async def run(self, context: RunContext) -> Ending:
@@ -65,7 +68,7 @@ class AgentLoop:
             return _failed(error.code, error.message)
         await self._models.prepare(model)
         context.is_counted = model.is_counted
-        tools = await self._tools.tools_for(agent)
+        tools = await self._tools_for(agent, session)
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -104,6 +107,11 @@ class AgentLoop:
                 return Ending(outcome=Outcome(status=RunStatus.OK, reply=message.text), message=message)
             await context.record_step(message)
 
+    async def _tools_for(self, agent: Agent, session: Session) -> Toolset:
+        rules = self._rules
+        own = allowed_session_tools(agent.id, session.depth, rules.visibility, rules.subagent_tools)
+        return (await self._tools.tools_for(agent.id)).for_session(agent.tools, own)
+
     def _ending_in_log(self, context: RunContext, transcript: Transcript) -> Ending | None:
         """The end, if the log says that the run has come to it; None if there is more to do."""
         steps = transcript.steps_of(context.run.id)
@@ -138,7 +146,7 @@ class AgentLoop:
         own, total = await context.spent_today()
         for spent, cap, setting in (
             (own, agent.daily, "limits.daily"),
-            (total, self._daily_total, "limits.daily_total"),
+            (total, self._rules.daily_total, "limits.daily_total"),
         ):
             if cap.tokens is not None and spent.tokens >= cap.tokens:
                 return _capped(f"{spent.tokens} of {cap.tokens} tokens", setting)
@@ -229,7 +237,14 @@ class AgentLoop:
         if not call.is_begun:
             await context.record_call(call.message_seq, call.index, name)
         call_id = f"{context.run.id}-{call.message_seq}-{call.index}"
-        return await tool.call(ToolContext(context, call_id), arguments)
+        caller = Caller(
+            session=SessionRow(context.run.session),
+            agent_id=context.agent.id,
+            principal=context.run.principal,
+            call_id=call_id,
+            run=context,
+        )
+        return await tool.call(ToolContext(caller), arguments)
 
 
 def _only_reads(tool: Tool | None) -> bool:

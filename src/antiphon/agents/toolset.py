@@ -13,12 +13,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from antiphon.agents.model import ToolSchema
-from antiphon.domain.agent import Agent, Effect
+from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import Run
+from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
+from antiphon.policy.session_tools import SESSION_TOOLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +32,30 @@ class ToolOutput:
 
 
 class ToolContext:
-    """For tools that want to know who calls; comes from the run, never from arguments. Contract: answers 3."""
+    """For tools that want to know who calls; never made from arguments. Contract: answers 3."""
 
-    def __init__(self, context: RunContext, call_id: str) -> None:
-        self._context = context
-        self.call_id = call_id
-        """The same when a call is repeated after a crash; a key for idempotent effects."""
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
 
     @property
-    def run(self) -> Run:
-        return self._context.run
+    def call_id(self) -> str:
+        """The same when a call is repeated after a crash; a key for idempotent effects."""
+        return self.caller.call_id
 
     @property
     def run_context(self) -> RunContext:
-        return self._context
+        """Raises `Invalid` for a call from outside a run."""
+        if self.caller.run is None:
+            raise Invalid("Tool needs a run: it was called from outside one.", code="no_run")
+        return self.caller.run
+
+    @property
+    def run(self) -> Run:
+        return self.run_context.run
 
     async def wait(self, run_id: RunId, timeout: timedelta) -> Run | None:
         """The run once it has ended, None on time-out. While it waits this run takes no slot."""
-        return await self._context.wait_run(run_id, timeout)
+        return await self.run_context.wait_run(run_id, timeout)
 
 
 class Tool(Protocol):
@@ -190,14 +198,18 @@ class Toolset:
                 raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Give the other another name.")
             self._tools[entry.schema.name] = entry
 
-    def for_agent(self, allowed: tuple[str, ...] | None) -> "Toolset":
-        if allowed is None:
-            return self
-        return Toolset((entry for name, entry in self._tools.items() if name in allowed), self._absent)
+    def for_session(self, allowed: Collection[str] | None, session_tools: Collection[str]) -> "Toolset":
+        """The tools from elsewhere that an agent is allowed, None for all, and the session tools that a session has."""
+        kept = (
+            entry
+            for name, entry in self._tools.items()
+            if (name in session_tools if name in SESSION_TOOLS else allowed is None or name in allowed)
+        )
+        return Toolset(kept, self._absent)
 
-    async def tools_for(self, agent: Agent) -> "Toolset":
-        """Those that the agent is allowed. Implements `ToolSource`."""
-        return self.for_agent(agent.tools)
+    async def tools_for(self, agent_id: AgentId) -> "Toolset":
+        """The same for every agent. Implements `ToolSource`."""
+        return self
 
     def joined(self, tools: Iterable[Tool], absent: Mapping[str, Tool]) -> "Toolset":
         """These and others."""
@@ -222,9 +234,9 @@ class Toolset:
 
 
 class ToolSource(Protocol):
-    """Where the tools of an agent come from.
+    """Where the tools of an agent come from, before policy says which of them a session has.
 
     - `tools_for` is asked at the beginning of each run; it may wait, but not without a deadline, and raises nothing.
     """
 
-    async def tools_for(self, agent: Agent) -> Toolset: ...
+    async def tools_for(self, agent_id: AgentId) -> Toolset: ...

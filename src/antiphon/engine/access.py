@@ -71,5 +71,9 @@ async def may_access(query: Query, principal: Principal, session: SessionRow) ->
 
 def present_incarnation(session: Session) -> rows.Incarnation:
     return rows.Incarnation(
-        id=SessionId(session.id), session=session.row, first_seq=session.incarnation_seq, last_seq=None
+        id=SessionId(session.id),
+        session=session.row,
+        first_seq=session.incarnation_seq,
+        last_seq=None,
+        taint=session.taint,
     )

@@ -3,21 +3,22 @@
 The caller comes from the run or from the edge that has authenticated somebody, never from a tool's arguments.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
-from antiphon.engine.access import NOBODY, Found, look_up, may_access, present_incarnation
+from antiphon.engine.access import NOBODY, Found, find_session, look_up, present_incarnation
 from antiphon.engine.context import RunContext
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
+from antiphon.policy.session_tools import is_bound_to_parent
 from antiphon.policy.visibility import Act, Scope, Standing, TargetFacts, Visibility, decide, scope_of
 from antiphon.store import sessions as rows
-from antiphon.store.database import Query
+from antiphon.store.database import Database, Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,8 @@ async def find_reach(query: Query, caller: Caller, act: Act, rules: Rules) -> Re
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own was deleted."))
     scope = scope_of(_standing(session, caller, rules), act, rules.visibility)
+    if act is Act.SEND and is_bound_to_parent(session.depth, rules.subagent_tools) and scope.visibility is not None:
+        scope = replace(scope, visibility=Visibility.SELF)
     if scope.visibility is None:
         return Refusal(
             Denied(
@@ -80,9 +83,7 @@ async def find_target(query: Query, caller: Caller, reach: Reach, target: Target
     found = await _find(query, reach, target)
     principal = caller.principal
     takes_part = not principal.is_owner and await _takes_part(query, principal, found)
-    if found is not None and not isinstance(
-        decide(reach.scope, facts_of(found.session, is_participant=takes_part)), Deny
-    ):
+    if found is not None and not isinstance(decide(reach.scope, facts_of(found, is_participant=takes_part)), Deny):
         return found
     return Refusal(not_visible(name, reach.scope))
 
@@ -102,12 +103,14 @@ async def _takes_part(query: Query, principal: Principal, found: Found | None) -
     return await rows.is_participant(query, found.session.row if found else NOBODY, str(principal))
 
 
-def facts_of(session: Session, *, is_participant: bool) -> TargetFacts:
+def facts_of(found: Found, *, is_participant: bool) -> TargetFacts:
+    """For policy; an ended incarnation has a taint of its own."""
+    session = found.session
     return TargetFacts(
         session=session.row,
         agent_id=session.agent_id,
         ancestors=session.ancestors,
-        taint=session.taint,
+        taint=found.incarnation.taint,
         is_participant=is_participant,
     )
 
@@ -129,11 +132,33 @@ def not_visible(name: str, scope: Scope) -> NotFound:
     )
 
 
-async def find_caller(query: Query, principal: Principal, target: NamedTarget, call_id: str) -> Caller | None:
-    """Somebody outside, acting as the session; None if it is missing or not theirs."""
-    found = await look_up(query, target)
-    may = await may_access(query, principal, found.session.row if found else NOBODY)
-    if found is None or not may:
+@dataclass(frozen=True, slots=True)
+class FoundCaller:
+    caller: Caller
+    depth: int
+
+
+class Callers:
+    """Lets people and programs act as a session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller | None:
+        """Somebody outside, acting as the session; None if it is missing or not theirs."""
+        return await self._database.read(_find_caller, principal, target, call_id)
+
+
+async def _find_caller(query: Query, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller | None:
+    found = await find_session(query, principal, target)
+    if isinstance(found, Refusal):
         return None
     session = found.session
-    return Caller(session=session.row, agent_id=session.agent_id, principal=principal, call_id=call_id, run=None)
+    caller = Caller(
+        session=session.row,
+        agent_id=session.agent_id,
+        principal=principal,
+        call_id=f"{session.row}:{call_id}",
+        run=None,
+    )
+    return FoundCaller(caller, session.depth)

@@ -9,7 +9,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access import find_session
+from antiphon.engine.access import Found, find_session
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.feed.follow import FRAME_BYTES, PAGE_EVENTS, LogSlice
 from antiphon.store import events as log
@@ -73,6 +73,13 @@ async def _read_page(
     found = await find_session(query, principal, target)
     if isinstance(found, Refusal):
         return found
+    return await read_page(query, found, limit=limit, before=before, include_tools=include_tools)
+
+
+async def read_page(
+    query: Query, found: Found, *, limit: int, before: int | None, include_tools: bool
+) -> HistoryPage | Refusal:
+    """The newest `limit` messages below `before` of the incarnation that was found."""
     session, incarnation = found.session, found.incarnation
     if before is not None and before < session.first_seq:
         return Refusal(

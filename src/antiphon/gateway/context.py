@@ -6,16 +6,18 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from antiphon import wire
+from antiphon.agents.calls import ToolCalls
 from antiphon.domain.actor import Principal
 from antiphon.domain.session import SessionSummary
 from antiphon.engine.services import Services
-from antiphon.gateway import wire
 from antiphon.gateway.guard import GatewaySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     services: Services
+    tool_calls: ToolCalls
     settings: GatewaySettings
     check_model: Callable[[str], None]
     """Raises `Invalid` for a model name that cannot be used."""

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
+from antiphon import wire
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.message import (
     AssistantMessage,
@@ -20,7 +21,6 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import RunStatus
-from antiphon.gateway import wire
 from antiphon.gateway.markdown import html_from_markdown
 
 LONGEST_RESULT = 20_000

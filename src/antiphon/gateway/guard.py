@@ -13,7 +13,7 @@ import anyio
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError
 from antiphon.engine.services import Services
-from antiphon.gateway.wire import compact_json
+from antiphon.wire import compact_json
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -11,17 +11,18 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
+from antiphon.agents.calls import ToolCalls
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
-from antiphon.gateway import page, runs, sessions, signin
+from antiphon.gateway import page, runs, sessions, signin, tools
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, status_of
 
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
-ROUTERS = (sessions.router, runs.router, signin.router)
+ROUTERS = (sessions.router, runs.router, tools.router, signin.router)
 _TYPES = {
     400: "invalid_request",
     401: "unauthorized",
@@ -37,7 +38,9 @@ _TYPES = {
 }
 
 
-def build_gateway(services: Services, settings: GatewaySettings, check_model: Callable[[str], None]) -> AsgiApp:
+def build_gateway(
+    services: Services, tool_calls: ToolCalls, settings: GatewaySettings, check_model: Callable[[str], None]
+) -> AsgiApp:
     """The whole application, behind its guard."""
     api = FastAPI(
         title="Antiphon",
@@ -47,7 +50,7 @@ def build_gateway(services: Services, settings: GatewaySettings, check_model: Ca
         openapi_url="/openapi.json",
         separate_input_output_schemas=False,
     )
-    api.state.gateway = Gateway(services=services, settings=settings, check_model=check_model)
+    api.state.gateway = Gateway(services=services, tool_calls=tool_calls, settings=settings, check_model=check_model)
     for router in ROUTERS:
         api.include_router(router)
     page.mount(api)

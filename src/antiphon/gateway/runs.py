@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from antiphon import wire
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.engine.runs import RunFilter
-from antiphon.gateway import wire
 from antiphon.gateway.context import gateway_of, principal_of
 
 router = APIRouter(tags=["runs"])

@@ -1,6 +1,5 @@
 """Routes of sessions. Contract: gateway 1, 4."""
 
-import base64
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Annotated, Any
@@ -8,6 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from antiphon import wire
+from antiphon.domain.cursors import list_cursor, read_list_cursor, read_seq_cursor
 from antiphon.domain.errors import Denied, Invalid
 from antiphon.domain.ids import SessionId
 from antiphon.domain.keys import SessionKind
@@ -17,7 +18,6 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.history import HistoryPage
 from antiphon.engine.inbox import Posted
 from antiphon.engine.sessions import ListCursor, SessionFilter, session_columns
-from antiphon.gateway import wire
 from antiphon.gateway.context import Json, gateway_of, principal_of
 from antiphon.gateway.requests import ForkBody, MessageBody, OpenBody, PatchBody
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view, run_view
@@ -63,19 +63,12 @@ async def list_sessions(
         "sessions": [gateway.session_row(session) for session in page.sessions],
     }
     if page.next is not None:
-        place = f"{page.next.updated_at_ms}.{page.next.row}"
-        shown["nextCursor"] = base64.urlsafe_b64encode(place.encode()).decode()
+        shown["nextCursor"] = list_cursor(page.next.updated_at_ms, page.next.row)
     return Json(shown)
 
 
 def _list_cursor(text: str | None) -> ListCursor | None:
-    if text is None:
-        return None
-    try:
-        updated_at_ms, row = base64.urlsafe_b64decode(text.encode()).decode().split(".")
-    except ValueError as error:
-        raise _bad_cursor(text) from error
-    return ListCursor(_number(updated_at_ms, text), _number(row, text))
+    return None if text is None else ListCursor(*read_list_cursor(text))
 
 
 @router.post("/sessions", status_code=201)
@@ -253,7 +246,7 @@ async def get_history(
         principal,
         target,
         limit=min(max(limit, 1), 1000),
-        before=_history_cursor(cursor),
+        before=None if cursor is None else read_seq_cursor(cursor),
         include_tools=include_tools,
     )
     shown = _history(page)
@@ -325,7 +318,7 @@ def _resume_point(request: Request, after: int | None) -> int | None:
     text = request.headers.get("last-event-id")
     if text is None:
         return after
-    return _number(text, text)
+    return read_seq_cursor(text)
 
 
 def _is_in_log(session: Session, cursor: int) -> bool:
@@ -334,19 +327,3 @@ def _is_in_log(session: Session, cursor: int) -> bool:
 
 def _reset_reason(session: Session, cursor: int) -> str:
     return "ahead" if cursor > session.last_seq else "pruned"
-
-
-def _history_cursor(text: str | None) -> int | None:
-    if text is None:
-        return None
-    return _number(text.removeprefix("seq:"), text)
-
-
-def _number(digits: str, cursor: str) -> int:
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise _bad_cursor(cursor)
-    return int(digits)
-
-
-def _bad_cursor(text: str) -> Invalid:
-    return Invalid(f"Cursor is not valid: {text[:40]!r}. Take it from an answer, as it is.", code="invalid_cursor")

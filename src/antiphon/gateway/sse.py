@@ -11,12 +11,12 @@ from functools import lru_cache
 import anyio
 from starlette.responses import Response
 
+from antiphon import wire
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.domain.session import Session
 from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, View
-from antiphon.gateway import wire
 from antiphon.gateway.guard import Receive, Scope, Send
 
 PIECE_BYTES = 64 * 1024

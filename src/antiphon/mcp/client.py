@@ -12,7 +12,7 @@ import anyio
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.clock import Clock
-from antiphon.domain.agent import Agent, Effect
+from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject
@@ -117,10 +117,10 @@ class McpTools:
             for connection in self._all():
                 tasks.start_soon(connection.run)
 
-    async def tools_for(self, agent: Agent) -> Toolset:
+    async def tools_for(self, agent_id: AgentId) -> Toolset:
         """Waits for servers no longer than their deadlines; those that do not answer are told of as absent."""
-        own = await self._own.tools_for(agent)
-        connections = self._connections.get(agent.id, [])
+        own = await self._own.tools_for(agent_id)
+        connections = self._connections.get(agent_id, [])
         if not connections:
             return own
         listings = dict[Connection, Sequence[Tool] | AbsentTools]()
@@ -135,8 +135,7 @@ class McpTools:
                     absent[connection.settings.name + SEPARATOR] = stand_in
                 case found:
                     tools += found
-        allowed = agent.tools
-        return own.joined((tool for tool in tools if allowed is None or tool.schema.name in allowed), absent)
+        return own.joined(tools, absent)
 
     async def _list(
         self, connection: Connection, own: Toolset, listings: dict[Connection, Sequence[Tool] | AbsentTools]

@@ -235,8 +235,8 @@ class Connection:
                 return f"it did not start within {self.settings.timeout.total_seconds():g} s"
             case FileNotFoundError():
                 return f"there is no program {self.settings.command!r}, or no directory {str(self.settings.cwd)!r}"
-            case OSError():
-                return f"its program cannot be started ({error.strerror})"
+            case OSError() as refused:
+                return f"its program cannot be started ({refused.strerror})"
             case other:
                 return f"it does not answer ({self._masked(f'{type(other).__name__}: {other}')})"
 

@@ -67,6 +67,12 @@ async def find_active(query: Query, session: SessionRow) -> Run | None:
     return None if row is None else _run(row)
 
 
+async def newest_principal(query: Query, session: SessionRow) -> str | None:
+    """Who asked for the session's newest run, as a principal's text."""
+    row = await query.fetch_one("SELECT principal FROM runs WHERE session = ? ORDER BY seq DESC LIMIT 1", (session,))
+    return None if row is None else row[0]
+
+
 async def is_active(query: Query, session: SessionRow) -> bool:
     """Whether a run holds the session."""
     return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None

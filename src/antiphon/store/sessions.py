@@ -59,6 +59,7 @@ class Incarnation:
     first_seq: int
     last_seq: int | None
     """None while it is the present one."""
+    taint: Classification
 
 
 class LogEnd(NamedTuple):
@@ -128,7 +129,7 @@ class ListCursor:
     """The last row of a page; the next begins behind it."""
 
     updated_at_ms: int
-    row: int
+    row: SessionRow
 
 
 async def find_by_key(query: Query, key: SessionKey) -> Session | None:
@@ -141,10 +142,15 @@ async def find_by_row(query: Query, session: SessionRow) -> Session | None:
 
 
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:
-    row = await query.fetch_one("SELECT id, session, first_seq, last_seq FROM incarnations WHERE id = ?", (session_id,))
+    row = await query.fetch_one(
+        "SELECT id, session, first_seq, last_seq, taint_level, taint_compartments, taint_integrity "
+        "FROM incarnations WHERE id = ?",
+        (session_id,),
+    )
     if row is None:
         return None
-    return Incarnation(id=row[0], session=row[1], first_seq=row[2], last_seq=row[3])
+    taint = codec.classification(*row[4:7])
+    return Incarnation(id=row[0], session=row[1], first_seq=row[2], last_seq=row[3], taint=taint)
 
 
 @dataclass(frozen=True, slots=True)

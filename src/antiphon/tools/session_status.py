@@ -1,56 +1,54 @@
-"""`session_status`: what an agent may know of its own session. Contract: session_status 1."""
+"""`session_status`: the state of a session that the caller sees, its own unless another is named.
 
-import json
+Contract: session_status 1.
+"""
 
-from antiphon.agents.model import ToolSchema
-from antiphon.agents.toolset import ToolContext, ToolOutput
-from antiphon.domain.agent import Effect
-from antiphon.domain.message import JsonObject
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from antiphon import wire
+from antiphon.domain.targets import parse_target
+from antiphon.engine.callers import Caller
+from antiphon.engine.rules import Rules
+from antiphon.engine.views import Views
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "The state of a session, this one unless another is named: its id, channel, model, usage, run in progress."
+)
 
 
-class SessionStatus:
-    """Answers for the caller's own session; others come with the session tools."""
+class StatusArguments(Arguments):
+    session_key: str = Field(
+        "current", description="Its key, its session id, 'main', 'current' or 'parent'; this session unless given."
+    )
 
-    @property
-    def schema(self) -> ToolSchema:
-        return ToolSchema(
-            name="session_status",
-            description="The state of this session: its id, channel, model, usage and the run in progress.",
-            parameters={"type": "object", "properties": {}, "additionalProperties": False},
-        )
 
-    @property
-    def effects(self) -> frozenset[Effect]:
-        return frozenset({Effect.READS})
-
-    @property
-    def is_idempotent(self) -> bool:
-        return True
-
-    async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
-        if arguments:
-            return _refused(f"Unknown parameters: {', '.join(sorted(arguments))}. session_status takes none.")
-        session = await context.run_context.session()
-        run = context.run
-        answer: JsonObject = {
-            "status": "ok",
+def session_status(views: Views, rules: Rules) -> SessionTool[StatusArguments]:
+    async def carry_out(caller: Caller, arguments: StatusArguments) -> Mapping[str, Any]:
+        name = arguments.session_key
+        view = await views.status(caller, parse_target(name, agent_id=caller.agent_id), name)
+        session = view.session
+        agent = rules.agents.get(session.agent_id)
+        answer: dict[str, Any] = {
             "sessionKey": str(session.key),
             "sessionId": session.id,
-            "channel": session.delivery.channel or session.key.channel or "unknown",
-            "user": str(run.principal),
+            "channel": wire.channel(session),
+            "user": view.user,
             "taint": session.taint.level.name,
-            "createdAt": int(session.created_at.timestamp() * 1000),
-            "sessionStatus": session.status.value,
-            "model": session.model or context.run_context.agent.model,
+            "createdAt": wire.milliseconds(session.created_at),
+            "updatedAt": wire.milliseconds(session.updated_at),
+            "status": session.status.value,
+            "model": session.model or (agent.model if agent else "unknown"),
             "usage": {
                 "inputTokens": session.usage.input_tokens,
                 "outputTokens": session.usage.output_tokens,
                 "contextTokens": session.context_tokens,
             },
-            "runId": run.id,
+            "runId": view.active_run,
         }
-        return ToolOutput(json.dumps(answer, ensure_ascii=False, separators=(",", ":")))
+        return {name: value for name, value in answer.items() if value is not None}
 
-
-def _refused(message: str) -> ToolOutput:
-    return ToolOutput(json.dumps({"status": "error", "code": "invalid_arguments", "error": message}), is_error=True)
+    return SessionTool("session_status", DESCRIPTION, StatusArguments, carry_out, aliases={"session_id": "sessionKey"})

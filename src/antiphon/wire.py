@@ -4,6 +4,7 @@ Contract: answers 4, events 3, list 2.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -56,7 +57,7 @@ def session_row(session: SessionSummary, *, default_model: str) -> Json:
         {
             "key": str(session.key),
             "kind": session.key.kind.value,
-            "channel": _channel(session),
+            "channel": channel(session),
             "agentId": session.agent_id,
             "displayName": session.display_name,
             "label": session.label,
@@ -88,6 +89,27 @@ def session_row(session: SessionSummary, *, default_model: str) -> Json:
     )
 
 
+def listed_row(session: SessionSummary, *, default_model: str) -> Json:
+    """A row as agents get it: the fields of `sessions_list` alone. Contract: list 2."""
+    row = session_row(session, default_model=default_model)
+    for name in _FOR_PEOPLE:
+        row.pop(name, None)
+    return row
+
+
+_FOR_PEOPLE = (
+    "agentId",
+    "description",
+    "preview",
+    "createdAt",
+    "costUsd",
+    "messageCount",
+    "turnCount",
+    "lastSeq",
+    "metadata",
+)
+
+
 def _delivery_context(delivery: DeliveryContext) -> Json | None:
     if delivery == NOWHERE:
         return None
@@ -106,7 +128,7 @@ def _transcript_path(key: str) -> str:
     return f"/sessions/{quote(key, safe=':')}/transcript"
 
 
-def _channel(session: SessionSummary) -> str:
+def channel(session: SessionSummary) -> str:
     """Contract: list 3."""
     match session.key.kind:
         case SessionKind.CRON | SessionKind.HOOK | SessionKind.NODE:
@@ -117,7 +139,7 @@ def _channel(session: SessionSummary) -> str:
             return session.delivery.channel or session.key.channel or "unknown"
 
 
-def message(event: Event) -> Json:
+def message(event: Event, *, with_images: bool = True) -> Json:
     """A transcript message. `event` holds one."""
     body = event.message
     assert body is not None
@@ -125,7 +147,7 @@ def message(event: Event) -> Json:
         "seq": event.seq,
         "messageId": body.message_id,
         "role": role_of(body).value,
-        "content": [part for part in map(_part, body.content) if part is not None],
+        "content": _parts(body.content, with_images=with_images),
         "createdAt": milliseconds(event.created_at),
         "runId": event.run_id,
     }
@@ -147,7 +169,12 @@ def message(event: Event) -> Json:
     return _present(shown)
 
 
-def _part(part: Part) -> Json | None:
+def _parts(content: Sequence[Part], *, with_images: bool) -> list[Json]:
+    parts = (_part(part, with_images=with_images) for part in content)
+    return [part for part in parts if part is not None]
+
+
+def _part(part: Part, *, with_images: bool) -> Json | None:
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}
@@ -155,7 +182,8 @@ def _part(part: Part) -> Json | None:
             return {"type": "toolCall", "id": part.call_id, "name": part.name, "arguments": arguments(part.arguments)}
         case ImagePart():
             size = len(part.data) // 4 * 3 - part.data[-2:].count("=")
-            return {"type": "image", "mimeType": part.mime_type, "bytes": size, "data": part.data}
+            image: Json = {"type": "image", "mimeType": part.mime_type, "bytes": size}
+            return {**image, "data": part.data} if with_images else {**image, "omitted": True}
         case ThinkingPart():
             return None
 

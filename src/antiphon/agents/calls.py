@@ -1,0 +1,87 @@
+"""Calls of tools from outside a run: by HTTP, the command line and MCP, acting as a session. Contract: tools 1."""
+
+import json
+from typing import cast
+
+from antiphon.agents.model import ToolSchema
+from antiphon.agents.toolset import ToolContext, Toolset
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied, Invalid, NotFound
+from antiphon.domain.ids import Ids
+from antiphon.domain.message import JsonObject
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access import not_found, target_name
+from antiphon.engine.callers import Callers
+from antiphon.engine.rules import Rules
+from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
+
+MAX_IDEMPOTENCY_KEY = 200
+
+
+class ToolCalls:
+    """The tools, for somebody who acts as a session without being one of its runs."""
+
+    def __init__(self, tools: Toolset, callers: Callers, rules: Rules, ids: Ids) -> None:
+        self._tools = tools
+        self._callers = callers
+        self._rules = rules
+        self._ids = ids
+
+    @property
+    def schemas(self) -> list[ToolSchema]:
+        return self._tools.schemas
+
+    async def call(
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        name: str,
+        arguments: JsonObject,
+        *,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        """What the tool answers, failures too. The same `idempotency_key` again gives the first call's answer.
+
+        Raises `NotFound` for a tool that does not exist (`unknown_tool`) and a session that may not be seen,
+        `Denied` for a tool that the session does not have.
+        """
+        tool = self._tools.find(name)
+        if tool is None:
+            raise NotFound(
+                f"Tool not found: {name[:80]!r}. There are: {', '.join(self._tools.names)}.", code="unknown_tool"
+            )
+        found = await self._callers.find(principal, target, self._call_id(idempotency_key))
+        if found is None:
+            raise not_found(target_name(target))
+        if name in SESSION_TOOLS and name not in allowed_session_tools(
+            found.caller.agent_id, found.depth, self._rules.visibility, self._rules.subagent_tools
+        ):
+            raise Denied(
+                f"Tool is not given to this session: {name!r}. "
+                "See tools.subagents.tools and agents.list[].tools.sessions.",
+                code="tool_not_given",
+            )
+        output = await tool.call(ToolContext(found.caller), arguments)
+        return _object(output.text, is_error=output.is_error)
+
+    def _call_id(self, idempotency_key: str | None) -> str:
+        if idempotency_key is None:
+            return self._ids.new("call")
+        if not 0 < len(idempotency_key) <= MAX_IDEMPOTENCY_KEY or not idempotency_key.isprintable():
+            raise Invalid(
+                f"Idempotency-Key is not valid: {idempotency_key[:40]!r}. "
+                f"Use 1 to {MAX_IDEMPOTENCY_KEY} printable characters.",
+                code="invalid_idempotency_key",
+            )
+        return idempotency_key
+
+
+def _object(text: str, *, is_error: bool) -> JsonObject:
+    """A tool's answer as an object; plain text becomes its `text`."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    if isinstance(value, dict):
+        return cast(JsonObject, value)
+    return {"status": "error" if is_error else "ok", "result": value}

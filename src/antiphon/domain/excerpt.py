@@ -1,0 +1,50 @@
+"""Messages as another session's agent may read them: redacted, cut, without images. Contract: history 3, list 4."""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from antiphon.domain.message import AssistantMessage, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart
+from antiphon.domain.redaction import redact
+
+MAX_CHARACTERS = 4_000
+"""Of one text, before the mark."""
+CUT_MARK = "\n…(cut)…"
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    message: Message
+    was_cut: bool
+    was_redacted: bool
+
+
+def excerpt(message: Message) -> Excerpt:
+    """The message with secrets redacted, and then long texts cut. Images keep their size alone."""
+    was_cut = was_redacted = False
+    parts: list[Part] = []
+
+    def shorten(text: str) -> str:
+        nonlocal was_cut, was_redacted
+        clean = redact(text)
+        was_redacted = was_redacted or clean.was_redacted
+        if len(clean.text) <= MAX_CHARACTERS:
+            return clean.text
+        was_cut = True
+        return clean.text[:MAX_CHARACTERS] + CUT_MARK
+
+    for part in message.content:
+        match part:
+            case TextPart():
+                parts.append(TextPart(text=shorten(part.text)))
+            case ToolCallPart():
+                parts.append(ToolCallPart(call_id=part.call_id, name=part.name, arguments=shorten(part.arguments)))
+            case ImagePart():
+                was_cut = True
+                parts.append(part)
+            case ThinkingPart():
+                pass
+    shown = replace(message, content=tuple(parts))
+    if isinstance(shown, AssistantMessage) and shown.model is not None:
+        shown = replace(shown, model=None)
+    return Excerpt(shown, was_cut, was_redacted)

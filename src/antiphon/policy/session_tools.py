@@ -1,0 +1,45 @@
+"""Which session tools a session has. Contract: tools 1, visibility 5."""
+
+from collections.abc import Collection
+
+from antiphon.domain.ids import AgentId
+from antiphon.policy.visibility import Act, VisibilityRules
+
+SESSION_TOOLS = frozenset(
+    {
+        "agents_list",
+        "message",
+        "session_status",
+        "sessions_history",
+        "sessions_list",
+        "sessions_search",
+        "sessions_send",
+        "sessions_spawn",
+        "sessions_wait",
+        "sessions_yield",
+        "subagents",
+    }
+)
+"""Names that belong to Antiphon's own tools."""
+
+_ACTS = {
+    "sessions_list": Act.LIST,
+    "sessions_history": Act.READ,
+    "sessions_search": Act.READ,
+    "sessions_send": Act.SEND,
+    "session_status": Act.STATUS,
+}
+
+
+def is_bound_to_parent(depth: int, subagent_tools: Collection[str]) -> bool:
+    """Whether the session may send to its requester alone: sub-agents, unless they are given the tool."""
+    return depth > 0 and "sessions_send" not in subagent_tools
+
+
+def allowed_session_tools(
+    agent_id: AgentId, depth: int, rules: VisibilityRules, subagent_tools: Collection[str]
+) -> frozenset[str]:
+    """All of them, but for acts that are switched off; sub-agents have what they are given, and may send."""
+    names = SESSION_TOOLS if depth == 0 else SESSION_TOOLS & {*subagent_tools, "sessions_send"}
+    off = {name for name, act in _ACTS.items() if rules.of(agent_id, act, is_sandboxed=False) is None}
+    return frozenset(names - off)

@@ -1,0 +1,132 @@
+"""Antiphon's own tools: arguments are checked, one use case is called, its answer is an object.
+
+Contract: answers 1, 3.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Generic, TypeVar, cast
+
+from msgspec.json import Encoder
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from antiphon.agents.model import ToolSchema
+from antiphon.agents.toolset import ToolContext, ToolOutput
+from antiphon.domain.agent import Effect
+from antiphon.domain.errors import AntiphonError, Invalid
+from antiphon.domain.message import JsonObject
+from antiphon.engine.callers import Caller
+
+_encode = Encoder().encode
+
+_IDENTITY = frozenset(
+    {"caller", "requester", "from", "callersession", "classification", "taint", "scopes", "principal"}
+)
+"""Words by which a call may try to say who it is; the caller comes from the run."""
+
+
+class Arguments(BaseModel):
+    """The arguments of one tool, camelCase on the wire; anything else is refused."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+A = TypeVar("A", bound=Arguments)
+
+STATUSES = {"Denied": "forbidden", "NotFound": "not_found"}
+
+
+class SessionTool(Generic[A]):
+    """One tool: its schema, its effects, and the function that carries it out."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        arguments: type[A],
+        carry_out: Callable[[Caller, A], Awaitable[Mapping[str, Any]]],
+        *,
+        effects: frozenset[Effect] = frozenset({Effect.READS}),
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self._arguments = arguments
+        self._carry_out = carry_out
+        self._effects = effects
+        self._aliases = aliases or {}
+        self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
+
+    @property
+    def schema(self) -> ToolSchema:
+        return self._schema
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        return self._effects
+
+    @property
+    def is_idempotent(self) -> bool:
+        """A repeated call rejoins what the first one began. Contract: runs 8."""
+        return True
+
+    async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
+        try:
+            answer = await self._carry_out(context.caller, self._parse(arguments))
+        except AntiphonError as error:
+            return ToolOutput(failure_text(error), is_error=True)
+        return ToolOutput(_encode(answer).decode(), is_error=answer.get("status") == "error")
+
+    def _parse(self, arguments: JsonObject) -> A:
+        """Raises `Invalid` that names the parameter and what would do."""
+        named = dict(arguments)
+        for alias, name in self._aliases.items():
+            if alias in named and name not in named:
+                named[name] = named.pop(alias)
+        try:
+            return self._arguments.model_validate(named)
+        except ValidationError as error:
+            problems = "; ".join(self._problem(item) for item in error.errors())
+            raise Invalid(
+                f"Arguments of {self._schema.name} do not fit: {problems}", code="invalid_arguments"
+            ) from error
+
+    def _problem(self, item: Any) -> str:
+        place = ".".join(str(part) for part in item["loc"])
+        if item["type"] != "extra_forbidden":
+            return f"{place or 'arguments'}: {item['msg'].removeprefix('Value error, ')}"
+        known = [field.alias or name for name, field in self._arguments.model_fields.items()]
+        if place.lower().replace("_", "") in _IDENTITY:
+            return f"unknown parameter {place!r}: who calls is known, and cannot be named"
+        near = get_close_matches(place, known, n=1, cutoff=0.6)
+        hint = f", did you mean {near[0]!r}?" if near else f"; known are: {', '.join(known) or 'none'}"
+        return f"unknown parameter {place[:60]!r}{hint}"
+
+
+def failure_text(error: AntiphonError) -> str:
+    """Contract: answers 1."""
+    status = STATUSES.get(type(error).__name__, "error")
+    return json.dumps({"status": status, "code": error.code, "error": error.message}, ensure_ascii=False)
+
+
+def _parameters(arguments: type[Arguments]) -> JsonObject:
+    schema: Any = arguments.model_json_schema()
+    return _without_titles(schema)
+
+
+def _without_titles(schema: Any) -> Any:
+    """JSON Schema with less for a model to read: no titles, no `null` beside the type of what may be left out."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    entries = cast(dict[str, Any], schema).items()
+    plain: dict[str, Any] = {
+        name: _without_titles(value) for name, value in entries if name != "title" or isinstance(value, dict)
+    }
+    choices = plain.get("anyOf")
+    if isinstance(choices, list) and cast(list[Any], choices)[1:] == [{"type": "null"}]:
+        del plain["anyOf"]
+        plain.pop("default", None)
+        plain |= {**cast(dict[str, Any], choices[0]), **plain}
+    return plain

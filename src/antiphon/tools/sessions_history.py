@@ -1,0 +1,57 @@
+"""`sessions_history`: the transcript of a session that the caller sees. Contract: history 1 to 3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from antiphon.domain.cursors import read_seq_cursor
+from antiphon.domain.targets import parse_target
+from antiphon.engine.callers import Caller
+from antiphon.engine.views import Views
+from antiphon.tools.bounds import newest_within
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = "Reads the newest messages of a session that this session sees, oldest first. Secrets are redacted."
+MAX_LIMIT = 1_000
+MAX_BYTES = 80 * 1024
+TARGET = "Its key, its session id, 'main', 'current' or 'parent'."
+
+
+class HistoryArguments(Arguments):
+    session_key: str = Field(description=TARGET)
+    limit: int = Field(50, description="At most so many, 1 to 1000.")
+    cursor: str | None = Field(None, description="nextCursor of the page before, for older messages.")
+    include_tools: bool = Field(False, description="Also the results of tools.")
+
+
+def sessions_history(views: Views) -> SessionTool[HistoryArguments]:
+    async def carry_out(caller: Caller, arguments: HistoryArguments) -> Mapping[str, Any]:
+        page = await views.history(
+            caller,
+            parse_target(arguments.session_key, agent_id=caller.agent_id),
+            arguments.session_key,
+            limit=min(max(arguments.limit, 1), MAX_LIMIT),
+            before=None if arguments.cursor is None else read_seq_cursor(arguments.cursor),
+            include_tools=arguments.include_tools,
+        )
+        shown = newest_within(page.events, MAX_BYTES)
+        is_placeholder = bool(page.events) and shown.dropped == len(page.events)
+        has_more = page.has_more or shown.dropped > (1 if is_placeholder else 0)
+        answer: dict[str, Any] = {
+            "sessionKey": str(page.session.key),
+            "messages": shown.messages,
+            "hasMore": has_more,
+            "truncated": shown.dropped > 0 or shown.was_cut,
+            "droppedMessages": shown.dropped > 0,
+            "contentTruncated": shown.was_cut,
+            "contentRedacted": shown.was_redacted,
+            "bytes": shown.size,
+        }
+        if has_more and shown.messages:
+            answer["nextCursor"] = str(shown.messages[0]["seq"])
+        return answer
+
+    return SessionTool(
+        "sessions_history", DESCRIPTION, HistoryArguments, carry_out, aliases={"session_id": "sessionKey"}
+    )

@@ -1,0 +1,96 @@
+"""`sessions_list`: the sessions that the caller sees, newest first. Contract: list 1 to 5."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from antiphon import wire
+from antiphon.clock import Clock
+from antiphon.domain.cursors import list_cursor, read_list_cursor
+from antiphon.domain.ids import AgentId
+from antiphon.domain.keys import SessionKind
+from antiphon.engine.callers import Caller
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions import ListCursor, SessionFilter
+from antiphon.engine.views import Listed, Views
+from antiphon.tools.bounds import newest_within
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "Lists the sessions that this session sees, newest first: key, kind, channel, label, status, model, usage."
+)
+MAX_LIMIT = 200
+MAX_MESSAGES = 20
+MAX_BYTES = 80 * 1024
+"""Of all messages in one answer."""
+
+
+class ListArguments(Arguments):
+    kinds: list[str] | None = Field(None, description="Only these: main, group, cron, hook, node, other.")
+    limit: int = Field(50, description="At most so many, 1 to 200.")
+    active_minutes: int | None = Field(None, ge=1, le=10**9, description="Only those updated within so many minutes.")
+    message_limit: int = Field(0, description="With so many of each one's newest messages, 0 to 20.")
+    label: str | None = Field(None, description="Only those with exactly this label.")
+    agent_id: str | None = Field(None, description="Only those of this agent.")
+    search: str | None = Field(
+        None, min_length=1, max_length=200, description="Only those with this in name, label or key."
+    )
+    include_inactive: bool = Field(False, description="Also those hidden from normal lists.")
+    cursor: str | None = Field(None, description="nextCursor of the page before.")
+
+    @field_validator("kinds")
+    @classmethod
+    def _known(cls, kinds: list[str] | None) -> list[str] | None:
+        known = [kind.value for kind in SessionKind]
+        cleaned = None if kinds is None else [kind.strip().lower() for kind in kinds]
+        for kind in cleaned or ():
+            if kind not in known:
+                raise ValueError(f"unknown kind {kind[:40]!r}; known are: {', '.join(known)}")
+        return cleaned
+
+
+def sessions_list(views: Views, rules: Rules, clock: Clock) -> SessionTool[ListArguments]:
+    async def carry_out(caller: Caller, arguments: ListArguments) -> Mapping[str, Any]:
+        minutes = arguments.active_minutes
+        where = SessionFilter(
+            agent_id=None if arguments.agent_id is None else AgentId(arguments.agent_id),
+            kinds=None if arguments.kinds is None else frozenset(map(SessionKind, arguments.kinds)),
+            label=arguments.label,
+            search=arguments.search,
+            updated_since=None if minutes is None else clock.now() - timedelta(minutes=minutes),
+            include_inactive=arguments.include_inactive,
+        )
+        page = await views.list(
+            caller,
+            where,
+            limit=min(max(arguments.limit, 1), MAX_LIMIT),
+            message_limit=min(max(arguments.message_limit, 0), MAX_MESSAGES),
+            after=None if arguments.cursor is None else ListCursor(*read_list_cursor(arguments.cursor)),
+        )
+        answer: dict[str, Any] = {
+            "count": len(page.sessions),
+            "sessions": _rows(page.sessions, rules, with_messages=arguments.message_limit > 0),
+        }
+        if page.next is not None:
+            answer["nextCursor"] = list_cursor(page.next.updated_at_ms, page.next.row)
+        return answer
+
+    return SessionTool("sessions_list", DESCRIPTION, ListArguments, carry_out)
+
+
+def _rows(listed: Sequence[Listed], rules: Rules, *, with_messages: bool) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    left = MAX_BYTES
+    for entry in listed:
+        agent = rules.agents.get(entry.session.agent_id)
+        row = wire.listed_row(entry.session, default_model=agent.model if agent else "unknown")
+        if entry.children:
+            row["childSessions"] = list(entry.children)
+        if with_messages:
+            page = newest_within(entry.messages, left)
+            left -= page.size
+            row["messages"] = page.messages
+        shown.append(row)
+    return shown
