@@ -42,6 +42,7 @@ from antiphon.engine.runs import Runs
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.tokens import Tokens
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
@@ -50,6 +51,7 @@ from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
 from antiphon.mcp.client import McpTools
+from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
@@ -80,6 +82,7 @@ class App:
     models: Models
     tools: Toolset
     tool_calls: ToolCalls
+    mcp: Endpoint
     database: Database
 
 
@@ -128,6 +131,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 tasks.start_soon(task)
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
+            tasks.start_soon(app.mcp.run)
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
@@ -228,15 +232,18 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, clock, ids),
+        tokens=Tokens(database, clock, ids),
         health=Health(database, backend.processes),
     )
+    tool_calls = ToolCalls(tools, Callers(database), rules, ids)
     app = App(
         home=base.home,
         config=config,
         services=services,
         models=base.models,
         tools=tools,
-        tool_calls=ToolCalls(tools, Callers(database), rules, ids),
+        tool_calls=tool_calls,
+        mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
     )
     return app, worker, mcp_tools
@@ -382,7 +389,7 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
     def check_model(name: str) -> None:
         app.models.open(name)
 
-    return build_gateway(app.services, app.tool_calls, settings, check_model)
+    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model)
 
 
 def probe_app(app: App) -> AsgiApp:

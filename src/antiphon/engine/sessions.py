@@ -20,6 +20,7 @@ from antiphon.engine.rules import Rules
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store import tokens
 from antiphon.store.codec import classification_values, json_text, milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.sessions import ListCursor, SessionFilter
@@ -272,6 +273,7 @@ async def delete_session(
         return Refusal(refusal)
     await log.delete_all(tx, session.row)
     await ledger.delete_all(tx, session.row)
+    await tokens.delete_of_session(tx, session.row)
     await rows.bury(tx, session.row, at_ms=at_ms)
     tx.wake(session.row)
     return session.row
