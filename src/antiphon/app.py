@@ -81,7 +81,9 @@ class App:
     services: Services
     models: Models
     tools: Toolset
+    """Those of this program; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
+    mcp_tools: McpTools
     mcp: Endpoint
     database: Database
 
@@ -125,7 +127,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend:
-        app, worker, mcp_tools = _build(base, backend, process)
+        app, worker = _build(base, backend, process)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -135,7 +137,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
-                tasks.start_soon(mcp_tools.run)
+                tasks.start_soon(app.mcp_tools.run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
             try:
@@ -194,7 +196,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
     )
 
 
-def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Worker, McpTools]:
+def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
     waits = Waits(database, notifier)
@@ -243,10 +245,11 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         models=base.models,
         tools=tools,
         tool_calls=tool_calls,
+        mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
     )
-    return app, worker, mcp_tools
+    return app, worker
 
 
 def _session_tools(views: Views, rules: Rules, clock: Clock) -> list[Tool]:

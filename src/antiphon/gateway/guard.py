@@ -52,7 +52,7 @@ class Guard:
     def __init__(
         self, app: AsgiApp, services: Services, settings: GatewaySettings, *, open_paths: Iterable[str]
     ) -> None:
-        self._app = app
+        self.application = app
         self._services = services
         self._settings = settings
         self._token_hash = _digest(settings.owner_token)
@@ -61,7 +61,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.application(scope, receive, send)
             return
         scope["antiphon.send"] = send
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -72,7 +72,7 @@ class Guard:
             if "transfer-encoding" in headers:
                 await self._take_unmeasured(scope, receive, send)
             else:
-                await self._app(scope, receive, send)
+                await self.application(scope, receive, send)
         except _Refused as refused:
             if "expect" not in headers:
                 await _discard(receive)
@@ -167,7 +167,7 @@ class Guard:
             if received <= limit:
                 await send(message)
 
-        await self._app(scope, measured, answer)
+        await self.application(scope, measured, answer)
         if received > limit:
             raise _too_large(limit)
 

@@ -11,7 +11,7 @@ import anyio
 
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
-from antiphon.clock import Clock
+from antiphon.clock import Clock, SystemClock
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId
@@ -183,6 +183,37 @@ def tools_of(connection: Connection, listed: "Iterable[ListedTool]", own: Toolse
         schema = ToolSchema(name=name, description=description, parameters=tool.input_schema)
         tools.append(McpTool(connection, tool.name, schema))
     return tools, left_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a look at a server showed."""
+
+    tools: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    problem: str | None = None
+    """Why it cannot be used; None if it can."""
+
+
+async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> list[Report]:
+    """One report each, in their order; all are asked at once, and let go again."""
+    reports = [Report()] * len(settings)
+
+    async def look(index: int) -> None:
+        connection = Connection(settings[index], SystemClock())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            try:
+                tools, left_out = tools_of(connection, await connection.tools(), own)
+                reports[index] = Report(tools=len(tools), left_out=tuple(left_out))
+            except Unavailable as error:
+                reports[index] = Report(problem=error.message)
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for index in range(len(settings)):
+            tasks.start_soon(look, index)
+    return reports
 
 
 def _reason_against(tool: "ListedTool", name: str) -> str | None:

@@ -136,14 +136,19 @@ class Connection:
             return found
 
     async def _ask(self, what: str, question: "Callable[[Client], Awaitable[T]]") -> T:
+        seconds = self.settings.timeout.total_seconds()
+        opened = None
         try:
-            with anyio.fail_after(self.settings.timeout.total_seconds()):
+            with anyio.fail_after(seconds):
                 opened = await self._opened()
                 return await self._put(opened, question)
         except TimeoutError as error:
+            if opened is None:
+                self._problem = self._problem or self._describe(error)
+                raise self._unavailable() from error
             raise ServerTimeout(
-                f"MCP server did not {what} within {self.settings.timeout.total_seconds():g} s: "
-                f"{self.settings.name!r}. What it does may still happen; its owner may raise timeout_seconds."
+                f"MCP server did not {what} within {seconds:g} s: {self.settings.name!r}. What was asked may still "
+                "happen; its owner may raise timeout_seconds."
             ) from error
 
     async def _put(self, opened: _Open, question: "Callable[[Client], Awaitable[T]]") -> T:

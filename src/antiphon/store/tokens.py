@@ -100,7 +100,7 @@ async def find_session_token(query: Query, id: str, at_ms: int) -> SessionToken 
 
 async def list_session_tokens(query: Query, at_ms: int) -> list[SessionToken]:
     """Valid ones, oldest first."""
-    rows = await query.fetch_all(f"{_SESSION_TOKENS} ORDER BY t.id", (at_ms,))
+    rows = await query.fetch_all(f"{_SESSION_TOKENS} ORDER BY t.created_at, t.id", (at_ms,))
     return [_session_token(row) for row in rows]
 
 
