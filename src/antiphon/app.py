@@ -31,6 +31,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
+from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
@@ -61,6 +62,7 @@ from antiphon.tools.agents_list import agents_list
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
+from antiphon.tools.sessions_send import sessions_send
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +210,8 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     sessions = Sessions(database, rules, clock, ids)
     views = Views(database, rules, clock)
-    tools = Toolset([*_session_tools(views, rules, clock), *base.tools])
+    exchanges = Exchanges(database, waits, rules, clock, ids)
+    tools = Toolset([*_session_tools(views, exchanges, rules, clock), *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
@@ -231,6 +234,8 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         resets=Resets(database, clock, ids),
         forks=Forks(database, clock, ids),
         history=history,
+        views=views,
+        exchanges=exchanges,
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, clock, ids),
@@ -252,10 +257,11 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     return app, worker
 
 
-def _session_tools(views: Views, rules: Rules, clock: Clock) -> list[Tool]:
+def _session_tools(views: Views, exchanges: Exchanges, rules: Rules, clock: Clock) -> list[Tool]:
     return [
         sessions_list(views, rules, clock),
         sessions_history(views),
+        sessions_send(exchanges),
         session_status(views, rules),
         agents_list(views),
     ]
