@@ -17,11 +17,10 @@ from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access import Found, find_session, look_up, may_access, not_found, target_name
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.store import deliveries, exchanges
+from antiphon.store import deliveries, exchanges, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store import tokens
 from antiphon.store.codec import classification_values, json_text, milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.sessions import ListCursor, SessionFilter
