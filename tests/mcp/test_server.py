@@ -78,7 +78,6 @@ async def use_every_tool(client: Client, key: str) -> None:
     assert key in [row["key"] for row in answer_of(await client.call_tool("sessions_list", {}))["sessions"]]
 
 
-@requirement("answers:1")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_every_tool_is_served_over_http_to_a_token_bound_to_a_session(open_home: OpenHome, mode: str) -> None:
     with anyio.fail_after(SECONDS):
