@@ -10,6 +10,7 @@ from antiphon.cli.mcp import mcp
 from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
 from antiphon.cli.serve import serve
+from antiphon.cli.tool import call_tool
 from antiphon.cli.worker import worker
 
 app = typer.Typer(
@@ -28,6 +29,8 @@ app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(tokens.app, name="tokens")
 app.command()(mcp)
+
+app.command("tool")(call_tool)
 app.command()(doctor.doctor)
 app.command()(migrate)
 app.add_typer(config.app, name="config")

@@ -1,10 +1,12 @@
 """What the send policy says of a session. Contract: send_policy 3."""
 
 from antiphon.domain.keys import SessionKind
-from antiphon.domain.session import SessionSummary
+from antiphon.domain.session import SendOverride, SessionSummary
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Decision
 from antiphon.policy.send import SendFacts, decide_send
+from antiphon.store.codec import stored_key
+from antiphon.store.sessions import SessionHead
 
 
 def may_send(session: SessionSummary, rules: Rules) -> Decision:
@@ -15,6 +17,20 @@ def may_send(session: SessionSummary, rules: Rules) -> Decision:
             channel=session.delivery.channel or session.key.channel or "unknown",
             chat_type=chat_type(session),
             override=session.send_policy,
+        ),
+    )
+
+
+def may_post(session: SessionHead, rules: Rules) -> Decision:
+    """The same from the head of a session's row, for messages that people and programs post."""
+    key = stored_key(session.key)
+    return decide_send(
+        rules.send_policy,
+        SendFacts(
+            key=session.key,
+            channel=session.channel or key.channel or "unknown",
+            chat_type=session.type if key.chat_type is None else key.chat_type.value,
+            override=None if session.send_policy is None else SendOverride(session.send_policy),
         ),
     )
 

@@ -49,6 +49,11 @@ async def find(query: Query, id: str) -> Delivery | None:
     return None if row is None else _delivery(row)
 
 
+async def list_all(query: Query, limit: int) -> list[Delivery]:
+    """The newest, newest first."""
+    return [_delivery(row) for row in await query.fetch_all(f"{_SELECT} ORDER BY d.id DESC LIMIT ?", (limit,))]
+
+
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
     """Forgets what a deleted session sent, and what it was still to send."""
     await tx.execute("DELETE FROM deliveries WHERE session = ?", (session,))

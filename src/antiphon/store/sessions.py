@@ -88,6 +88,9 @@ class SessionHead(NamedTuple):
     last_seq: int
     first_seq: int
     is_described: int
+    send_policy: str | None
+    channel: str | None
+    """Where its answers go."""
 
     @property
     def end(self) -> LogEnd:
@@ -95,7 +98,8 @@ class SessionHead(NamedTuple):
 
 
 _HEAD = (
-    "SELECT id, key, agent_id, incarnation, status, type, last_seq, first_seq, description IS NOT NULL FROM sessions"
+    "SELECT id, key, agent_id, incarnation, status, type, last_seq, first_seq, description IS NOT NULL, "
+    "send_policy, delivery_channel FROM sessions"
 )
 
 
