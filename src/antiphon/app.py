@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ from antiphon.backends import (
     open_sqlite,
 )
 from antiphon.clock import Clock, RandomIds, SystemClock
-from antiphon.config import Config, ProviderSection
+from antiphon.config import Config, McpServerSection, ProviderSection
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import Ids, ProcessId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.exchanges import Exchanges
@@ -42,6 +43,7 @@ from antiphon.engine.runs import Runs
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.tokens import Tokens
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
@@ -49,6 +51,9 @@ from antiphon.engine.worker import Worker
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
+from antiphon.mcp.client import McpTools
+from antiphon.mcp.endpoint import Endpoint
+from antiphon.mcp.settings import ServerSettings
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.migrate import StoreUnusable
@@ -78,7 +83,10 @@ class App:
     services: Services
     models: Models
     tools: Toolset
+    """Those of this program; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
+    mcp_tools: McpTools
+    mcp: Endpoint
     database: Database
 
 
@@ -127,9 +135,11 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 tasks.start_soon(task)
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
+            tasks.start_soon(app.mcp.run)
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
+                tasks.start_soon(app.mcp_tools.run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
             try:
@@ -202,9 +212,10 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     views = Views(database, rules, clock)
     exchanges = Exchanges(database, waits, rules, clock, ids)
     tools = Toolset([*_session_tools(views, exchanges, rules, clock), *base.tools])
+    mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
-        runner=parts.runner or AgentLoop(base.models, tools, rules, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, retry=parts.retry),
         waits=waits,
         rules=rules,
         publish_delta=publish_delta,
@@ -228,15 +239,19 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, clock, ids),
+        tokens=Tokens(database, clock, ids),
         health=Health(database, backend.processes),
     )
+    tool_calls = ToolCalls(tools, Callers(database), rules, ids)
     app = App(
         home=base.home,
         config=config,
         services=services,
         models=base.models,
         tools=tools,
-        tool_calls=ToolCalls(tools, Callers(database), rules, ids),
+        tool_calls=tool_calls,
+        mcp_tools=mcp_tools,
+        mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
     )
     return app, worker
@@ -337,6 +352,32 @@ def _provider(section: ProviderSection) -> ProviderSettings:
     )
 
 
+def mcp_settings(home: Path, config: Config) -> list[ServerSettings]:
+    """The MCP servers that are configured, each with the agent that may use it."""
+    return [
+        _server(home, agent_id, name, section)
+        for agent_id, servers in config.mcp_servers().items()
+        for name, section in servers.items()
+    ]
+
+
+def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection) -> ServerSettings:
+    return ServerSettings(
+        agent_id=agent_id,
+        name=name,
+        command=section.command,
+        args=section.args,
+        env={variable: value.get_secret_value() for variable, value in section.env.items()},
+        cwd=home if section.cwd is None else Path(section.cwd),
+        url=section.url,
+        headers={header: value.get_secret_value() for header, value in section.headers.items()},
+        tools=section.tools,
+        effects={tool: frozenset(effects) for tool, effects in section.effects.items()},
+        timeout=timedelta(seconds=section.timeout_seconds),
+        log=home / "mcp" / f"{agent_id}.{name}.log",
+    )
+
+
 def _check_models(rules: Rules, models: Models) -> None:
     """Every configured model has a known name, before anything is promised."""
     for agent in rules.agents.values():
@@ -357,7 +398,7 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
     def check_model(name: str) -> None:
         app.models.open(name)
 
-    return build_gateway(app.services, app.tool_calls, settings, check_model)
+    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model)
 
 
 def probe_app(app: App) -> AsgiApp:

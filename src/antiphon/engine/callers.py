@@ -5,12 +5,12 @@ The caller comes from the run or from the edge that has authenticated somebody, 
 
 from dataclasses import dataclass, replace
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, session_principal
 from antiphon.domain.errors import Denied, Invalid, NotFound
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
-from antiphon.engine.access import NOBODY, Found, find_session, look_up, present_incarnation
+from antiphon.engine.access import NOBODY, Found, look_up, may_access, present_incarnation
 from antiphon.engine.context import RunContext
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
@@ -168,8 +168,9 @@ class Callers:
 
 
 async def _find_caller(query: Query, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller | None:
-    found = await find_session(query, principal, target)
-    if isinstance(found, Refusal):
+    found = await look_up(query, target)
+    may = await may_access(query, principal, found.session.row if found else NOBODY)
+    if found is None or not (may or principal == session_principal(str(found.session.key))):
         return None
     session = found.session
     caller = Caller(

@@ -14,6 +14,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Runs
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.tokens import Tokens
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.feed.follow import Hub
@@ -35,4 +36,5 @@ class Services:
     waits: Waits
     hub: Hub
     sign_in: SignIn
+    tokens: Tokens
     health: Health

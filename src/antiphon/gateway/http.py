@@ -15,14 +15,14 @@ from antiphon.agents.calls import ToolCalls
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
-from antiphon.gateway import page, runs, sessions, signin, tools
+from antiphon.gateway import page, runs, sessions, signin, tokens, tools
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, status_of
+from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
 
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
-ROUTERS = (sessions.router, runs.router, tools.router, signin.router)
+ROUTERS = (sessions.router, runs.router, tools.router, tokens.router, signin.router)
 _TYPES = {
     400: "invalid_request",
     401: "unauthorized",
@@ -39,7 +39,11 @@ _TYPES = {
 
 
 def build_gateway(
-    services: Services, tool_calls: ToolCalls, settings: GatewaySettings, check_model: Callable[[str], None]
+    services: Services,
+    tool_calls: ToolCalls,
+    mcp: AsgiApp,
+    settings: GatewaySettings,
+    check_model: Callable[[str], None],
 ) -> AsgiApp:
     """The whole application, behind its guard."""
     api = FastAPI(
@@ -53,6 +57,7 @@ def build_gateway(
     api.state.gateway = Gateway(services=services, tool_calls=tool_calls, settings=settings, check_model=check_model)
     for router in ROUTERS:
         api.include_router(router)
+    api.router.routes.append(Route(MCP_PATH, _McpRoute(mcp), methods=["POST"]))
     page.mount(api)
     _add_probes(api, services.health)
     api.add_exception_handler(AntiphonError, _on_error)
@@ -60,6 +65,16 @@ def build_gateway(
     api.add_exception_handler(HTTPException, _on_http_error)
     api.add_exception_handler(Exception, _on_crash)
     return Guard(api, services, settings, open_paths=OPEN_PATHS)
+
+
+class _McpRoute:
+    """An instance, because a function would be taken for one that makes a response of a request."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 def build_probes(health: Health) -> AsgiApp:
