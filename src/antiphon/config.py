@@ -5,6 +5,7 @@ Names are snake_case or the founding documents' camelCase. Flags go before varia
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches

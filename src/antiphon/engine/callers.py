@@ -71,8 +71,13 @@ def _standing(session: Session, caller: Caller, rules: Rules) -> Standing:
         parent=session.parent,
         taint=session.taint,
         is_sandboxed=agent is not None and agent.is_sandboxed(session.key),
-        principal=None if caller.principal.is_owner else str(caller.principal),
+        principal=None if _has_all_rights(caller.principal, session) else str(caller.principal),
     )
+
+
+def _has_all_rights(principal: Principal, session: Session) -> bool:
+    """Of the session: the owner, and whoever holds a token that is bound to it."""
+    return principal.is_owner or principal == session_principal(str(session.key))
 
 
 async def find_target(query: Query, caller: Caller, reach: Reach, target: Target, name: str) -> Found | Refusal:
@@ -82,7 +87,7 @@ async def find_target(query: Query, caller: Caller, reach: Reach, target: Target
     """
     found = await _find(query, reach, target)
     principal = caller.principal
-    takes_part = not principal.is_owner and await _takes_part(query, principal, found)
+    takes_part = reach.scope.caller.principal is not None and await _takes_part(query, principal, found)
     if found is not None:
         decision = decide(reach.scope, facts_of(found, is_participant=takes_part))
         if not isinstance(decision, Deny):
