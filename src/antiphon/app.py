@@ -34,10 +34,12 @@ from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
+from antiphon.engine.indexer import Indexer
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner
 from antiphon.engine.runs import Runs
+from antiphon.engine.search import Search
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
@@ -56,6 +58,7 @@ from antiphon.tools.agents_list import agents_list
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
+from antiphon.tools.sessions_search import sessions_search
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +131,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
+                tasks.start_soon(Indexer(backend.database, backend.notifier).run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
             try:
@@ -198,7 +202,8 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     sessions = Sessions(database, rules, clock, ids)
     views = Views(database, rules, clock)
-    tools = Toolset([*_session_tools(views, rules, clock), *base.tools])
+    search = Search(database, rules)
+    tools = Toolset([*_session_tools(views, search, rules, clock), *base.tools])
     worker = Worker(
         database=database,
         runner=parts.runner or AgentLoop(base.models, tools, rules, retry=parts.retry),
@@ -220,6 +225,7 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         resets=Resets(database, clock, ids),
         forks=Forks(database, clock, ids),
         history=history,
+        search=search,
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, clock, ids),
@@ -237,10 +243,11 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     return app, worker
 
 
-def _session_tools(views: Views, rules: Rules, clock: Clock) -> list[Tool]:
+def _session_tools(views: Views, search: Search, rules: Rules, clock: Clock) -> list[Tool]:
     return [
         sessions_list(views, rules, clock),
         sessions_history(views),
+        sessions_search(search),
         session_status(views, rules),
         agents_list(views),
     ]

@@ -11,6 +11,7 @@ from antiphon.engine.inbox import Inbox
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Runs
+from antiphon.engine.search import Search
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
 from antiphon.engine.waits import Waits
@@ -28,6 +29,7 @@ class Services:
     resets: Resets
     forks: Forks
     history: History
+    search: Search
     waits: Waits
     hub: Hub
     sign_in: SignIn
