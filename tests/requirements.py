@@ -146,7 +146,7 @@ REQUIREMENTS = {
         "A page is bounded, oldest dropped first.",
         remaining="cutting and redaction for agents come with the session tools",
     ),
-    "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text.", TOOLS),
+    "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text."),
     "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors.", SENDS),
     "send:2": Requirement("A send waits up to its timeout; a late reply still arrives.", SENDS),
     "send:3": Requirement("The reply is that of the very run, and enters the requester once.", SENDS),

@@ -16,7 +16,7 @@ from antiphon.policy.visibility import Scope, Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import ALL_COMPARTMENTS, Condition, branches
+from antiphon.store.scopes import ALL_COMPARTMENTS, branches
 
 SCHEMA = 4
 """The migration that made the index."""
@@ -123,17 +123,21 @@ async def find_places(
     if not conditions:
         return [], None
     met = " OR ".join(f"({condition.text})" for condition in conditions)
-    flow = _flow(scope.caller.taint)
+    taint = scope.caller.taint
+    flow = (int(taint.level), ALL_COMPARTMENTS & ~taint.compartments)
     rows = await query.fetch_all(
-        # In this order: the index gives few rows, and each of the other tables one for each of them.
-        "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?) "
-        "SELECT m.id, m.session, m.seq, s.key FROM page CROSS JOIN indexed_messages m CROSS JOIN sessions s "
+        # First what the index gives, then of each other table a row for each: no planner may begin elsewhere.
+        "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
+        "hit (id, session, seq, incarnation) AS MATERIALIZED ("
+        "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
+        "WHERE m.id = page.id AND m.level <= ? AND (m.compartments & ?) = 0) "
+        "SELECT hit.id, hit.session, hit.seq, s.key FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
-        "WHERE m.id = page.id AND s.id = m.session AND i.id = s.incarnation AND o.id = m.incarnation "
-        f"AND m.seq >= s.first_seq AND {flow.text} AND ({met}) ORDER BY m.id DESC LIMIT ?",
+        "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
+        f"AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0 AND ({met}) ORDER BY hit.id DESC LIMIT ?",
         (
             *(asked, before, depth),
-            *flow.values,
+            *(*flow, *flow),
             *(value for condition in conditions for value in condition.values),
             limit,
         ),
@@ -147,15 +151,6 @@ async def find_places(
     )
     assert end is not None
     return [Place(*row) for row in rows], end[0] if end[1] == depth else None
-
-
-def _flow(taint: Classification) -> Condition:
-    hidden = ALL_COMPARTMENTS & ~taint.compartments
-    level = int(taint.level)
-    return Condition(
-        "m.level <= ? AND (m.compartments & ?) = 0 AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0",
-        (level, hidden, level, hidden),
-    )
 
 
 async def read_found(query: Query, places: Sequence[Place]) -> list[Found]:
@@ -246,6 +241,8 @@ async def advance(tx: Transaction, state: LogState, indexed_seq: int) -> bool:
 
 async def insert(tx: Transaction, messages: Sequence[IndexedMessage]) -> None:
     """Puts messages into the index, whose logs have been advanced in this unit."""
+    if not messages:
+        return
     ids = await _give_ids(tx, [message.created_at_ms for message in messages])
     ordered = sorted(zip(ids, messages, strict=True), key=lambda pair: pair[0])  # as the index is written best
     for start in range(0, len(ordered), ROWS_AT_ONCE):
