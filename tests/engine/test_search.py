@@ -170,6 +170,9 @@ async def test_what_the_caller_does_not_see_is_filtered_before_the_limit(open_ho
         hits = await search(app, main, "needle", limit=7)
         assert {str(hit.session_key) for hit in hits} == {str(seen[-1].key)} and len(hits) == 7
         assert await _all_hits(app, main, "needle") == {str(session.key) for session in seen}
+        await store(app, main, ["needle"] * 3, since=START + timedelta(days=1))
+        keys = [str(hit.session_key) for hit in await search(app, main, "needle", limit=7)]
+        assert keys == [str(main.key)] * 3 + [str(seen[-1].key)] * 4
 
 
 async def _all_hits(app: App, session: Session, word: str) -> set[str]:
@@ -281,7 +284,9 @@ async def test_a_new_message_is_found_soon_and_nobody_waits_for_it(open_home: Op
 async def test_a_wake_that_is_lost_is_made_up_for(open_home: OpenHome) -> None:
     async with open_home() as app:
         main = await open_session(app, "main")
-        await until_indexed(app)
+        with anyio.fail_after(SECONDS):  # so that no wake is under way
+            while await app.database.read(index.list_backlog, 10):
+                await anyio.lowlevel.checkpoint()
         await app.database.run(
             _append_silently,
             main,
@@ -334,6 +339,42 @@ async def test_many_that_index_at_once_make_no_row_twice(open_home: OpenHome) ->
         await until_indexed(app)
         assert await app.database.read(_count_rows) == (1_000, 1_000)
         assert len(await search(app, sessions[0], "n199")) == 5
+
+
+async def test_messages_of_one_moment_that_are_indexed_at_once_get_ids_of_their_own(open_home: OpenHome) -> None:
+    async with open_home(config(**AGENT)) as app:
+        sessions = [await open_session(app, f"api:s{number}") for number in range(6)]
+        await until_indexed(app)
+        async with anyio.create_task_group() as tasks:
+            for session in sessions:
+                messages = tuple(
+                    index.IndexedMessage(
+                        session=session.row,
+                        seq=seq,
+                        incarnation=session.id,
+                        created_at_ms=1,
+                        classification=PUBLIC,
+                        words=["needle"],
+                    )
+                    for seq in range(100, 150)
+                )
+                state = await _end_of_index(app, session)
+                tasks.start_soon(app.database.run, indexing.put_in, (indexing.Step(state, messages, 150),))
+        assert await app.database.read(_count_rows) == (300, 300)
+
+
+async def _end_of_index(app: App, session: Session) -> index.LogState:
+    async def read(query: Query) -> index.LogState | None:
+        row = await query.fetch_one(
+            "SELECT session, 1, 150, first_seq, indexed_seq FROM indexed_logs WHERE session = ? AND indexed_seq > 0",
+            (session.row,),
+        )
+        return None if row is None else index.LogState(*row)
+
+    with anyio.fail_after(SECONDS):
+        while (state := await app.database.read(read)) is None:
+            await anyio.lowlevel.checkpoint()
+    return state
 
 
 async def test_messages_and_how_far_they_are_indexed_change_together(open_home: OpenHome) -> None:
@@ -423,11 +464,10 @@ async def test_the_tool_answers_an_object_with_redacted_snippets(open_home: Open
         main = await open_session(app, "main")
         await store(app, main, ["fill " * 100 + "password=hunter2secret needle " + "fill " * 100])
         await until_indexed(app)
-        answer = json.loads(
-            (await ask(app, "main", '!call sessions_search {"query": "Needle", "limit": 3}')).reply or ""
-        )
-        assert answer["count"] == 2  # the question has the word, too
-        told = answer["results"][1]
+        done = await ask(app, "main", '!call sessions_search {"query": "Needle", "limit": 3}')
+        answer = json.loads(done.reply or "")
+        told = answer["results"][-1]
+        assert answer["count"] == len(answer["results"]) <= 2  # the question may be found, too
         assert set(told) == {"sessionKey", "seq", "role", "createdAt", "snippet"}
         assert (told["sessionKey"], told["seq"], told["role"]) == ("agent:main:main", 2, "user")
         assert told["createdAt"] == int(START.timestamp() * 1000)

@@ -21,7 +21,7 @@ from antiphon.store.search import Found
 MAX_LIMIT = 25
 NEWEST = 2**63 - 1
 FIRST_DEPTH = 256
-MAX_DEPTH = 4096
+MAX_DEPTH = 1024
 """Of the messages with all words, how many are looked at in one read; each read goes deeper than the one before."""
 
 
