@@ -27,14 +27,12 @@ PEERS = "comes with peers"
 
 REQUIREMENTS = {
     # 0. Answers
-    "answers:1": Requirement(
-        "A tool answers an object, failures with status, code and advice; it never raises.", TOOLS
-    ),
+    "answers:1": Requirement("A tool answers an object, failures with status, code and advice; it never raises."),
     "answers:2": Requirement(
         "What is hidden and what is missing get one identical answer from identical work.",
-        remaining="over HTTP only; tools, labels, statement counts and audit rows come with the session tools",
+        remaining="the audit row of a denial comes with information flow",
     ),
-    "answers:3": Requirement("Unknown parameters, and naming oneself in arguments, are refused.", TOOLS),
+    "answers:3": Requirement("Unknown parameters, and naming oneself in arguments, are refused."),
     "answers:4": Requirement("Wire times are whole milliseconds; durations carry their unit in the name."),
     "answers:5": Requirement("HTTP errors are one JSON shape with the listed status codes."),
     # 1. Keys
@@ -125,36 +123,43 @@ REQUIREMENTS = {
         remaining="the summary's classification comes with information flow",
     ),
     # 5. Visibility
-    "visibility:1": Requirement("Sessions see themselves, their tree, their agent's or all sessions.", TOOLS),
-    "visibility:2": Requirement("A sandbox only narrows visibility.", TOOLS),
-    "visibility:3": Requirement("Access across agents needs `all`, the switch, and both agents allowed.", TOOLS),
-    "visibility:4": Requirement("Lists are filtered before limit and count; failing to decide denies.", TOOLS),
-    "visibility:5": Requirement("Each session tool can be narrowed per agent.", TOOLS),
-    "visibility:6": Requirement("A child may always send to its requester.", SENDS),
+    "visibility:1": Requirement("Sessions see themselves, their tree, their agent's or all sessions."),
+    "visibility:2": Requirement("A sandbox only narrows visibility."),
+    "visibility:3": Requirement("Access across agents needs `all`, the switch, and both agents allowed."),
+    "visibility:4": Requirement("Lists are filtered before limit and count; failing to decide denies."),
+    "visibility:5": Requirement("Each session tool can be narrowed per agent."),
+    "visibility:6": Requirement(
+        "A child may always send to its requester.",
+        remaining="that a requester which rose above its child still takes its words comes with information flow",
+    ),
     # 6. Tools
     "tools:1": Requirement(
-        "The caller is injected; which agents and sub-agents get session tools; calls from outside.", TOOLS
+        "The caller is injected; which agents and sub-agents get session tools; calls from outside.",
+        remaining="waiting and yielding from outside come with sub-agents",
     ),
-    "list:1": Requirement("sessions_list pages newest first within its limits and filters.", TOOLS),
-    "list:2": Requirement("A row has the listed fields; absent values are absent.", TOOLS),
-    "list:3": Requirement("A row's channel is recorded, last used, internal or unknown.", TOOLS),
-    "list:4": Requirement("Messages in a list are without tool results, cut and redacted.", TOOLS),
-    "list:5": Requirement("List cursors are opaque and name a visible row.", TOOLS),
+    "list:1": Requirement("sessions_list pages newest first within its limits and filters."),
+    "list:2": Requirement(
+        "A row has the listed fields; absent values are absent.",
+        remaining="`compat: s0`, and levels that commands set",
+    ),
+    "list:3": Requirement("A row's channel is recorded, last used, internal or unknown."),
+    "list:4": Requirement("Messages in a list are without tool results, cut and redacted."),
+    "list:5": Requirement("List cursors are opaque and name a visible row."),
     "history:1": Requirement("A history page has the newest messages in order, with seq and flags."),
     "history:2": Requirement("Tool results are hidden unless asked for; cursors skip nothing and stay stable."),
-    "history:3": Requirement(
-        "A page is bounded, oldest dropped first.",
-        remaining="cutting and redaction for agents come with the session tools",
-    ),
+    "history:3": Requirement("A page is bounded, oldest dropped first."),
     "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text."),
-    "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors.", SENDS),
-    "send:2": Requirement("A send waits up to its timeout; a late reply still arrives.", SENDS),
-    "send:3": Requirement("The reply is that of the very run, and enters the requester once.", SENDS),
-    "send:4": Requirement("The target knows that another session asks; rights are those of the chain's start.", SENDS),
-    "send:5": Requirement("The parties take turns replying until one skips or the limit is reached.", SENDS),
-    "send:6": Requirement("The target may announce once to its own channel.", SENDS),
-    "send:7": Requirement("Cycles of waiting are answered at once; chains are limited.", SENDS),
-    "send:8": Requirement("An exchange survives a restart at any point.", SENDS),
+    "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors."),
+    "send:2": Requirement("A send waits up to its timeout; a late reply still arrives."),
+    "send:3": Requirement(
+        "The reply is that of the very run, and enters the requester once.",
+        remaining="the notice of a withheld reply is accepted or released with information flow",
+    ),
+    "send:4": Requirement("The target knows that another session asks; rights are those of the chain's start."),
+    "send:5": Requirement("The parties take turns replying until one skips or the limit is reached."),
+    "send:6": Requirement("The target may announce once to its own channel."),
+    "send:7": Requirement("Cycles of waiting are answered at once; chains are limited."),
+    "send:8": Requirement("An exchange survives a restart at any point."),
     "spawn:1": Requirement("Spawning never blocks and names run and child.", SPAWNS),
     "spawn:2": Requirement("Spawn checks come in a fixed order; a failure leaves nothing behind.", SPAWNS),
     "spawn:3": Requirement("A child's time limit aborts it and is announced.", SPAWNS),
@@ -163,8 +168,8 @@ REQUIREMENTS = {
     "spawn:6": Requirement("A child runs here or in an external ACP harness.", SPAWNS),
     "spawn:7": Requirement("A child's result is recorded exactly once, then announced or continued.", SPAWNS),
     "spawn:8": Requirement("Parents wait, yield and govern children instead of polling.", SPAWNS),
-    "agents_list:1": Requirement("agents_list tells which agents may be spawned, the requester first.", TOOLS),
-    "session_status:1": Requirement("session_status tells one session's state, gated like a read.", TOOLS),
+    "agents_list:1": Requirement("agents_list tells which agents may be spawned, the requester first."),
+    "session_status:1": Requirement("session_status tells one session's state, gated like a read."),
     "message:1": Requirement("message sends to a channel past hooks, send policy and flow.", CHANNELS),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs.", TOOLS),
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
@@ -173,9 +178,12 @@ REQUIREMENTS = {
         remaining="MCP servers come with the session tools; hooks with information flow",
     ),
     # 7. Send policy
-    "send_policy:1": Requirement("Override, denies, allows and default decide, in this order.", CHANNELS),
-    "send_policy:2": Requirement("Only the owner and patches set the override.", CHANNELS),
-    "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming.", CHANNELS),
+    "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
+    "send_policy:2": Requirement(
+        "Only the owner and patches set the override.",
+        remaining="`/send` comes with chat commands",
+    ),
+    "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run; the rest is stored.", CHANNELS),
     "groups:2": Requirement("The model sees names, and which owner messages are not for it.", CHANNELS),
@@ -198,8 +206,14 @@ REQUIREMENTS = {
     # 12. Information flow
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement("A session's taint only rises, by its own act, within its clearance.", FLOW),
-    "flow:3": Requirement("Readers see only what flows to them; the rest does not exist.", FLOW),
-    "flow:4": Requirement("Sending down is refused; writing up blindly is always accepted.", FLOW),
+    "flow:3": Requirement(
+        "Readers see only what flows to them; the rest does not exist.",
+        remaining="the tools of sessions; people, tokens and subscribers with a clearance come with information flow",
+    ),
+    "flow:4": Requirement(
+        "Sending down is refused; writing up blindly is always accepted.",
+        remaining="blind write-up to a requester that rose above its child comes with information flow",
+    ),
     "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance.", FLOW),
     "flow:6": Requirement("A result above the parent becomes a notice, to be accepted or released.", FLOW),
     "flow:7": Requirement("What leaves must flow to the meet of channel and recipient.", FLOW),

@@ -30,6 +30,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import Ids, ProcessId, RunId, SessionRow
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
+from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
@@ -59,6 +60,7 @@ from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
 from antiphon.tools.sessions_search import sessions_search
+from antiphon.tools.sessions_send import sessions_send
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +205,8 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     sessions = Sessions(database, rules, clock, ids)
     views = Views(database, rules, clock)
     search = Search(database, rules)
-    tools = Toolset([*_session_tools(views, search, rules, clock), *base.tools])
+    exchanges = Exchanges(database, waits, rules, clock, ids)
+    tools = Toolset([*_session_tools(views, search, exchanges, rules, clock), *base.tools])
     worker = Worker(
         database=database,
         runner=parts.runner or AgentLoop(base.models, tools, rules, retry=parts.retry),
@@ -226,6 +229,8 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         forks=Forks(database, clock, ids),
         history=history,
         search=search,
+        views=views,
+        exchanges=exchanges,
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, clock, ids),
@@ -243,11 +248,12 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     return app, worker
 
 
-def _session_tools(views: Views, search: Search, rules: Rules, clock: Clock) -> list[Tool]:
+def _session_tools(views: Views, search: Search, exchanges: Exchanges, rules: Rules, clock: Clock) -> list[Tool]:
     return [
         sessions_list(views, rules, clock),
         sessions_history(views),
         sessions_search(search),
+        sessions_send(exchanges),
         session_status(views, rules),
         agents_list(views),
     ]

@@ -1,12 +1,10 @@
-"""Configuration: a TOML file and `ANTIPHON_…` variables, checked once, then frozen. Contract: config 1.
+"""Configuration: a TOML or JSON5 file and `ANTIPHON_…` variables, checked once, then frozen. Contract: config 1.
 
 Names are snake_case or the founding documents' camelCase. Flags go before variables, variables before the file.
 """
 
 import hashlib
 import os
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
@@ -28,6 +26,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from antiphon.config_file import file_in, line_in, read_file
 from antiphon.domain.agent import Agent, DailyLimits, Effect, RunLimits, SandboxMode
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -38,7 +37,6 @@ from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import Act, AgentToAgent, Visibility, VisibilityRules
 
-FILE_NAME = "antiphon.toml"
 DEFAULT_PORT = 7464
 DEFAULT_AGENT = AgentId("main")
 _VARIABLES = ("CONFIG", "HOME", "HOST", "PORT")
@@ -562,7 +560,7 @@ def default_home() -> Path:
 
 
 def find_config_file(home: Path, named: Path | None = None) -> Path | None:
-    """The file named by flag or `ANTIPHON_CONFIG`, else `antiphon.toml` in the home if there is one."""
+    """The file named by flag or `ANTIPHON_CONFIG`, else `antiphon.toml` or `antiphon.json5` in the home."""
     variable = os.environ.get("ANTIPHON_CONFIG")
     if named is None and variable:
         named = Path(variable)
@@ -570,8 +568,7 @@ def find_config_file(home: Path, named: Path | None = None) -> Path | None:
         if not named.is_file():
             raise Invalid(f"Configuration file not found: {str(named)!r}", code="invalid_config")
         return named
-    path = home / FILE_NAME
-    return path if path.is_file() else None
+    return file_in(home)
 
 
 def load_config(
@@ -587,11 +584,7 @@ def load_config(
     text = ""
     tree: dict[str, Any] = {}
     if path is not None:
-        text = path.read_text("utf-8")
-        try:
-            tree = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise Invalid(f"Configuration is not TOML: {str(path)!r}: {error}", code="invalid_config") from error
+        tree, text = read_file(path)
     origins = dict[tuple[str, ...], str]()
     for variable, value in _variables(os.environ if environment is None else environment):
         _put(tree, variable[0], value)
@@ -638,7 +631,7 @@ def _explain(error: ValidationError, path: Path | None, text: str, origins: Mapp
         if variable is not None:
             where = f"Environment variable {variable}"
         else:
-            line = line_of(text, place)
+            line = line_in(path, text, place)
             where = f"Configuration {str(path)!r}" + (f", line {line}" if line else "")
         if item["type"] == "extra_forbidden":
             near = get_close_matches(place[-1], _names_beside(place), n=1, cutoff=0.5)
@@ -665,32 +658,3 @@ def _section_of(annotation: object) -> type[BaseModel] | None:
         return annotation
     arguments: tuple[object, ...] = get_args(annotation)
     return next((section for argument in arguments if (section := _section_of(argument)) is not None), None)
-
-
-def line_of(text: str, place: Sequence[str]) -> int | None:
-    """The line of a TOML text where the setting stands, or else the nearest section around it."""
-    names = [part for part in place if not part.isdigit()]
-    indexes = [int(part) for part in place if part.isdigit()]
-    table: list[str] = []
-    repeats: dict[tuple[str, ...], int] = {}
-    best: tuple[int, int] | None = None
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if match := re.match(r"\[(\[?)\s*([^\]]+?)\s*\]", stripped):
-            table = _split_key(match[2])
-            if match[1]:
-                repeats[tuple(table)] = repeats.get(tuple(table), -1) + 1
-            found = table
-        elif match := re.match(r"((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"))*)\s*=", stripped):
-            found = [*table, *_split_key(match[1])]
-        else:
-            continue
-        if found == names[: len(found)] and (not indexes or repeats.get(tuple(table), indexes[0]) == indexes[0]):
-            depth = len(found)
-            if best is None or depth > best[0]:
-                best = (depth, number)
-    return best[1] if best else None
-
-
-def _split_key(text: str) -> list[str]:
-    return [part.strip().strip("\"'") for part in text.split(".")]

@@ -1,7 +1,8 @@
 from datetime import UTC, datetime
 
+from antiphon.agents.inter_session import FENCE_BEGIN, FENCE_END
 from antiphon.agents.model import PromptText
-from antiphon.agents.prompt import FENCE_BEGIN, FENCE_END, prompt_entries
+from antiphon.agents.prompt import prompt_entries
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId, SessionId, SessionRow

@@ -23,13 +23,16 @@ import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
 from antiphon.app import Parts, ToolFunction
 from antiphon.config import Config
+from antiphon.domain.actor import OWNER
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
 from antiphon.domain.run import QueueMode
+from antiphon.domain.session import NOWHERE
 from antiphon.store import events as log
+from antiphon.store.deliveries import list_all
 from antiphon.store.runs import RunFilter
 
-SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset")
+SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange")
 CLIENTS = 3
 OUTSTANDING = 4
 LIMIT_SECONDS = 30
@@ -98,7 +101,8 @@ class Program:
 
     async def run(self) -> None:
         parts = Parts(commit_hook=self._on_commit, tools=self._tools())
-        config = Config.model_validate({"database": {"url": self._request.database, "connections": 6}})
+        database = {"url": self._request.database, "connections": 6}
+        config = Config.model_validate({"database": database, "tools": {"sessions": {"visibility": "agent"}}})
         async with antiphon.open(self._home, config=config, parts=parts) as app:
             match self._request.scenario:
                 case "conversation":
@@ -171,6 +175,8 @@ class Program:
                 await self._queued(session)
             case "cancelled":
                 await self._cancelled(session)
+            case "exchange":
+                await self._exchange(app, session)
             case _:
                 await self._reset(session)
 
@@ -225,6 +231,21 @@ class Program:
         await queued.wait()
         await (await self._post(session, "r-4", "anew")).wait()
 
+    async def _exchange(self, app: Antiphon, session: SessionHandle) -> None:
+        """Five turns and an announcement, all of which are rows between the runs."""
+        expert = await app.sessions.open("expert")
+        sessions = app.app.services.sessions
+        if (await expert.status()).delivery == NOWHERE:
+            place = {"delivery_channel": "nowhere", "delivery_to": "experts"}
+            await sessions.patch(OWNER, sessions.target(expert.key), place)
+        request = "!say first\n!turn from the expert\n!announce told to all"
+        call = json.dumps({"sessionKey": expert.key, "message": request})
+        run = await self._post(session, "x-1", f"!call sessions_send {call}\n!turn from the asker")
+        await run.wait()
+        runs = app.app.services.runs
+        while unfinished := [run for run in await runs.list(RunFilter(), limit=100) if not run.status.is_terminal]:
+            await app.run(unfinished[0].id).wait()
+
     async def _storm(self, app: Antiphon) -> None:
         async with anyio.create_task_group() as tasks:
             for client in range(CLIENTS):
@@ -268,6 +289,7 @@ async def dump(app: Antiphon) -> JsonObject:
     runs = await app.app.services.runs.list(RunFilter(), limit=1_000_000)
     return {
         "sessions": sessions,
+        "deliveries": [f"{sent.place.to} {sent.text}" for sent in await app.app.database.read(list_all, 1000)],
         "runs": {
             run.id: {
                 "key": run.session_key,

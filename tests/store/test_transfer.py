@@ -184,7 +184,16 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
     await begin(tmp_path / "drained", home)
     counts = await move(home, url)
     old = home / (DATABASE_NAME + MOVED_SUFFIX)
-    assert set(counts) == {"sessions", "incarnations", "participants", "events", "runs", "daily_usage", "tokens", "exchanges"}
+    assert set(counts) == {
+        "sessions",
+        "incarnations",
+        "participants",
+        "events",
+        "runs",
+        "daily_usage",
+        "tokens",
+        "exchanges",
+    }
     for table in counts:
         here, there = rows_of_file(old, table), rows_of_server(url, table)
         assert len(here) == counts[table]

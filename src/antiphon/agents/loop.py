@@ -29,7 +29,7 @@ from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import Ending
-from antiphon.engine.runs import OUTCOME_UNKNOWN
+from antiphon.engine.runs import OUTCOME_UNKNOWN, call_name
 from antiphon.policy.session_tools import allowed_session_tools
 
 logger = logging.getLogger(__name__)
@@ -234,12 +234,11 @@ class AgentLoop:
             return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call again with one.")
         if not call.is_begun:
             await context.record_call(call.message_seq, call.index, name)
-        call_id = f"{context.run.id}-{call.message_seq}-{call.index}"
         caller = Caller(
             session=SessionRow(context.run.session),
             agent_id=context.agent.id,
             principal=context.run.principal,
-            call_id=call_id,
+            call_id=call_name(context.run.id, call),
             run=context,
         )
         return await tool.call(ToolContext(caller), arguments)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from antiphon.domain.message import AssistantMessage, JsonObject, Part, ToolResult, Usage, UserMessage
+from antiphon.domain.message import AssistantMessage, ExchangeStage, JsonObject, Part, ToolResult, Usage, UserMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,10 @@ class Prompt:
     """Steps that this run has made. These three are for scripted models; never sent to a provider."""
     raw_text: str = ""
     """The newest message as it was written, without name prefix or fence; for `offline`."""
+    stage: ExchangeStage | None = None
+    """What that message is to an exchange between sessions, if it belongs to one; for `offline`."""
+    request_text: str = ""
+    """In turns and announce steps: the message that this side was answering when the exchange began; for `offline`."""
     results: Sequence[ToolResult] = ()
     """The tools' results since that message; for `offline`."""
 

@@ -14,7 +14,8 @@ from antiphon.agents.model import (
     Purpose,
     TextDelta,
 )
-from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage, text_content, text_of
+from antiphon.domain.exchange import REPLY_SKIP
+from antiphon.domain.message import ExchangeStage, Part, TextPart, ToolCallPart, Usage, text_content, text_of
 
 CONTEXT_TOKENS = 32_000
 MAX_SLEEP_SECONDS = 3600.0
@@ -50,6 +51,12 @@ class OfflineModel:
             text = f"Summary of {len(prompt.raw_text)} characters of conversation."
             yield _answer(prompt, text_content(text))
             return
+        if prompt.stage in (ExchangeStage.TURN, ExchangeStage.ANNOUNCE):
+            reply = _reply_back(prompt)
+            async for piece in _say(reply):
+                yield piece
+            yield _answer(prompt, text_content(reply))
+            return
         directives = _parse(prompt.raw_text)
         if not directives:
             async for piece in _say(f"echo: {prompt.raw_text}"):
@@ -82,6 +89,19 @@ class OfflineModel:
             async for piece in _say(reply):
                 yield piece
         yield _answer(prompt, text_content(reply))
+
+
+def _reply_back(prompt: Prompt) -> str:
+    """What the request says for turns and the announce step, by `!turn` and `!announce`; else nothing new.
+
+    Directives in the other side's words are not obeyed.
+    """
+    is_turn = prompt.stage is ExchangeStage.TURN
+    word = "turn" if is_turn else "announce"
+    said = [directive.rest for directive in _parse(prompt.request_text) if directive.word == word]
+    if said:
+        return said[-1]
+    return REPLY_SKIP if is_turn else prompt.raw_text
 
 
 def _parse(text: str) -> list[_Directive]:

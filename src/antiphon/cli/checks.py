@@ -19,7 +19,8 @@ from antiphon.cli.connection import client_of
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.home import config_of, home_of
 from antiphon.cli.keys import key_problem
-from antiphon.config import FILE_NAME, Config, find_config_file
+from antiphon.config import Config, find_config_file
+from antiphon.config_file import TOML_NAME
 from antiphon.domain.errors import AntiphonError, Invalid
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     try:
         config = config_of(home, config_option)
         file = find_config_file(home, config_option)
-        detail = str(file) if file else f"none, every setting has its default ({home / FILE_NAME} would be read)"
+        detail = str(file) if file else f"none, every setting has its default ({home / TOML_NAME} would be read)"
         findings.append(Finding("configuration", Grade.OK, detail))
     except Invalid as error:
         findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
@@ -243,7 +244,7 @@ def _models(home: Path, config: Config) -> Iterator[Finding]:
                 name,
                 Grade.WARNING,
                 "offline, which only echoes",
-                f'Put  agents.defaults.model = "openai:gpt-5"  first in {home / FILE_NAME}, and set OPENAI_API_KEY.',
+                f'Put  agents.defaults.model = "openai:gpt-5"  first in {home / TOML_NAME}, and set OPENAI_API_KEY.',
             )
         else:
             yield Finding(name, Grade.OK, agent.model + (", its key is there" if ":" in agent.model else ""))

@@ -70,6 +70,14 @@ class Client:
     def post(self, path: str, body: JsonObject | None = None, **parameters: Parameter) -> JsonObject:
         return self._ask("POST", path, parameters, body)
 
+    def call_tool(
+        self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
+    ) -> JsonObject:
+        """The tool's answer, failures too; `seconds` is how long the tool itself may take."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        body: JsonObject = {"sessionKey": session, "arguments": arguments}
+        return self._ask("POST", f"/tools/{quote(name, safe='')}", {}, body, headers=headers, seconds=seconds)
+
     def wait_run(self, run_id: str, seconds: float | None = None) -> JsonObject:
         """The run once it has ended. Raises `TimedOut`; the run goes on then."""
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -129,15 +137,18 @@ class Client:
         path: str,
         parameters: Mapping[str, Parameter],
         body: JsonObject | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = 0.0,
     ) -> JsonObject:
-        seconds = parameters.get("wait")
-        limit = ANSWER_SECONDS + (seconds if isinstance(seconds, float) else 0)
+        wait = parameters.get("wait")
+        limit = ANSWER_SECONDS + (wait if isinstance(wait, float) else seconds)
         try:
             response = self._http.request(
                 method,
                 path,
                 params=_present(parameters),
                 json=body,
+                headers=headers,
                 timeout=httpx.Timeout(limit, connect=CONNECT_SECONDS),
             )
         except httpx.TransportError as error:

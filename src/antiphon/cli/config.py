@@ -25,7 +25,8 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     """Say which file is used, and whether it is right."""
     from antiphon.cli.home import config_of, home_of
     from antiphon.cli.output import show, show_json
-    from antiphon.config import FILE_NAME, find_config_file
+    from antiphon.config import find_config_file
+    from antiphon.config_file import TOML_NAME
 
     directory = home_of(home)
     config_of(directory, config)
@@ -33,6 +34,6 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     if as_json:
         show_json({"ok": True, "file": None if file is None else str(file)})
     elif file is None:
-        show(f"There is no configuration; every setting has its default. It would be {str(directory / FILE_NAME)!r}.")
+        show(f"There is no configuration; every setting has its default. It would be {str(directory / TOML_NAME)!r}.")
     else:
         show(f"Configuration is right: {str(file)!r}")

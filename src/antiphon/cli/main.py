@@ -9,6 +9,7 @@ from antiphon.cli import chat, config, doctor, runs, sessions
 from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
 from antiphon.cli.serve import serve
+from antiphon.cli.tool import call_tool
 from antiphon.cli.worker import worker
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app.command("open")(open_page)
 app.command()(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
+app.command("tool")(call_tool)
 app.command()(doctor.doctor)
 app.command()(migrate)
 app.add_typer(config.app, name="config")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 
+from rich import json as rich_json
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
@@ -44,6 +45,15 @@ def show(text: str = "", style: str = "") -> None:
 def show_json(value: Mapping[str, JsonValue]) -> None:
     """One compact document on a line."""
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
+
+
+def show_pretty(value: Mapping[str, JsonValue]) -> None:
+    """A document for people: indented, in colour where the terminal has it."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    if console().is_terminal:
+        console().print(rich_json.JSON(plain(text)), soft_wrap=True)
+    else:
+        show(text)
 
 
 def show_table(columns: list[str], lines: list[list[str]]) -> None:

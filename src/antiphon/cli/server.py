@@ -23,7 +23,8 @@ from antiphon.cli.keys import key_problem
 from antiphon.cli.local_gateway import LocalGateway, home_in_use, run_gateway
 from antiphon.cli.logs import configure_logs
 from antiphon.cli.output import console, show, show_fields, show_json, styled
-from antiphon.config import FILE_NAME, Config, Role, find_config_file
+from antiphon.config import Config, Role, find_config_file
+from antiphon.config_file import TOML_NAME
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
 
@@ -54,7 +55,7 @@ def serve_home(
     if running is not None:
         raise home_in_use(home, running)
     listener = bind(config.gateway.host, config.gateway.port)
-    file = find_config_file(home, config_option) or home / FILE_NAME
+    file = find_config_file(home, config_option) or home / TOML_NAME
 
     async def greet(gateway: LocalGateway) -> None:
         await _greet(gateway, config, file, as_json=as_json)

@@ -44,6 +44,30 @@ EXTERNAL = Provenance()
 SYNTHETIC = Provenance(kind=ProvenanceKind.SYNTHETIC)
 
 
+class ExchangeStage(StrEnum):
+    """What a message is to the exchange between sessions that it belongs to."""
+
+    REQUEST = "request"
+    TURN = "turn"
+    """The other side's words, for a reply-back turn."""
+    ANNOUNCE = "announce"
+    """Request, first and latest reply, as three parts, for the announce step."""
+    RECORD = "record"
+    """Words that came when nothing waited for them; they start no run."""
+
+
+class ExchangeStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The place of a message in its exchange. Contract: send 4 to 6."""
+
+    id: str
+    stage: ExchangeStage
+    turn: int = 0
+    of: int = 0
+    """The last turn that may be."""
+    asked_by: str | None = None
+    """The requester's run that sent the request."""
+
+
 class TextPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="text", tag_field="type"):
     text: str
     provider: JsonObject | None = None
@@ -113,6 +137,7 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     """The display name that the model sees as `[Name]` in groups; absent in direct chats."""
     mentioned: bool = True
     provenance: Provenance = EXTERNAL
+    exchange: ExchangeStep | None = None
 
 
 class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant", tag_field="role"):

@@ -83,6 +83,16 @@ class Run(Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     deadline: datetime | None = None
+    exchange: str | None = None
+    """The exchange between sessions that it is a part of."""
+    partner: SessionRow | None = None
+    """The other session of that exchange."""
+    chain: str | None = None
+    """Names the request that it comes from, over sends from session to session; None where there was no send."""
+    hops: int = 0
+    """How many sends lie between that request and this run."""
+    has_sent: bool = False
+    """Whether it sent messages to other sessions itself."""
     waiting_for: RunId | None = None
     wait_until: datetime | None = None
     is_cancel_requested: bool = False

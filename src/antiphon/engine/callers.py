@@ -6,7 +6,7 @@ The caller comes from the run or from the edge that has authenticated somebody, 
 from dataclasses import dataclass, replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Denied, NotFound
+from antiphon.domain.errors import Denied, Invalid, NotFound
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
@@ -80,11 +80,39 @@ async def find_target(query: Query, caller: Caller, reach: Reach, target: Target
 
     Key and id each resolve by a fixed list of statements; what is missing and what is hidden get one refusal.
     """
-    found = await _find(query, reach, target)
+    return await _judge(query, caller, reach, await _find(query, reach, target), name)
+
+
+async def find_row(query: Query, caller: Caller, reach: Reach, row: SessionRow, name: str) -> Found | Refusal:
+    """The session's present incarnation, judged anew; `name` is what the caller wrote."""
+    session = await rows.find_by_row(query, row)
+    found = None if session is None else Found(session, present_incarnation(session))
+    return await _judge(query, caller, reach, found, name)
+
+
+async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
+    """The one listed session of that label in the scope; two are refused, and neither is named. Contract: send 1."""
+    matches = await rows.find_visible_by_label(query, reach.scope, label, agent_id, limit=2)
+    session = await rows.find_by_row(query, matches[0].row if matches else NOBODY)
+    if len(matches) > 1:
+        return Refusal(
+            Invalid(
+                f"Label is not unique: {label[:200]!r}. Name the session by its key, as sessions_list shows it.",
+                code="ambiguous_label",
+            )
+        )
+    if session is None:
+        return Refusal(not_visible(label, reach.scope))
+    return Found(session, present_incarnation(session))
+
+
+async def _judge(query: Query, caller: Caller, reach: Reach, found: Found | None, name: str) -> Found | Refusal:
     principal = caller.principal
     takes_part = not principal.is_owner and await _takes_part(query, principal, found)
-    if found is not None and not isinstance(decide(reach.scope, facts_of(found, is_participant=takes_part)), Deny):
-        return found
+    if found is not None:
+        decision = decide(reach.scope, facts_of(found, is_participant=takes_part))
+        if not isinstance(decision, Deny):
+            return found
     return Refusal(not_visible(name, reach.scope))
 
 

@@ -152,15 +152,24 @@ class RunContext:
 
     async def wait_run(self, run_id: RunId, timeout: timedelta) -> Run | None:
         """The run once it has ended, None on time-out; meanwhile this run's slot is free. Contract: runs 1."""
-        until = self.clock.now() + timeout
-        if not await self._database.run(runs.set_waiting, self._fence, run_id, until):
-            raise Fenced
-        self._slot.give_back()
-        ended = await self._waits.wait(run_id, timeout)
-        await self._slot.take_again()
+        await self.note_waiting(run_id, timeout)
+        ended = await self.wait_released(run_id, timeout)
         if not await self._database.run(runs.set_waiting, self._fence, None, None):
             raise Fenced
         return ended
+
+    async def note_waiting(self, run_id: RunId, timeout: timedelta) -> None:
+        """Says in the ledger for which run this one waits, so that a cycle of waits is seen."""
+        if not await self._database.run(runs.set_waiting, self._fence, run_id, self.clock.now() + timeout):
+            raise Fenced
+
+    async def wait_released(self, run_id: RunId, timeout: timedelta) -> Run | None:
+        """The run once it has ended, None on time-out; the ledger knows already that this one waits."""
+        self._slot.give_back()
+        try:
+            return await self._waits.wait(run_id, timeout)
+        finally:
+            await self._slot.take_again()
 
     async def spent_today(self) -> tuple[ledger.Spent, ledger.Spent]:
         """What this agent, and all agents together, used this UTC day. Contract: runs 6."""

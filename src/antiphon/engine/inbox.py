@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Conflict, Invalid
+from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import Event, EventType, NewEvent, user_event
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
 from antiphon.domain.keys import SessionKind
@@ -32,7 +32,9 @@ from antiphon.engine.access import find_head
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.resets import begin_anew_if_stale
 from antiphon.engine.rules import Rules
+from antiphon.engine.sending import may_post
 from antiphon.engine.sessions import OpenSession, Sessions, create_session
+from antiphon.policy.decision import Deny
 from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -55,6 +57,8 @@ class PostMessage(Struct, frozen=True, kw_only=True):
     new_session_id: SessionId
     """Of an incarnation that has to begin: an agent's main session, or a stale one's next."""
     rules: Rules
+    is_inbound: bool
+    """Whether a channel brought it: the send policy holds for what is sent, not for what comes in."""
     now: datetime
     at_ms: int
 
@@ -99,6 +103,7 @@ class Inbox:
         sender: str | None = None,
         mentioned: bool = True,
         provenance: Provenance = EXTERNAL,
+        is_inbound: bool = False,
     ) -> Posted:
         """Stores the message and queues its run, in one transaction; returns before any model is called.
 
@@ -122,6 +127,7 @@ class Inbox:
             run_id=RunId(self._ids.new("run")),
             new_session_id=self._sessions.new_session_id(Source()),
             rules=self._rules,
+            is_inbound=is_inbound,
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -175,6 +181,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(command.message.message_id))):
         return _repeated(session, first, command.message)
+    if not command.is_inbound and isinstance(denied := may_post(session, command.rules), Deny):
+        return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
     )

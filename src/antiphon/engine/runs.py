@@ -27,8 +27,10 @@ from antiphon.domain.run import MAX_ATTEMPTS, Outcome, Run, RunStatus, can_becom
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.text import PREVIEW_LENGTH, one_line
 from antiphon.domain.transcript import OpenCall, open_calls
+from antiphon.engine import outbox
 from antiphon.engine.access import may_access
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.turns import follow_run
 from antiphon.store import events as log
 from antiphon.store import processes
 from antiphon.store import runs as ledger
@@ -270,9 +272,14 @@ async def finish_run(
         await _append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
         return NewInput()
     steps = [] if message is None else [_step(run, message)]
+    unfinished: list[OpenCall] = []
     if outcome.status is not RunStatus.OK or message is None:
-        steps += await _closing_results(tx, run)
+        unfinished = await _unfinished_calls(tx, run)
+        steps += [_closing_step(run, call) for call in unfinished]
     ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end)
+    if run.exchange is None and outcome.status is RunStatus.OK and run.code != "reset":
+        await outbox.enqueue(tx, run, found.place, outcome.reply, at_ms)
+    await follow_run(tx, ended, {call_name(run.id, call) for call in unfinished}, at_ms)
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
 
@@ -280,7 +287,9 @@ async def finish_run(
 async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:
     """Ends a run that never began."""
     assert run.status is RunStatus.QUEUED
-    return await _end(tx, run, outcome, [], counted=False, at_ms=at_ms)
+    ended = await _end(tx, run, outcome, [], counted=False, at_ms=at_ms)
+    await follow_run(tx, ended, (), at_ms)
+    return ended
 
 
 async def _end(
@@ -356,13 +365,19 @@ def _step(run: Run, message: AssistantMessage) -> NewEvent:
     return NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=run.id, message=message)
 
 
-async def _closing_results(tx: Transaction, run: Run) -> list[NewEvent]:
-    """A result for every call without one, so that no later run executes it."""
-    events = await log.read_run(tx, run.session, run.id, from_seq=run.seq)
-    results = [closing_result(call, f"{run.id}-{call.message_seq}-{call.index}") for call in open_calls(events)]
-    return [
-        NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result) for result in results
-    ]
+async def _unfinished_calls(tx: Transaction, run: Run) -> list[OpenCall]:
+    """Calls without a result; each gets one, so that no later run executes it."""
+    return open_calls(await log.read_run(tx, run.session, run.id, from_seq=run.seq))
+
+
+def _closing_step(run: Run, call: OpenCall) -> NewEvent:
+    result = closing_result(call, call_name(run.id, call))
+    return NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result)
+
+
+def call_name(run_id: RunId, call: OpenCall) -> str:
+    """The same in every attempt of the run. Contract: runs 8."""
+    return f"{run_id}-{call.message_seq}-{call.index}"
 
 
 def closing_result(call: OpenCall, message_id: str) -> ToolResult:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from antiphon.clock import Clock
 from antiphon.domain.ids import Ids
+from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
@@ -14,6 +15,7 @@ from antiphon.engine.runs import Runs
 from antiphon.engine.search import Search
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.feed.follow import Hub
 
@@ -30,6 +32,8 @@ class Services:
     forks: Forks
     history: History
     search: Search
+    views: Views
+    exchanges: Exchanges
     waits: Waits
     hub: Hub
     sign_in: SignIn

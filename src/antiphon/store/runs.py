@@ -9,20 +9,35 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import Usage
 from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.session import DeliveryContext
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
-from antiphon.store.sessions import LogEnd
+from antiphon.store.sessions import LogEnd, delivery_context
 
 _COLUMNS = """r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest_seq, r.status, r.mode,
 r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for,
 r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
-r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps"""
+r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps,
+r.exchange, r.partner, r.chain, r.hops, r.has_sent"""
 
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_COLUMNS} {_FROM}"
-_SELECT_WITH_END = f"SELECT {_COLUMNS}, s.last_seq, s.incarnation {_FROM}"
+_SELECT_WITH_END = (
+    f"SELECT {_COLUMNS}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
+    f"s.last_seq, s.incarnation {_FROM}"
+)
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval')"
+
+
+class ExchangeLink(NamedTuple):
+    """What makes a run a part of an exchange."""
+
+    exchange: str
+    partner: SessionRow
+    """The other session."""
+    chain: str
+    hops: int
 
 
 async def insert(
@@ -36,13 +51,39 @@ async def insert(
     mode: QueueMode,
     principal: Principal,
     at_ms: int,
+    link: ExchangeLink | None = None,
 ) -> None:
     """A queued run."""
+    if link is None:
+        await tx.execute(
+            "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, "
+            "created_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
+            (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms),
+        )
+        return
     await tx.execute(
-        "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, created_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
-        (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms),
+        "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, created_at, "
+        "exchange, partner, chain, hops) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)",
+        (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms, *link),
     )
+
+
+async def spent_in_chain(query: Query, chain: str) -> int:
+    """Tokens that the runs of a chain of sends have used so far. Contract: send 7."""
+    row = await query.fetch_one(
+        "SELECT COALESCE(SUM(input_tokens + output_tokens), 0) FROM runs WHERE chain = ?", (chain,)
+    )
+    return 0 if row is None else int(row[0])
+
+
+async def find_awaited_session(query: Query, session: SessionRow) -> SessionRow | None:
+    """The session whose run the session's active run waits for; None if it waits for none that is unfinished."""
+    row = await query.fetch_one(
+        "SELECT w.session FROM runs r JOIN runs w ON w.id = r.waiting_for "
+        f"WHERE r.session = ? AND {_ACTIVE} AND w.status IN ('queued', 'running', 'awaiting_approval')",
+        (session,),
+    )
+    return None if row is None else SessionRow(row[0])
 
 
 async def find(query: Query, run_id: RunId) -> Run | None:
@@ -54,6 +95,8 @@ class InLog(NamedTuple):
     """A run, and where its session's log ends."""
 
     run: Run
+    place: DeliveryContext
+    """Where the session's answers go."""
     end: LogEnd
 
 
@@ -223,7 +266,7 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 
 
 def _in_log(row: Row | None) -> InLog | None:
-    return None if row is None else InLog(_run(row), LogEnd(row[-2], row[-1]))
+    return None if row is None else InLog(_run(row), delivery_context(*row[-6:-2]), LogEnd(row[-2], row[-1]))
 
 
 def _run(row: Row) -> Run:
@@ -255,4 +298,9 @@ def _run(row: Row) -> Run:
         error=row[21],
         code=row[22],
         usage=codec.usage(row[23:28]),
+        exchange=row[28],
+        partner=row[29],
+        chain=row[30],
+        hops=row[31],
+        has_sent=bool(row[32]),
     )

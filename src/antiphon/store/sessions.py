@@ -88,6 +88,9 @@ class SessionHead(NamedTuple):
     last_seq: int
     first_seq: int
     is_described: int
+    send_policy: str | None
+    channel: str | None
+    """Where its answers go."""
 
     @property
     def end(self) -> LogEnd:
@@ -95,7 +98,8 @@ class SessionHead(NamedTuple):
 
 
 _HEAD = (
-    "SELECT id, key, agent_id, incarnation, status, type, last_seq, first_seq, description IS NOT NULL FROM sessions"
+    "SELECT id, key, agent_id, incarnation, status, type, last_seq, first_seq, description IS NOT NULL, "
+    "send_policy, delivery_channel FROM sessions"
 )
 
 
@@ -434,7 +438,7 @@ def _summary(row: Row) -> dict[str, Any]:
         "turn_count": row[14],
         "parent_key": row[15],
         "send_policy": None if row[16] is None else SendOverride(row[16]),
-        "delivery": _delivery(*row[17:21]),
+        "delivery": delivery_context(*row[17:21]),
         "model": row[21],
         "thinking_level": row[22],
         "verbose_level": row[23],
@@ -466,7 +470,9 @@ def session_from_row(row: Row) -> Session:
     )
 
 
-def _delivery(channel: str | None, to: str | None, account_id: str | None, thread_id: str | None) -> DeliveryContext:
+def delivery_context(
+    channel: str | None, to: str | None, account_id: str | None, thread_id: str | None
+) -> DeliveryContext:
     if channel is None and to is None and account_id is None and thread_id is None:
         return NOWHERE
     return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)

@@ -121,7 +121,9 @@ def _without_titles(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     entries = cast(dict[str, Any], schema).items()
-    plain: dict[str, Any] = {name: _without_titles(value) for name, value in entries if name != "title" or isinstance(value, dict)}
+    plain: dict[str, Any] = {
+        name: _without_titles(value) for name, value in entries if name != "title" or isinstance(value, dict)
+    }
     choices = plain.get("anyOf")
     if isinstance(choices, list) and cast(list[Any], choices)[1:] == [{"type": "null"}]:
         del plain["anyOf"]

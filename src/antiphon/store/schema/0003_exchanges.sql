@@ -35,6 +35,7 @@ CREATE TABLE exchanges (
   stage TEXT NOT NULL,
   turn INTEGER NOT NULL DEFAULT 0,
   max_turns INTEGER NOT NULL,
+  max_chain_tokens BIGINT NOT NULL,
   is_awaited SMALLINT NOT NULL,
   wait_until BIGINT,
   is_withheld SMALLINT NOT NULL DEFAULT 0,
@@ -47,3 +48,29 @@ CREATE TABLE exchanges (
 CREATE INDEX exchanges_open ON exchanges (origin_run) WHERE stage = 'answered';
 CREATE INDEX exchanges_by_requester ON exchanges (requester);
 CREATE INDEX exchanges_by_target ON exchanges (target);
+
+-- What is to leave by a channel: sent at least once, under a stable id, in the order of its place.
+CREATE TABLE deliveries (
+  id TEXT PRIMARY KEY,
+  session BIGINT NOT NULL REFERENCES sessions(id),
+  incarnation TEXT NOT NULL,
+  run_id TEXT,
+  channel TEXT NOT NULL,
+  recipient TEXT NOT NULL,
+  account_id TEXT,
+  thread_id TEXT,
+  text TEXT NOT NULL,
+  status TEXT NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  due_at BIGINT NOT NULL,
+  process TEXT,
+  platform_id TEXT,
+  error TEXT,
+  code TEXT,
+  created_at BIGINT NOT NULL,
+  ended_at BIGINT
+) $without_rowid;
+CREATE INDEX deliveries_waiting ON deliveries (channel, due_at, id) WHERE status IN ('queued', 'claimed');
+CREATE INDEX deliveries_by_place ON deliveries (channel, recipient, id) WHERE status IN ('queued', 'claimed');
+CREATE INDEX deliveries_by_status ON deliveries (status, id);
+CREATE INDEX deliveries_by_session ON deliveries (session);

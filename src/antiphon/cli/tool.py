@@ -1,0 +1,85 @@
+"""`antiphon tool`: call a tool as a session, or list what there is. Contract: cli 1, tools 1."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.exits import CommandFailed, ExitCode, command
+from antiphon.cli.options import ConfigOption, HomeOption, JsonOption
+from antiphon.domain.message import JsonObject
+
+MAX_TOOL_SECONDS = 660.0
+_EXITS = {
+    "error": ExitCode.FAILED,
+    "forbidden": ExitCode.FAILED,
+    "not_found": ExitCode.NOT_FOUND,
+    "timeout": ExitCode.TIMEOUT,
+}
+
+
+@command
+def call_tool(
+    name: Annotated[str | None, typer.Argument(metavar="TOOL", help="Which one; without it they are listed.")] = None,
+    arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, an object.")] = "{}",
+    session: Annotated[
+        str, typer.Option("--as", metavar="SESSION", help="The session that the call acts as: 'main', a key or an id.")
+    ] = "main",
+    idempotency_key: Annotated[
+        str | None, typer.Option("--idempotency-key", metavar="KEY", help="Called again with it, it is the same call.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Call a tool as a session, as its agent would: same rights, same answer.
+
+    antiphon tool sessions_send --as main '{"label": "research", "message": "Any news?"}'
+    """
+    from antiphon.cli.connection import connect
+    from antiphon.cli.names import find_session
+    from antiphon.cli.output import show_json, show_pretty
+
+    if name is None:
+        _list(home, config, as_json=as_json)
+        return
+    given = _object(arguments)
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        answer = client.call_tool(name, key, given, idempotency_key=idempotency_key, seconds=MAX_TOOL_SECONDS)
+    if as_json:
+        show_json(answer)
+    else:
+        show_pretty(answer)
+    status = answer.get("status")
+    if isinstance(status, str) and status in _EXITS:
+        raise CommandFailed(_EXITS[status])
+
+
+def _list(home: HomeOption, config: ConfigOption, *, as_json: bool) -> None:
+    from antiphon.cli.connection import connect
+    from antiphon.cli.output import show_json, show_table
+
+    with connect(home, config) as client:
+        answer = client.get("/tools")
+    if as_json:
+        show_json(answer)
+        return
+    tools = answer["tools"]
+    assert isinstance(tools, list)
+    rows = [tool for tool in tools if isinstance(tool, dict)]
+    show_table(["Tool", "What it does"], [[str(row["name"]), str(row["description"])] for row in rows])
+
+
+def _object(text: str) -> JsonObject:
+    import json
+    from typing import cast
+
+    from antiphon.domain.errors import Invalid
+
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"Arguments are not JSON: {error}. Write an object in single quotes.", code="not_json") from error
+    if not isinstance(value, dict):
+        raise Invalid("Arguments are not a JSON object. Write one such as '{\"limit\": 5}'.", code="not_json")
+    return cast(JsonObject, value)

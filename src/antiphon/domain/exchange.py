@@ -1,0 +1,210 @@
+"""An exchange: one message from a session to another, its reply, the turns that follow, and the announce step.
+
+A pure state machine. The engine tells it what happened and does what it answers; between two turns there is only
+the exchange's row. Contract: send 2 to 8.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.run import RunStatus
+from antiphon.domain.silence import is_silent
+
+
+class Stage(StrEnum):
+    """What an exchange waits for."""
+
+    REQUEST = "request"
+    """The target's answer to the request."""
+    ANSWERED = "answered"
+    """The end of the requester's run, which has the first reply as its tool's result."""
+    TURN = "turn"
+    """A reply-back turn: odd ones are the requester's, even ones the target's."""
+    ANNOUNCE = "announce"
+    """What the target says to its own channel."""
+    DONE = "done"
+
+
+class Side(StrEnum):
+    REQUESTER = "requester"
+    TARGET = "target"
+
+
+class Exchange(Struct, frozen=True, kw_only=True):
+    """One row. Texts are as they were said; what the models are shown around them is made for each prompt."""
+
+    id: str
+    origin: str
+    """Names the call that made it; the same call again finds it."""
+    origin_run: RunId | None
+    """The requester's run that called; None for a call from outside."""
+    requester: SessionRow
+    requester_incarnation: SessionId
+    target: SessionRow
+    target_incarnation: SessionId
+    principal: Principal
+    """Who started the chain; every run of the exchange acts with those rights."""
+    chain: str
+    hops: int
+    request: str
+    request_run: RunId
+    """The target's run that answers the request."""
+    stage: Stage
+    turn: int = 0
+    """The reply-back turn that runs, or ran last."""
+    max_turns: int
+    max_chain_tokens: int
+    """What the chain's runs may have used before a further turn begins."""
+    is_awaited: bool
+    """Whether the call still waits for the first reply."""
+    wait_until: datetime | None = None
+    is_withheld: bool = False
+    """Whether the first reply may not flow to the requester."""
+    first_reply: str | None = None
+    latest_reply: str | None = None
+    code: str | None = None
+    """Why it ended early."""
+
+    def side(self, session: SessionRow) -> Side:
+        return Side.TARGET if session == self.target else Side.REQUESTER
+
+
+REPLY_SKIP = "REPLY_SKIP"
+ANNOUNCE_SKIP = "ANNOUNCE_SKIP"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run of the exchange has ended."""
+
+    status: RunStatus
+    reply: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What decides beside the exchange itself."""
+
+    is_taken: bool
+    """Whether the requester's call takes the first reply as its result."""
+    may_flow: bool
+    """Whether what the target says may be read by the requester."""
+    may_go_on: bool
+    """Whether further turns may begin: both incarnations are present, and the chain has tokens left."""
+    can_announce: bool
+    """Whether the target has a channel that is not the very place where the requester's own answer goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A run of one side, with the other's words as its prompt; None if that side has them already."""
+
+    number: int
+    side: Side
+    words: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Words that enter a session's log and start nothing."""
+
+    side: Side
+    words: str | None
+    """None for the notice that a reply is withheld."""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """A run of the target that words what its channel is told."""
+
+
+Action = Turn | Record | Announce
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The exchange's next state, and what has to be done for it, in order."""
+
+    exchange: Exchange
+    actions: tuple[Action, ...]
+
+
+def on_request_ended(exchange: Exchange, ended: Ended, around: Surroundings) -> Step:
+    """The target answered the request, or failed to."""
+    assert exchange.stage is Stage.REQUEST
+    exchange = replace(exchange, is_awaited=around.is_taken)
+    if ended.status is not RunStatus.OK:
+        error = ended.error or "The run failed."
+        record = () if around.is_taken else (Record(Side.REQUESTER, error, is_error=True),)
+        return Step(_done(exchange, "target_failed"), record)
+    exchange = replace(exchange, first_reply=ended.reply, latest_reply=ended.reply, is_withheld=not around.may_flow)
+    if exchange.is_withheld:
+        notice = () if around.is_taken else (Record(Side.REQUESTER, None),)
+        return _finish(exchange, notice, around)
+    if is_silent(ended.reply, REPLY_SKIP):
+        record = () if around.is_taken else (Record(Side.REQUESTER, ended.reply),)
+        return Step(_done(exchange, None), record)
+    if around.is_taken and exchange.origin_run is not None:
+        return Step(replace(exchange, stage=Stage.ANSWERED), ())
+    if around.is_taken:
+        return _finish(exchange, (), around)
+    return _first_turn(exchange, around, words=ended.reply)
+
+
+def on_requester_ended(exchange: Exchange, around: Surroundings, *, has_result: bool) -> Step:
+    """The requester's run ended after its call was answered: turn 1 may begin."""
+    assert exchange.stage is Stage.ANSWERED
+    assert exchange.first_reply is not None
+    return _first_turn(exchange, around, words=None if has_result else exchange.first_reply)
+
+
+def on_turn_ended(exchange: Exchange, ended: Ended, around: Surroundings) -> Step:
+    """A side took its turn; the other's begins, or the turns are over. Contract: send 5."""
+    assert exchange.stage is Stage.TURN
+    if ended.status is not RunStatus.OK or is_silent(ended.reply, REPLY_SKIP):
+        return _finish(exchange, (), around)
+    side = _side_of(exchange.turn)
+    other = _side_of(exchange.turn + 1)
+    exchange = replace(exchange, latest_reply=ended.reply)
+    if side is Side.TARGET and not around.may_flow:
+        return _finish(exchange, (Record(Side.REQUESTER, None),), around)
+    if exchange.turn >= exchange.max_turns or not around.may_go_on:
+        return _finish(exchange, (Record(other, ended.reply),), around)
+    turn = exchange.turn + 1
+    return Step(replace(exchange, turn=turn), (Turn(turn, other, ended.reply),))
+
+
+def on_announce_ended(exchange: Exchange, ended: Ended) -> tuple[Exchange, str | None]:
+    """The exchange, and what the target's channel is told; None for nothing. Contract: send 6."""
+    assert exchange.stage is Stage.ANNOUNCE
+    is_spoken = ended.status is RunStatus.OK and not is_silent(ended.reply, ANNOUNCE_SKIP)
+    return _done(exchange, None), ended.reply if is_spoken else None
+
+
+def _first_turn(exchange: Exchange, around: Surroundings, *, words: str | None) -> Step:
+    if exchange.max_turns > 0 and around.may_go_on:
+        return Step(replace(exchange, stage=Stage.TURN, turn=1), (Turn(1, Side.REQUESTER, words),))
+    record = () if words is None else (Record(Side.REQUESTER, words),)
+    return _finish(exchange, record, around)
+
+
+def _finish(exchange: Exchange, actions: tuple[Action, ...], around: Surroundings) -> Step:
+    if around.can_announce:
+        return Step(replace(exchange, stage=Stage.ANNOUNCE), (*actions, Announce()))
+    return Step(_done(exchange, None), actions)
+
+
+def _done(exchange: Exchange, code: str | None) -> Exchange:
+    return replace(exchange, stage=Stage.DONE, code=code)
+
+
+def _side_of(turn: int) -> Side:
+    return Side.REQUESTER if turn % 2 else Side.TARGET

@@ -1,0 +1,36 @@
+"""Queuing what is to leave by a channel, in the transaction that it follows from. Contract: channels 1, send 6."""
+
+import hashlib
+
+from antiphon.domain.ids import SessionId, SessionRow
+from antiphon.domain.run import Run
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.silence import spoken
+from antiphon.store import deliveries
+from antiphon.store.database import Transaction
+
+_INSIDE = frozenset({"internal", "webchat"})
+"""Channels whose readers read the log itself."""
+
+
+def is_external(place: DeliveryContext) -> bool:
+    """Whether texts for the place have to be sent."""
+    return place.channel is not None and place.to is not None and place.channel not in _INSIDE
+
+
+async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, text: str, at_ms: int) -> None:
+    """Queues what the run's reply says for the place, if it says anything; a run has one delivery at most."""
+    words = spoken(text)
+    if not words.strip() or not is_external(place):
+        return
+    digest = hashlib.sha256(run.id.encode()).hexdigest()
+    await deliveries.insert(
+        tx,
+        id=f"dlv_{at_ms:011x}{digest[:20]}",
+        session=SessionRow(run.session),
+        incarnation=SessionId(run.session_id),
+        run_id=run.id,
+        place=place,
+        text=words,
+        at_ms=at_ms,
+    )

@@ -1,0 +1,111 @@
+"""Rows of exchanges. Which state may follow which, `domain/exchange` decides."""
+
+from typing import Any
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.exchange import Exchange, Stage
+from antiphon.domain.ids import RunId, SessionRow
+from antiphon.store import codec
+from antiphon.store.database import Query, Row, SqlValue, Transaction
+
+_COLUMNS = (
+    "id",
+    "origin",
+    "origin_run",
+    "requester",
+    "requester_incarnation",
+    "target",
+    "target_incarnation",
+    "principal",
+    "chain",
+    "hops",
+    "request",
+    "request_run",
+    "stage",
+    "turn",
+    "max_turns",
+    "max_chain_tokens",
+    "is_awaited",
+    "wait_until",
+    "is_withheld",
+    "first_reply",
+    "latest_reply",
+    "code",
+)
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM exchanges"
+_PLACES = ", ".join("?" * (len(_COLUMNS) + 1))
+_INSERT = f"INSERT INTO exchanges ({', '.join(_COLUMNS)}, created_at) VALUES ({_PLACES})"
+_CHANGING = ("stage", "turn", "is_awaited", "is_withheld", "first_reply", "latest_reply", "code")
+_SET = ", ".join(f"{column} = ?" for column in _CHANGING)
+_UPDATE = f"UPDATE exchanges SET {_SET}, ended_at = ? WHERE id = ?"
+
+
+async def insert(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
+    values = _values(exchange)
+    await tx.execute(_INSERT, (*(values[column] for column in _COLUMNS), at_ms))
+
+
+async def update(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
+    """Stores the state; one that is done is never left."""
+    values = _values(exchange)
+    ended_at = at_ms if exchange.stage is Stage.DONE else None
+    await tx.execute(_UPDATE, (*(values[column] for column in _CHANGING), ended_at, exchange.id))
+
+
+async def find(query: Query, id: str) -> Exchange | None:
+    row = await query.fetch_one(f"{_SELECT} WHERE id = ?", (id,))
+    return None if row is None else _exchange(row)
+
+
+async def find_by_origin(query: Query, origin: str) -> Exchange | None:
+    row = await query.fetch_one(f"{_SELECT} WHERE origin = ?", (origin,))
+    return None if row is None else _exchange(row)
+
+
+async def list_answered(query: Query, origin_run: RunId) -> list[Exchange]:
+    """Exchanges whose first reply the run has as its tool's result, in the order of the calls."""
+    rows = await query.fetch_all(f"{_SELECT} WHERE origin_run = ? AND stage = 'answered' ORDER BY id", (origin_run,))
+    return [_exchange(row) for row in rows]
+
+
+async def delete_all(tx: Transaction, session: SessionRow) -> None:
+    """Forgets the exchanges of a deleted session, on either side; what is still to happen in them does not."""
+    await tx.execute("DELETE FROM exchanges WHERE requester = ? OR target = ?", (session, session))
+
+
+def _values(exchange: Exchange) -> dict[str, SqlValue]:
+    until = exchange.wait_until
+    return {
+        "id": exchange.id,
+        "origin": exchange.origin,
+        "origin_run": exchange.origin_run,
+        "requester": exchange.requester,
+        "requester_incarnation": exchange.requester_incarnation,
+        "target": exchange.target,
+        "target_incarnation": exchange.target_incarnation,
+        "principal": str(exchange.principal),
+        "chain": exchange.chain,
+        "hops": exchange.hops,
+        "request": exchange.request,
+        "request_run": exchange.request_run,
+        "stage": exchange.stage.value,
+        "turn": exchange.turn,
+        "max_turns": exchange.max_turns,
+        "max_chain_tokens": exchange.max_chain_tokens,
+        "is_awaited": int(exchange.is_awaited),
+        "wait_until": None if until is None else codec.milliseconds(until),
+        "is_withheld": int(exchange.is_withheld),
+        "first_reply": exchange.first_reply,
+        "latest_reply": exchange.latest_reply,
+        "code": exchange.code,
+    }
+
+
+def _exchange(row: Row) -> Exchange:
+    values = dict[str, Any](zip(_COLUMNS, row, strict=True))
+    values["principal"] = Principal.parse(values["principal"])
+    values["stage"] = Stage(values["stage"])
+    values["is_awaited"] = bool(values["is_awaited"])
+    values["is_withheld"] = bool(values["is_withheld"])
+    values["wait_until"] = codec.optional_moment(values["wait_until"])
+    return Exchange(**values)

@@ -1,0 +1,67 @@
+"""`sessions_send`: a message to another session, and its reply. Contract: send 1 to 8."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pydantic import Field
+
+from antiphon.domain.agent import Effect
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId
+from antiphon.domain.targets import parse_target
+from antiphon.engine.callers import Caller
+from antiphon.engine.exchanges import Address, Answer, Exchanges
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "Sends a message to another session, whose agent answers it, and waits for the reply. Name the session by "
+    "sessionKey or by label. With timeoutSeconds 0 it does not wait: a reply then comes to this session later."
+)
+
+
+class SendArguments(Arguments):
+    session_key: str | None = Field(None, description="Its key, its session id, 'main' or 'parent'. Or give label.")
+    label: str | None = Field(None, min_length=1, max_length=200, description="Its label, instead of sessionKey.")
+    agent_id: str | None = Field(None, description="With label: whose session it is.")
+    message: str = Field(description="What to say.")
+    timeout_seconds: float = Field(30, ge=0, le=600, description="How long to wait for the reply, 0 to 600.")
+
+
+def sessions_send(exchanges: Exchanges) -> SessionTool[SendArguments]:
+    async def carry_out(caller: Caller, arguments: SendArguments) -> Mapping[str, Any]:
+        address = _address(caller, arguments)
+        timeout = timedelta(seconds=arguments.timeout_seconds)
+        return _shown(await exchanges.send(caller, address, arguments.message, timeout))
+
+    return SessionTool(
+        "sessions_send",
+        DESCRIPTION,
+        SendArguments,
+        carry_out,
+        effects=frozenset({Effect.WRITES}),
+        aliases={"session_id": "sessionKey", "content": "message"},
+    )
+
+
+def _address(caller: Caller, arguments: SendArguments) -> Address:
+    key, label = arguments.session_key, arguments.label
+    if key is not None and label is None and arguments.agent_id is None:
+        return Address(target=parse_target(key, agent_id=caller.agent_id), name=key)
+    if label is not None and key is None:
+        agent_id = None if arguments.agent_id is None else AgentId(arguments.agent_id)
+        return Address(label=label, agent_id=agent_id, name=label)
+    if key is not None and label is None:
+        raise Invalid("agentId goes with label; a sessionKey names its agent itself.", code="invalid_arguments")
+    given = "both" if key is not None else "neither"
+    raise Invalid(f"Give either sessionKey or label, not {given}.", code="invalid_arguments")
+
+
+def _shown(answer: Answer) -> dict[str, Any]:
+    shown: dict[str, Any] = {"runId": answer.run_id, "status": answer.status}
+    if answer.is_withheld:
+        shown["withheld"] = True
+    if answer.status == "timeout":
+        shown["delivered"] = True
+    told = {"reply": answer.reply, "code": answer.code, "error": answer.error, "note": answer.note}
+    return shown | {name: value for name, value in told.items() if value is not None}

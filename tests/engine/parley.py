@@ -1,0 +1,122 @@
+"""What tests of sessions that speak to one another act with: peers, sends, and waiting until all is quiet."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import anyio
+
+from antiphon.app import App
+from antiphon.config import Config
+from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.classification import Classification
+from antiphon.domain.delivery import Delivery
+from antiphon.domain.event import Event
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.message import ExchangeStage, JsonObject, TextPart, UserMessage
+from antiphon.domain.session import Session, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.refusal import accepted
+from antiphon.engine.sessions import OpenSession, open_session
+from antiphon.store.deliveries import list_all
+from antiphon.store.runs import RunFilter
+from tests.engine.stage import SECONDS, config, find_session, read_log
+
+AGENT_WIDE = {"tools__sessions__visibility": "agent"}
+
+
+def settings(**more: Any) -> Config:
+    """Sessions see those of their agent, unless said otherwise."""
+    return config(**{**AGENT_WIDE, **more})
+
+
+async def open_peer(
+    app: App,
+    name: str,
+    *,
+    agent: str = "main",
+    label: str | None = None,
+    parent: SessionRow | None = None,
+    taint: Classification | None = None,
+) -> Session:
+    """The session `agent:<agent>:cli:<name>`, labelled with its name; under a parent if one is given."""
+    services = app.services
+    command = OpenSession(
+        principal=OWNER,
+        target=services.sessions.target(f"agent:{agent}:cli:{name}" if ":" not in name else name),
+        agent_id=services.rules.agent_id(agent) or services.rules.default_agent,
+        source=Source(),
+        label=name if label is None else label,
+        parent=parent,
+        taint=taint,
+        new_session_id=services.sessions.new_session_id(Source()),
+        at_ms=services.clock.now_ms(),
+    )
+    return accepted(await app.database.run(open_session, command)).session
+
+
+def key_of(name: str, agent: str = "main") -> str:
+    return f"agent:{agent}:cli:{name}"
+
+
+def target_of(app: App, session: Session) -> NamedTarget:
+    return app.services.sessions.target(str(session.key))
+
+
+async def call(
+    app: App, session: Session, tool: str, *, key: str | None = None, principal: Principal = OWNER, **arguments: Any
+) -> JsonObject:
+    """The tool's answer to a call from outside, as the session."""
+    with anyio.fail_after(SECONDS):
+        return await app.tool_calls.call(principal, target_of(app, session), tool, arguments, idempotency_key=key)
+
+
+def send_directive(message: str, **arguments: Any) -> str:
+    """What makes the offline model call `sessions_send`."""
+    return "!call sessions_send " + json.dumps({"message": message, **arguments})
+
+
+async def settle(app: App) -> None:
+    """Returns when no run is queued or running: a run's end queues what follows from it in the same transaction."""
+    with anyio.fail_after(4 * SECONDS):
+        while True:
+            runs = await app.services.runs.list(RunFilter(), limit=1_000)
+            unfinished = [run for run in runs if not run.status.is_terminal]
+            if not unfinished:
+                return
+            await app.services.waits.wait(unfinished[-1].id, timedelta(seconds=60))
+
+
+async def set_place(app: App, session: Session, to: str, channel: str = "nowhere") -> None:
+    """Gives the session a channel that its answers go to."""
+    place = {"delivery_channel": channel, "delivery_to": to}
+    await app.services.sessions.patch(OWNER, target_of(app, session), place)
+
+
+async def deliveries(app: App) -> list[Delivery]:
+    return (await app.database.read(list_all, 1_000))[::-1]
+
+
+async def steps(app: App, name: str) -> list[tuple[str, int, str]]:
+    """The messages of exchanges in the session's log: stage, turn, words."""
+    events = await read_log(app, name)
+    return [shown for event in events if (shown := _step(event)) is not None]
+
+
+def _step(event: Event) -> tuple[str, int, str] | None:
+    message = event.message
+    if not isinstance(message, UserMessage) or message.exchange is None:
+        return None
+    words = " | ".join(part.text for part in message.content if isinstance(part, TextPart))
+    return message.exchange.stage.value, message.exchange.turn, words
+
+
+async def runs_of(app: App, name: str) -> int:
+    session = await find_session(app, name)
+    return len(await app.services.runs.list(RunFilter(session=session.row), limit=1_000))
+
+
+TURN = ExchangeStage.TURN.value
+RECORD = ExchangeStage.RECORD.value
+REQUEST = ExchangeStage.REQUEST.value
+ANNOUNCE = ExchangeStage.ANNOUNCE.value

@@ -1,0 +1,180 @@
+"""The scope as SQL is the very rule that policy decides by."""
+
+import random
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+import pytest
+
+from antiphon.app import App
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.classification import PUBLIC, Classification, Level
+from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.session import Session
+from antiphon.engine.access import Found, present_incarnation
+from antiphon.engine.callers import facts_of
+from antiphon.engine.sessions import SessionFilter
+from antiphon.policy.decision import Allow
+from antiphon.policy.visibility import (
+    Act,
+    AgentToAgent,
+    Standing,
+    Visibility,
+    VisibilityRules,
+    decide,
+    scope_of,
+)
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query, Transaction
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.parley import open_peer, settings
+
+pytestmark = pytest.mark.anyio
+
+SEED = 20_261_121
+AGENTS = ("ops-a", "ops-b", "main", "guest")
+GUEST = str(Principal(PrincipalKind.GUEST, "webhook:x"))
+TAINTS = (
+    PUBLIC,
+    Classification(Level.INTERNAL),
+    Classification(Level.RESTRICTED),
+    Classification(Level.PUBLIC, 0b01),
+    Classification(Level.INTERNAL, 0b10),
+)
+
+
+@dataclass(frozen=True)
+class World:
+    app: App
+    sessions: list[Session]
+    shared: frozenset[SessionRow]
+    """Those in which the guest takes part."""
+
+
+@pytest.fixture
+async def world(open_home: OpenHome) -> AsyncGenerator[World]:
+    """A forest of sessions of several agents, taints and depths, some of them shared with a guest, some deleted."""
+    drawn = random.Random(SEED)
+    agents = [{"id": agent} for agent in AGENTS]
+    async with open_home(settings(agents__list=agents)) as app:
+        made: list[Session] = []
+        shared: set[SessionRow] = set()
+        for number in range(60):
+            parents = [session for session in made if session.depth < 5]
+            parent = drawn.choice(parents) if parents and drawn.random() < 0.6 else None
+            agent = drawn.choice(AGENTS)
+            session = await open_peer(
+                app,
+                f"agent:{agent}:cli:s{number}",
+                agent=agent,
+                parent=None if parent is None else parent.row,
+                taint=drawn.choice(TAINTS),
+            )
+            made.append(session)
+            if drawn.random() < 0.3:
+                shared.add(session.row)
+                await app.database.run(_let_in, session.row)
+        for session in drawn.sample(made, 6):
+            await app.services.sessions.delete(OWNER, app.services.sessions.target(str(session.key)))
+        present = [session for each in made if (session := await app.database.read(rows.find_by_row, each.row))]
+        yield World(app, present, frozenset(shared))
+
+
+async def _let_in(tx: Transaction, session: SessionRow) -> None:
+    await rows.add_participant(tx, session, GUEST)
+
+
+@requirement("visibility:1", "visibility:2", "visibility:3", "visibility:4", "visibility:6", "flow:3", "access:1")
+async def test_a_list_shows_exactly_what_policy_allows_one_by_one(world: World) -> None:
+    crossings = (
+        AgentToAgent(),
+        AgentToAgent(enabled=True),
+        AgentToAgent(enabled=True, allow=("ops-*",)),
+        AgentToAgent(enabled=True, allow=("ops-*", "main")),
+    )
+    counts: set[int] = set()
+    for caller in world.sessions:
+        for principal in (None, GUEST):
+            standing = _standing(caller, principal)
+            for visibility in Visibility:
+                for crossing in crossings:
+                    rules = VisibilityRules(visibility=visibility, agent_to_agent=crossing)
+                    for act in (Act.LIST, Act.SEND):
+                        counts.add(await _compare(world, standing, act, rules))
+    assert len(counts) > 5
+
+
+@requirement("visibility:5", "visibility:2")
+async def test_a_narrowed_or_sandboxed_caller_reaches_less_and_never_more(world: World) -> None:
+    for caller in world.sessions[:10]:
+        for visibility in Visibility:
+            for limit in (None, *Visibility):
+                rules = VisibilityRules(
+                    visibility=visibility,
+                    agent_to_agent=AgentToAgent(enabled=True),
+                    narrowed={AgentId(agent): {Act.LIST: limit} for agent in AGENTS},
+                )
+                wide = VisibilityRules(visibility=visibility, agent_to_agent=AgentToAgent(enabled=True))
+                for is_sandboxed in (False, True):
+                    standing = _standing(caller, None, is_sandboxed=is_sandboxed)
+                    narrow = await _compare(world, standing, Act.LIST, rules)
+                    assert narrow <= await _compare(world, _standing(caller, None), Act.LIST, wide)
+                    assert (narrow == 0) is (limit is None)
+
+
+async def _compare(world: World, standing: Standing, act: Act, rules: VisibilityRules) -> int:
+    scope = scope_of(standing, act, rules)
+
+    async def listed(query: Query) -> list[SessionRow]:
+        where = SessionFilter(scope=scope, include_inactive=True)
+        return [session.row for session in await rows.list_page(query, where, limit=1_000, after=None)]
+
+    found = await world.app.database.read(listed)
+    allowed = {
+        session.row
+        for session in world.sessions
+        if isinstance(
+            decide(
+                scope,
+                facts_of(Found(session, present_incarnation(session)), is_participant=session.row in world.shared),
+            ),
+            Allow,
+        )
+    }
+    assert len(found) == len(set(found))
+    assert set(found) == allowed, f"{standing} {act} {rules}"
+    return len(found)
+
+
+def _standing(session: Session, principal: str | None, *, is_sandboxed: bool = False) -> Standing:
+    return Standing(
+        session=session.row,
+        agent_id=session.agent_id,
+        depth=session.depth,
+        parent=session.parent,
+        taint=session.taint,
+        is_sandboxed=is_sandboxed,
+        principal=principal,
+    )
+
+
+@requirement("visibility:1")
+async def test_a_key_that_comes_again_inherits_nobody(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        parent = await open_peer(app, "parent")
+        child = await open_peer(app, "agent:main:subagent:c", parent=parent.row)
+        grandchild = await open_peer(app, "agent:main:subagent:g", parent=child.row)
+        sessions = app.services.sessions
+        await sessions.delete(OWNER, sessions.target(str(child.key)))
+        again = await open_peer(app, "agent:main:subagent:c")
+        assert again.row == child.row and again.depth == 0 and again.ancestors == ()
+        left = await app.database.read(rows.find_by_row, grandchild.row)
+        assert left is not None and left.parent is None
+        scope = scope_of(_standing(again, None), Act.LIST, VisibilityRules())
+
+        async def listed(query: Query) -> list[SessionRow]:
+            page = await rows.list_page(query, SessionFilter(scope=scope), limit=10, after=None)
+            return [session.row for session in page]
+
+        assert await app.database.read(listed) == [again.row]

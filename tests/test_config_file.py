@@ -1,0 +1,134 @@
+"""Configuration files: TOML and JSON5 in the seeds' shape, and errors that name the line."""
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.config import find_config_file, load_config
+from antiphon.domain.errors import Invalid
+from antiphon.policy.send import SendAction, SendRule
+from antiphon.policy.visibility import AgentToAgent, Visibility
+from tests.claims import requirement
+
+SEEDED = """\
+// in the seeds' shape
+{
+  session: {
+    sendPolicy: {
+      rules: [
+        { match: { surface: "discord", chatType: "group" }, action: "deny" },
+        { match: { keyPrefix: 'cron:' }, action: "allow" },
+      ],
+      default: "allow",
+    },
+    agentToAgent: { maxPingPongTurns: 3 },
+  },
+  tools: {
+    sessions: { visibility: "all" },
+    agentToAgent: { enabled: true, allow: ["ops-*", "main"] },
+    subagents: { tools: ["sessions_list"] },
+  },
+  agents: {
+    defaults: {
+      subagents: { allowAgents: ["*"] },
+      sandbox: { sessionToolsVisibility: "spawned" },
+    },
+    list: [
+      { id: "main" },
+      /* the second */ { id: "ops-a", subagents: { allowAgents: [] }, tools: { sessions: { send: false } } },
+    ],
+  },
+}
+"""
+AS_TOML = """\
+[session]
+agentToAgent.maxPingPongTurns = 3
+[session.sendPolicy]
+default = "allow"
+[[session.sendPolicy.rules]]
+match = { channel = "discord", chat_type = "group" }
+action = "deny"
+[[session.sendPolicy.rules]]
+match.keyPrefix = "cron:"
+action = "allow"
+[tools]
+sessions.visibility = "all"
+subagents.tools = ["sessions_list"]
+[tools.agent_to_agent]
+enabled = true
+allow = ["ops-*", "main"]
+[agents.defaults]
+subagents.allow_agents = ["*"]
+sandbox.sessionToolsVisibility = "spawned"
+[[agents.list]]
+id = "main"
+[[agents.list]]
+id = "ops-a"
+subagents.allowAgents = []
+tools.sessions.send = false
+"""
+
+
+def written(directory: Path, name: str, text: str) -> Path:
+    path = directory / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+@requirement("config:1")
+def test_a_json5_file_in_the_seeds_shape_means_the_same_as_toml(tmp_path: Path) -> None:
+    json5 = load_config(written(tmp_path, "a.json5", SEEDED), environment={})
+    assert json5 == load_config(written(tmp_path, "a.toml", AS_TOML), environment={})
+    rules = json5.rules()
+    assert rules.send_policy.rules == (
+        SendRule(action=SendAction.DENY, channel="discord", chat_type="group"),
+        SendRule(action=SendAction.ALLOW, key_prefix="cron:"),
+    )
+    assert rules.visibility.visibility is Visibility.ALL
+    assert rules.visibility.agent_to_agent == AgentToAgent(enabled=True, allow=("ops-*", "main"))
+    assert rules.exchanges.max_turns == 3
+    assert rules.subagent_tools == {"sessions_list"}
+
+
+@requirement("config:1")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{\n  tools: {\n    sesions: {},\n  },\n}", ["line 3", "'tools.sesions'", "Did you mean 'sessions'?"]),
+        (
+            "{\n  tools: {\n    sessions: {\n      visibility: 'everything' } } }",
+            ["line 4", "tools.sessions.visibility"],
+        ),
+        ("{\n  agents: { list: [\n { id: 'a' },\n { id: 'No' } ] } }", ["line 4", "agents.list.1.id"]),
+        ("{\n  session: {\n    agentToAgent: { maxPingPongTurns: 9 } } }", ["line 3", "maxPingPongTurns"]),
+        ("{\n  tools: {},\n  tools: {} }", ["line 3", "'tools' is given twice"]),
+        ("{\n  tools: {\n    sessions: }\n}", ["not JSON5", "line 3"]),
+        ("[]", ["no object"]),
+        ("{\n  session: { sendPolicy: { rules: [\n { action: 'maybe' } ] } } }", ["line 3", "action"]),
+    ],
+)
+def test_what_is_wrong_in_json5_is_told_with_its_line(tmp_path: Path, text: str, told: list[str]) -> None:
+    with pytest.raises(Invalid) as refused:
+        load_config(written(tmp_path, "antiphon.json5", text), environment={})
+    assert refused.value.code == "invalid_config"
+    for part in told:
+        assert part in refused.value.message
+
+
+@requirement("config:1")
+def test_a_file_that_cannot_be_read_shows_nothing_of_what_it_holds(tmp_path: Path) -> None:
+    path = written(tmp_path, "antiphon.json5", '{ providers: { openai: { apiKey: "sk-very-secret" } }, oops }')
+    with pytest.raises(Invalid) as refused:
+        load_config(path, environment={})
+    assert "sk-very-secret" not in str(refused.value)
+
+
+@requirement("config:1")
+def test_the_homes_own_file_is_of_either_kind_but_not_of_both(tmp_path: Path) -> None:
+    assert find_config_file(tmp_path) is None
+    json5 = written(tmp_path, "antiphon.json5", "{}")
+    assert find_config_file(tmp_path) == json5
+    written(tmp_path, "antiphon.toml", "")
+    with pytest.raises(Invalid) as refused:
+        find_config_file(tmp_path)
+    assert "antiphon.json5" in refused.value.message and "antiphon.toml" in refused.value.message
