@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import cluster, idle, log, runs, tools
+from bench import cluster, idle, log, runs, search, tools
 from bench.measure import Row
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -30,6 +30,7 @@ BENCHES: dict[str, Bench] = {
     "B9": tools.sends,
     "B9t": tools.trees,
     "B10": tools.decisions,
+    "B11": search.search,
     "B12": idle.idle,
     "B7 B8 B14": cluster.measure,
 }

@@ -148,7 +148,7 @@ REQUIREMENTS = {
     "history:1": Requirement("A history page has the newest messages in order, with seq and flags."),
     "history:2": Requirement("Tool results are hidden unless asked for; cursors skip nothing and stay stable."),
     "history:3": Requirement("A page is bounded, oldest dropped first."),
-    "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text.", TOOLS),
+    "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text."),
     "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors."),
     "send:2": Requirement("A send waits up to its timeout; a late reply still arrives."),
     "send:3": Requirement(

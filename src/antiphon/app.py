@@ -36,10 +36,12 @@ from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
+from antiphon.engine.indexer import Indexer
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner
 from antiphon.engine.runs import Runs
+from antiphon.engine.search import Search
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
@@ -62,6 +64,7 @@ from antiphon.tools.agents_list import agents_list
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
+from antiphon.tools.sessions_search import sessions_search
 from antiphon.tools.sessions_send import sessions_send
 
 logger = logging.getLogger(__name__)
@@ -140,6 +143,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
                 tasks.start_soon(app.mcp_tools.run)
+                tasks.start_soon(Indexer(backend.database, backend.notifier).run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
             try:
@@ -210,8 +214,9 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     sessions = Sessions(database, rules, clock, ids)
     views = Views(database, rules, clock)
+    search = Search(database, rules)
     exchanges = Exchanges(database, waits, rules, clock, ids)
-    tools = Toolset([*_session_tools(views, exchanges, rules, clock), *base.tools])
+    tools = Toolset([*_session_tools(views, search, exchanges, rules, clock), *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
@@ -234,6 +239,7 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         resets=Resets(database, clock, ids),
         forks=Forks(database, clock, ids),
         history=history,
+        search=search,
         views=views,
         exchanges=exchanges,
         waits=waits,
@@ -257,10 +263,11 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
     return app, worker
 
 
-def _session_tools(views: Views, exchanges: Exchanges, rules: Rules, clock: Clock) -> list[Tool]:
+def _session_tools(views: Views, search: Search, exchanges: Exchanges, rules: Rules, clock: Clock) -> list[Tool]:
     return [
         sessions_list(views, rules, clock),
         sessions_history(views),
+        sessions_search(search),
         sessions_send(exchanges),
         session_status(views, rules),
         agents_list(views),

@@ -348,6 +348,7 @@ class SendRuleSection(Section):
     match: SendMatchSection = SendMatchSection()
     """Which sessions the rule concerns; all unless set."""
     action: SendAction
+    """`allow` or `deny`."""
 
 
 class SendPolicySection(Section):

@@ -61,7 +61,7 @@ class Tap:
         return connection
 
     def _note(self, statement: str) -> None:
-        self.counts[re.sub(r"'[^']*'|\b\d+\b", "?", statement)] += 1
+        self.counts[re.sub(r"'[^']*'|-?\b\d+\b", "?", statement)] += 1
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def _shared_database(home: Path, url: str) -> Iterator[Finding]:
         detail = f"{place}, schema {state.schema or 'none yet'}, this program has {state.known_schema}, {size}"
         yield Finding(name, Grade.WARNING, detail, "The next start brings it up to date, as `antiphon migrate` does.")
     else:
-        yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}")
+        yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
     yield from _processes(state)
     if (home / DATABASE_NAME).exists():
         yield Finding(
@@ -171,7 +171,12 @@ def _database(home: Path) -> Finding:
             f"{path} has schema {state.schema}, this program knows {state.known_schema}",
             "Install the newer Antiphon.",
         )
-    return Finding(name, Grade.OK, f"schema {state.schema}, {path.stat().st_size / MEBIBYTE:.1f} MiB, checked")
+    size = f"{path.stat().st_size / MEBIBYTE:.1f} MiB"
+    return Finding(name, Grade.OK, f"schema {state.schema}, {size}, checked, {_searchable(state.unindexed)}")
+
+
+def _searchable(unindexed: int) -> str:
+    return f"{unindexed:,} messages not searchable yet" if unindexed else "all messages searchable"
 
 
 def _disk(home: Path) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from antiphon.engine.inbox import Inbox
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Runs
+from antiphon.engine.search import Search
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
 from antiphon.engine.tokens import Tokens
@@ -31,6 +32,7 @@ class Services:
     resets: Resets
     forks: Forks
     history: History
+    search: Search
     views: Views
     exchanges: Exchanges
     waits: Waits

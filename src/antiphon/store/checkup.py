@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from antiphon.store.migrate import StoreUnusable, migrations
+from antiphon.store.search import LAG, SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class DatabaseState:
     """The newest that this program has."""
     problems: tuple[str, ...]
     """What SQLite's quick check complains of; empty if all is well."""
+    unindexed: int
+    """Messages that cannot be searched yet."""
 
 
 def check_database(path: Path) -> DatabaseState:
@@ -28,6 +31,12 @@ def check_database(path: Path) -> DatabaseState:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)").fetchall()]
             has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchone()
             schema = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0] if has_table else 0
+            unindexed = connection.execute(LAG).fetchone()[0] if found == ["ok"] and (schema or 0) >= SCHEMA else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
-    return DatabaseState(schema=schema or 0, known_schema=known, problems=tuple(line for line in found if line != "ok"))
+    return DatabaseState(
+        schema=schema or 0,
+        known_schema=known,
+        problems=tuple(line for line in found if line != "ok"),
+        unindexed=unindexed,
+    )

@@ -14,8 +14,10 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from antiphon.domain.errors import Invalid
-from antiphon.store.migrate import StoreUnusable, migrations, statements
+from antiphon.store import migrate
+from antiphon.store.migrate import StoreUnusable, statements
 from antiphon.store.postgres import connect
+from antiphon.store.search import LAG, SCHEMA
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,11 @@ TURN_SECONDS = 60.0
 MAX_ATTEMPTS = 60
 
 Migrations = Callable[[], Iterable[tuple[int, str, str]]]
+
+
+def migrations() -> Iterable[tuple[int, str, str]]:
+    """Number, name and text of each migration, ascending, as PostgreSQL has them."""
+    return migrate.migrations("postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,8 @@ class ServerState:
     """The newest that this program has."""
     bytes: int
     living: tuple[Member, ...]
+    unindexed: int
+    """Messages that cannot be searched yet."""
 
 
 async def prepare(
@@ -130,6 +139,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             known_schema=known[-1][0],
             bytes=size[0],
             living=await _find_living(connection, seconds),
+            unindexed=await _count_unindexed(connection) if max(applied, default=0) >= SCHEMA else 0,
         )
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
@@ -137,6 +147,12 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
         raise _unreachable(url, error) from error
     finally:
         await connection.close()
+
+
+async def _count_unindexed(connection: AsyncConnection[Any]) -> int:
+    row = await (await connection.execute(LAG)).fetchone()
+    assert row is not None
+    return row[0]
 
 
 async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tuple[Member, ...]:
