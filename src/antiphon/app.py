@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from antiphon import __version__
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop, RetryPolicy
 from antiphon.agents.model import ProviderSettings
@@ -69,7 +70,7 @@ from antiphon.tools.sessions_send import sessions_send
 
 logger = logging.getLogger(__name__)
 
-VERSION = version("antiphon")
+
 OWNER_TOKEN_NAME = "owner.token"
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
@@ -195,7 +196,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
         clock=base.clock,
         check=check,
         process=describe_process(
-            process, role.value, VERSION, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
+            process, role.value, __version__, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
         ),
         connections=config.database.connections,
         commit_hook=parts.commit_hook,
@@ -257,7 +258,7 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         tools=tools,
         tool_calls=tool_calls,
         mcp_tools=mcp_tools,
-        mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
+        mcp=Endpoint(tool_calls, sessions.target, __version__, config.gateway.max_body_bytes),
         database=database,
     )
     return app, worker
