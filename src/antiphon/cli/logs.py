@@ -67,6 +67,8 @@ def _known_secrets(config: Config) -> Iterable[str]:
     for section in config.providers.values():
         yield section.key() or ""
         yield from section.headers.values()
+    for webhook in config.channels.webhook.values():
+        yield webhook.key() or ""
     if config.database.url is not None:
         yield from _passwords(config.database.url.get_secret_value())
     yield from (value for name, value in os.environ.items() if name.endswith(_SECRET_NAMES))

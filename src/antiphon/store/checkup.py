@@ -7,6 +7,8 @@ from pathlib import Path
 
 from antiphon.store.migrate import StoreUnusable, migrations
 
+COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
@@ -18,6 +20,8 @@ class DatabaseState:
     """The newest that this program has."""
     problems: tuple[str, ...]
     """What SQLite's quick check complains of; empty if all is well."""
+    outbox: dict[str, int]
+    """How many deliveries there are of each status."""
 
 
 def check_database(path: Path) -> DatabaseState:
@@ -28,6 +32,13 @@ def check_database(path: Path) -> DatabaseState:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)").fetchall()]
             has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchone()
             schema = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0] if has_table else 0
+            has_outbox = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'deliveries'").fetchone()
+            outbox = dict[str, int](connection.execute(COUNT_DELIVERIES).fetchall()) if has_outbox else {}
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
-    return DatabaseState(schema=schema or 0, known_schema=known, problems=tuple(line for line in found if line != "ok"))
+    return DatabaseState(
+        schema=schema or 0,
+        known_schema=known,
+        problems=tuple(line for line in found if line != "ok"),
+        outbox=outbox,
+    )

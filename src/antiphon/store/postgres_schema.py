@@ -14,6 +14,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from antiphon.domain.errors import Invalid
+from antiphon.store.checkup import COUNT_DELIVERIES
 from antiphon.store.migrate import StoreUnusable, migrations, statements
 from antiphon.store.postgres import connect
 
@@ -61,6 +62,8 @@ class ServerState:
     """The newest that this program has."""
     bytes: int
     living: tuple[Member, ...]
+    outbox: dict[str, int]
+    """How many deliveries there are of each status."""
 
 
 async def prepare(
@@ -130,6 +133,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             known_schema=known[-1][0],
             bytes=size[0],
             living=await _find_living(connection, seconds),
+            outbox=await _count_deliveries(connection),
         )
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
@@ -137,6 +141,12 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
         raise _unreachable(url, error) from error
     finally:
         await connection.close()
+
+
+async def _count_deliveries(connection: AsyncConnection[Any]) -> dict[str, int]:
+    if not await _exists(connection, "deliveries"):
+        return {}
+    return dict(await (await connection.execute(COUNT_DELIVERIES)).fetchall())
 
 
 async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tuple[Member, ...]:
