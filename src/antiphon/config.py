@@ -67,16 +67,17 @@ def _agent_id(text: str) -> str:
         raise ValueError(error.message) from error
 
 
-def _webhook_name(name: str) -> str:
-    """A name that can stand in an address and in keys."""
-    try:
-        parse_agent_id(name)
-        direct_key(DEFAULT_AGENT, channel=WEBHOOK, account=name, peer="x", scope=DmScope.PER_ACCOUNT_CHANNEL_PEER)
-    except Invalid:
-        raise ValueError(
-            f"{name!r} cannot be a webhook's name; use 1 to 64 of a-z, 0-9, _ and -, and none of the words of keys"
-        ) from None
-    return name
+def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookSection]":
+    """Names that can stand in addresses and in keys."""
+    for name in sections:
+        try:
+            parse_agent_id(name)
+            direct_key(DEFAULT_AGENT, channel=WEBHOOK, account=name, peer="x", scope=DmScope.PER_ACCOUNT_CHANNEL_PEER)
+        except Invalid:
+            raise ValueError(
+                f"{name!r} cannot be a webhook's name; use 1 to 64 of a-z, 0-9, _ and -, and none of the words of keys"
+            ) from None
+    return sections
 
 
 def _web_address(url: str) -> str:
@@ -443,7 +444,7 @@ class WebhookSection(Section):
 
 
 class ChannelsSection(Section):
-    webhook: dict[Annotated[str, AfterValidator(_webhook_name)], WebhookSection] = Field(
+    webhook: Annotated[dict[str, WebhookSection], AfterValidator(_webhook_names)] = Field(
         default_factory=dict[str, WebhookSection]
     )
     """Programs that speak with sessions by signed POST requests, by their name."""
