@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import cluster, idle, log, runs
+from bench import cluster, idle, log, runs, search, tools
 from bench.measure import Row
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -27,6 +27,10 @@ BENCHES: dict[str, Bench] = {
     "B5": log.pages,
     "B7": runs.latency,
     "B8": runs.throughput,
+    "B9": tools.sends,
+    "B9t": tools.trees,
+    "B10": tools.decisions,
+    "B11": search.search,
     "B12": idle.idle,
     "B7 B8 B14": cluster.measure,
 }

@@ -33,7 +33,7 @@ TEXT = "x" * 200
 
 
 @asynccontextmanager
-async def _server() -> AsyncGenerator[str]:
+async def own_server() -> AsyncGenerator[str]:
     """The address of a server of our own, with a disk that is waited for."""
     folder = Path(tempfile.mkdtemp(prefix="antiphon-bench-"))
     server = get_server(folder / "data", cleanup_mode="stop")
@@ -70,7 +70,7 @@ async def _cluster(directory: Path, url: str, workers: int) -> AsyncGenerator[Ap
 
 
 async def measure(directory: Path) -> list[Row]:
-    async with _server() as server:
+    async with own_server() as server:
         with psycopg.connect(server, autocommit=True) as connection:
             for name in ("runs", "appends"):
                 connection.execute(f"CREATE DATABASE {name}".encode())

@@ -148,7 +148,7 @@ REQUIREMENTS = {
     "history:1": Requirement("A history page has the newest messages in order, with seq and flags."),
     "history:2": Requirement("Tool results are hidden unless asked for; cursors skip nothing and stay stable."),
     "history:3": Requirement("A page is bounded, oldest dropped first."),
-    "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text.", TOOLS),
+    "search:1": Requirement("sessions_search finds all words of any script, newest first, in readable text."),
     "send:1": Requirement("A send names a key or a label; an ambiguous label and oneself are errors."),
     "send:2": Requirement("A send waits up to its timeout; a late reply still arrives."),
     "send:3": Requirement(
@@ -175,7 +175,7 @@ REQUIREMENTS = {
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
     "foreign_tools:1": Requirement(
         "Python functions and MCP servers are tools with declared effects under the same policy.",
-        remaining="MCP servers come with the session tools; hooks with information flow",
+        remaining="hooks come with information flow",
     ),
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
@@ -203,7 +203,7 @@ REQUIREMENTS = {
     "access:1": Requirement("Owners see all, others the sessions that they take part in.", PEOPLE),
     "access:2": Requirement(
         "Tokens are hashed, scoped, confined, expiring and revocable.",
-        remaining="all but the owner's token comes with people and tokens",
+        remaining="scopes, clearance and channel tokens come with people",
     ),
     "access:3": Requirement("People are matched by platform ids, paired by code and linked by code.", PEOPLE),
     # 12. Information flow

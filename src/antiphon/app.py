@@ -5,12 +5,14 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points, version
+from datetime import timedelta
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from antiphon import __version__
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop, RetryPolicy
 from antiphon.agents.model import ProviderSettings
@@ -29,9 +31,9 @@ from antiphon.channels.webhook import WebhookChannel
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
-from antiphon.config import Config, ProviderSection
+from antiphon.config import Config, McpServerSection, ProviderSection
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import Ids, ProcessId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.deliverer import Deliverer
@@ -41,13 +43,16 @@ from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
+from antiphon.engine.indexer import Indexer
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner
 from antiphon.engine.runs import Runs
+from antiphon.engine.search import Search
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.tokens import Tokens
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
@@ -55,6 +60,9 @@ from antiphon.engine.worker import Worker
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
+from antiphon.mcp.client import McpTools
+from antiphon.mcp.endpoint import Endpoint
+from antiphon.mcp.settings import ServerSettings
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import Address
@@ -64,11 +72,12 @@ from antiphon.tools.agents_list import agents_list
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
+from antiphon.tools.sessions_search import sessions_search
 from antiphon.tools.sessions_send import sessions_send
 
 logger = logging.getLogger(__name__)
 
-VERSION = version("antiphon")
+
 OWNER_TOKEN_NAME = "owner.token"
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
@@ -85,7 +94,10 @@ class App:
     services: Services
     models: Models
     tools: Toolset
+    """Those of this program; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
+    mcp_tools: McpTools
+    mcp: Endpoint
     database: Database
     deliverer: Deliverer
     """At work where the process runs agents."""
@@ -140,9 +152,12 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 tasks.start_soon(task)
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
+            tasks.start_soon(app.mcp.run)
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
+                tasks.start_soon(app.mcp_tools.run)
+                tasks.start_soon(Indexer(backend.database, backend.notifier).run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
                 tasks.start_soon(app.deliverer.run)
@@ -199,7 +214,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
         clock=base.clock,
         check=check,
         process=describe_process(
-            process, role.value, VERSION, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
+            process, role.value, __version__, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
         ),
         connections=config.database.connections,
         commit_hook=parts.commit_hook,
@@ -235,11 +250,13 @@ def _build(
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     sessions = Sessions(database, rules, clock, ids)
     views = Views(database, rules, clock)
+    search = Search(database, rules)
     exchanges = Exchanges(database, waits, rules, clock, ids)
-    tools = Toolset([*_session_tools(views, exchanges, rules, clock), *base.tools])
+    tools = Toolset([*_session_tools(views, search, exchanges, rules, clock), *base.tools])
+    mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
-        runner=parts.runner or AgentLoop(base.models, tools, rules, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, retry=parts.retry),
         waits=waits,
         rules=rules,
         publish_delta=publish_delta,
@@ -259,21 +276,26 @@ def _build(
         resets=Resets(database, clock, ids),
         forks=Forks(database, clock, ids),
         history=history,
+        search=search,
         views=views,
         exchanges=exchanges,
         deliveries=Deliveries(database, clock),
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, clock, ids),
+        tokens=Tokens(database, clock, ids),
         health=Health(database, backend.processes),
     )
+    tool_calls = ToolCalls(tools, Callers(database), rules, ids)
     app = App(
         home=base.home,
         config=config,
         services=services,
         models=base.models,
         tools=tools,
-        tool_calls=ToolCalls(tools, Callers(database), rules, ids),
+        tool_calls=tool_calls,
+        mcp_tools=mcp_tools,
+        mcp=Endpoint(tool_calls, sessions.target, __version__, config.gateway.max_body_bytes),
         database=database,
         deliverer=Deliverer(
             database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
@@ -283,10 +305,11 @@ def _build(
     return app, worker
 
 
-def _session_tools(views: Views, exchanges: Exchanges, rules: Rules, clock: Clock) -> list[Tool]:
+def _session_tools(views: Views, search: Search, exchanges: Exchanges, rules: Rules, clock: Clock) -> list[Tool]:
     return [
         sessions_list(views, rules, clock),
         sessions_history(views),
+        sessions_search(search),
         sessions_send(exchanges),
         session_status(views, rules),
         agents_list(views),
@@ -378,6 +401,32 @@ def _provider(section: ProviderSection) -> ProviderSettings:
     )
 
 
+def mcp_settings(home: Path, config: Config) -> list[ServerSettings]:
+    """The MCP servers that are configured, each with the agent that may use it."""
+    return [
+        _server(home, agent_id, name, section)
+        for agent_id, servers in config.mcp_servers().items()
+        for name, section in servers.items()
+    ]
+
+
+def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection) -> ServerSettings:
+    return ServerSettings(
+        agent_id=agent_id,
+        name=name,
+        command=section.command,
+        args=section.args,
+        env={variable: value.get_secret_value() for variable, value in section.env.items()},
+        cwd=home if section.cwd is None else Path(section.cwd),
+        url=section.url,
+        headers={header: value.get_secret_value() for header, value in section.headers.items()},
+        tools=section.tools,
+        effects={tool: frozenset(effects) for tool, effects in section.effects.items()},
+        timeout=timedelta(seconds=section.timeout_seconds),
+        log=home / "mcp" / f"{agent_id}.{name}.log",
+    )
+
+
 def _check_models(rules: Rules, models: Models) -> None:
     """Every configured model has a known name, before anything is promised."""
     for agent in rules.agents.values():
@@ -398,7 +447,7 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
     def check_model(name: str) -> None:
         app.models.open(name)
 
-    return build_gateway(app.services, app.tool_calls, settings, check_model, app.webhook_inbox)
+    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox)
 
 
 def probe_app(app: App) -> AsgiApp:

@@ -70,7 +70,7 @@ async def open_sqlite(
     def on_commit(
         woken: Collection[SessionRow], dispatched: Collection[SessionRow], interrupted: Collection[SessionRow]
     ) -> None:
-        notifier.wake(woken)
+        notifier.publish(woken)
         dispatch.dispatch(dispatched)
         for session in interrupted:
             check(session)

@@ -5,6 +5,7 @@ Names are snake_case or the founding documents' camelCase. Flags go before varia
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
@@ -23,6 +24,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -217,13 +219,13 @@ class McpServerSection(Section):
     """The program of a server that is started here and spoken to over its standard input and output."""
     args: tuple[str, ...] = ()
     """Its arguments."""
-    env: dict[str, str] = Field(default_factory=dict[str, str])
+    env: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
     """Its environment, beside what any program needs."""
     cwd: str | None = None
     """The directory that it is started in; the home unless set."""
     url: str | None = None
     """The address of a server that is reached by HTTP."""
-    headers: dict[str, str] = Field(default_factory=dict[str, str], repr=False)
+    headers: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
     """Sent with every request to it."""
     tools: tuple[str, ...] | None = None
     """Names of its tools that the agent may call; all unless set."""
@@ -237,6 +239,16 @@ class McpServerSection(Section):
         if (self.command is None) == (self.url is None):
             raise ValueError("needs either 'command' or 'url'")
         return self
+
+
+def _server_names(servers: dict[str, McpServerSection]) -> dict[str, McpServerSection]:
+    for name in servers:
+        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", name) or "__" in name:
+            raise ValueError(
+                f"{name!r} cannot be the name of a server; use small letters, digits, '-' and single '_', "
+                "a letter first, at most 32"
+            )
+    return servers
 
 
 class AgentDefaults(Section):
@@ -253,6 +265,8 @@ class AgentDefaults(Section):
     subagents: SubagentsSection = SubagentsSection()
     mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])
     """MCP servers whose tools agents may call, by the name that goes before the tool's."""
+
+    _check_names = field_validator("mcp_servers")(_server_names)
 
 
 class AgentSection(Section):
@@ -280,6 +294,8 @@ class AgentSection(Section):
     """Instead of `limits.run`, all of it."""
     daily: DailySection | None = None
     """Instead of `limits.daily`, all of it."""
+
+    _check_names = field_validator("mcp_servers")(_server_names)
 
 
 class AgentsSection(Section):
@@ -359,6 +375,7 @@ class SendRuleSection(Section):
     match: SendMatchSection = SendMatchSection()
     """Which sessions the rule concerns; all unless set."""
     action: SendAction
+    """`allow` or `deny`."""
 
 
 class SendPolicySection(Section):
@@ -504,6 +521,12 @@ class Config(Section):
         """The agents; `main` with the defaults where none is listed."""
         listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
         return {AgentId(section.id): self._agent(section) for section in listed}
+
+    def mcp_servers(self) -> dict[AgentId, dict[str, McpServerSection]]:
+        """The servers of each agent: its own beside those of the defaults, whose names it may take."""
+        listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
+        common = self.agents.defaults.mcp_servers
+        return {AgentId(section.id): {**common, **section.mcp_servers} for section in listed}
 
     def _agent(self, section: AgentSection) -> Agent:
         defaults = self.agents.defaults

@@ -19,6 +19,7 @@ from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import (
     EXTERNAL,
     AssistantMessage,
+    ExchangeStep,
     ImagePart,
     Part,
     Provenance,
@@ -156,6 +157,7 @@ def message(event: Event, *, with_images: bool = True) -> Json:
         case UserMessage():
             shown["sender"] = body.sender
             shown["provenance"] = None if body.provenance == EXTERNAL else _provenance(body.provenance)
+            shown["exchange"] = None if body.exchange is None else _exchange(body.exchange)
         case AssistantMessage():
             shown["model"] = body.model
             shown["partial"] = body.partial or None
@@ -213,6 +215,11 @@ def _provenance(provenance: Provenance) -> Json:
             "sourceTool": provenance.source_tool,
         }
     )
+
+
+def _exchange(step: ExchangeStep) -> Json:
+    shown: Json = {"id": step.id, "stage": step.stage.value}
+    return {**shown, "turn": step.turn, "of": step.of} if step.turn else shown
 
 
 def event(event: Event) -> Json:

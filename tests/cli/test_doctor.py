@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,3 +44,25 @@ def test_what_is_broken_is_named_with_a_remedy_and_no_secret_is_shown(home: Path
     assert found["model of main"]["status"] == "broken" and "planted" not in json.dumps(found)
     code, found = checks(home, env={"ANTIPHON_NONSENSE": "1"})
     assert code == 1 and "ANTIPHON_NONSENSE" in found["configuration"]["detail"]
+
+
+def test_mcp_servers_are_asked_for_their_tools_and_the_left_out_ones_are_told(home: Path, tmp_path: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "antiphon.toml").write_text(
+        f"""
+        [agents.defaults.mcp_servers.things]
+        command = {json.dumps(sys.executable)}
+        args = ["-m", "tests.mcp.program", {json.dumps(str(tmp_path))}]
+        cwd = {json.dumps(str(Path(__file__).parents[2]))}
+        [agents.defaults.mcp_servers.gone]
+        command = "/no/such/program"
+        env = {{ THING_KEY = "planted-secret" }}
+        """
+    )
+    code, found = checks(home)
+    assert code == 1
+    things, gone = found["MCP server things of main"], found["MCP server gone of main"]
+    assert things["status"] == "warning" and "'bad name': its name" in things["detail"]
+    assert gone["status"] == "broken" and "'/no/such/program'" in gone["detail"]
+    assert "planted" not in json.dumps(found)
+    assert not (home / "mcp").exists()

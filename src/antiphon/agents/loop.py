@@ -17,7 +17,7 @@ from antiphon.agents.model import Answer, Model, ModelError, ModelErrorKind, Pro
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import build_prompt
 from antiphon.agents.text import whole_text
-from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset
+from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionRow
@@ -53,7 +53,7 @@ class RetryPolicy:
 class AgentLoop:
     """Implements `AgentRunner` with a model and tools."""
 
-    def __init__(self, models: Models, tools: Toolset, rules: Rules, *, retry: RetryPolicy | None = None) -> None:
+    def __init__(self, models: Models, tools: ToolSource, rules: Rules, *, retry: RetryPolicy | None = None) -> None:
         self._models = models
         self._tools = tools
         self._rules = rules
@@ -68,7 +68,7 @@ class AgentLoop:
             return _failed(error.code, error.message)
         await self._models.prepare(model)
         context.is_counted = model.is_counted
-        tools = self._tools_for(agent, session)
+        tools = await self._tools_for(agent, session)
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -80,7 +80,9 @@ class AgentLoop:
             if ending := await self._check_limits(context, transcript, model):
                 return ending
             entries = transcript.prompt_for(context.run.id)
-            prompt = build_prompt(entries, transcript, context.run.id, session, agent, tools.schemas)
+            prompt = build_prompt(
+                entries, transcript, context.run.id, session, agent, tools.schemas, notices=tools.notices
+            )
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
                 if await compact(context, model, entries):
@@ -105,10 +107,10 @@ class AgentLoop:
                 return Ending(outcome=Outcome(status=RunStatus.OK, reply=message.text), message=message)
             await context.record_step(message)
 
-    def _tools_for(self, agent: Agent, session: Session) -> Toolset:
+    async def _tools_for(self, agent: Agent, session: Session) -> Toolset:
         rules = self._rules
         own = allowed_session_tools(agent.id, session.depth, rules.visibility, rules.subagent_tools)
-        return self._tools.for_session(agent.tools, own)
+        return (await self._tools.tools_for(agent.id)).for_session(agent.tools, own)
 
     def _ending_in_log(self, context: RunContext, transcript: Transcript) -> Ending | None:
         """The end, if the log says that the run has come to it; None if there is more to do."""

@@ -33,6 +33,8 @@ def build_prompt(
     session: Session,
     agent: Agent,
     tools: Sequence[ToolSchema],
+    *,
+    notices: Sequence[str] = (),
 ) -> Prompt:
     """The prompt of the run's next step."""
     newest = transcript.newest_input(run_id)
@@ -40,7 +42,7 @@ def build_prompt(
     newest_seq = newest.seq if newest is not None else 0
     exchange = exchange_of(newest)
     return Prompt(
-        instructions=_instructions(agent, session),
+        instructions=_instructions(agent, session, notices),
         entries=prompt_entries(entries, session.source.type),
         tools=tools,
         thinking=session.thinking_level or agent.thinking,
@@ -79,10 +81,12 @@ def prompt_entries(entries: Iterable[Entry], session_type: SessionType) -> list[
     return shown
 
 
-def _instructions(agent: Agent, session: Session) -> str:
+def _instructions(agent: Agent, session: Session, notices: Sequence[str]) -> str:
     instructions = agent.instructions or f"You are {agent.name}, a helpful assistant."
     if session.working_memory:
         instructions += f"\n\nWorking memory of this session (read-only):\n{session.working_memory}"
+    if notices:
+        instructions += "\n\n" + "\n".join(notices)
     return instructions
 
 

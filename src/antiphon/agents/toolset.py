@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from antiphon.agents.model import ToolSchema
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import Run
 from antiphon.engine.callers import Caller
@@ -189,8 +189,10 @@ def _failure(code: str, message: str) -> str:
 class Toolset:
     """The tools that an agent has, by name. Raises `Invalid` for two of one name."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], absent: Mapping[str, Tool] | None = None) -> None:
         self._tools: dict[str, Tool] = {}
+        self._absent = absent or {}
+        """By the beginning of names: what answers for tools that exist and cannot be had now."""
         for entry in tools:
             if entry.schema.name in self._tools:
                 raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Give the other another name.")
@@ -198,14 +200,24 @@ class Toolset:
 
     def for_session(self, allowed: Collection[str] | None, session_tools: Collection[str]) -> "Toolset":
         """The tools from elsewhere that an agent is allowed, None for all, and the session tools that a session has."""
-        return Toolset(
+        kept = (
             entry
             for name, entry in self._tools.items()
             if (name in session_tools if name in SESSION_TOOLS else allowed is None or name in allowed)
         )
+        return Toolset(kept, self._absent)
+
+    async def tools_for(self, agent_id: AgentId) -> "Toolset":
+        """The same for every agent. Implements `ToolSource`."""
+        return self
+
+    def joined(self, tools: Iterable[Tool], absent: Mapping[str, Tool]) -> "Toolset":
+        """These and others."""
+        return Toolset([*self._tools.values(), *tools], {**self._absent, **absent})
 
     def find(self, name: str) -> Tool | None:
-        return self._tools.get(name)
+        found = self._tools.get(name)
+        return found or next((tool for start, tool in self._absent.items() if name.startswith(start)), None)
 
     @property
     def names(self) -> list[str]:
@@ -214,3 +226,17 @@ class Toolset:
     @property
     def schemas(self) -> list[ToolSchema]:
         return [entry.schema for entry in self._tools.values()]
+
+    @property
+    def notices(self) -> list[str]:
+        """What the model should know of tools that cannot be had now."""
+        return [entry.schema.description for entry in self._absent.values()]
+
+
+class ToolSource(Protocol):
+    """Where the tools of an agent come from, before policy says which of them a session has.
+
+    - `tools_for` is asked at the beginning of each run; it may wait, but not without a deadline, and raises nothing.
+    """
+
+    async def tools_for(self, agent_id: AgentId) -> Toolset: ...

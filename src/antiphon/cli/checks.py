@@ -5,7 +5,7 @@ import shutil
 import socket
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from antiphon.app import OWNER_TOKEN_NAME, DatabaseState, check_home, open_models
+from antiphon.agents.toolset import Toolset
+from antiphon.app import OWNER_TOKEN_NAME, DatabaseState, check_home, installed_tools, mcp_settings, open_models
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, look_at_server
 from antiphon.cli.connection import client_of
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
@@ -23,6 +24,7 @@ from antiphon.config import Config, find_config_file
 from antiphon.config_file import TOML_NAME
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
+from antiphon.mcp.client import look_at_servers
 
 if TYPE_CHECKING:
     from antiphon.backends import ServerState
@@ -71,6 +73,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
         findings += _port(config, running)
         findings += _models(home, config)
         findings += _webhooks(config)
+        findings += _mcp_servers(home, config)
     findings.append(_tools())
     return findings
 
@@ -110,7 +113,7 @@ def _shared_database(home: Path, url: str) -> Iterator[Finding]:
         detail = f"{place}, schema {state.schema or 'none yet'}, this program has {state.known_schema}, {size}"
         yield Finding(name, Grade.WARNING, detail, "The next start brings it up to date, as `antiphon migrate` does.")
     else:
-        yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}")
+        yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
     yield from _processes(state)
     yield _outbox(state.outbox)
     if (home / DATABASE_NAME).exists():
@@ -197,7 +200,12 @@ def _database_file(name: str, home: Path, state: DatabaseState | None) -> Findin
             f"{path} has schema {state.schema}, this program knows {state.known_schema}",
             "Install the newer Antiphon.",
         )
-    return Finding(name, Grade.OK, f"schema {state.schema}, {path.stat().st_size / MEBIBYTE:.1f} MiB, checked")
+    size = f"{path.stat().st_size / MEBIBYTE:.1f} MiB"
+    return Finding(name, Grade.OK, f"schema {state.schema}, {size}, checked, {_searchable(state.unindexed)}")
+
+
+def _searchable(unindexed: int) -> str:
+    return f"{unindexed:,} messages not searchable yet" if unindexed else "all messages searchable"
 
 
 def _disk(home: Path) -> Iterator[Finding]:
@@ -272,6 +280,33 @@ def _models(home: Path, config: Config) -> Iterator[Finding]:
             )
         else:
             yield Finding(name, Grade.OK, agent.model + (", its key is there" if ":" in agent.model else ""))
+
+
+def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
+    """Each is started or called once, and asked for its tools."""
+    configured = mcp_settings(home, config)
+    if not configured:
+        return
+    # Nothing is written, and the home may not be there yet.
+    settings = [replace(server, log=None, cwd=_existing(server.cwd)) for server in configured]
+    try:
+        own = Toolset(installed_tools())
+    except Invalid as error:
+        yield Finding("tools", Grade.BROKEN, error.message, "Mend or uninstall the package.")
+        own = Toolset([])
+    for server, report in zip(configured, anyio.run(look_at_servers, settings, own), strict=True):
+        name = f"MCP server {server.name} of {server.agent_id}"
+        if report.problem is not None:
+            yield Finding(name, Grade.BROKEN, report.problem, f"What its program writes in use is in {server.log}.")
+        elif report.left_out:
+            reasons = "; ".join(f"{tool.tool[:80]!r}: {tool.reason}" for tool in report.left_out)
+            yield Finding(name, Grade.WARNING, f"{report.tools} tools; left out are {reasons}", "Rename them there.")
+        else:
+            yield Finding(name, Grade.OK, f"{report.tools} tools")
+
+
+def _existing(directory: Path | None) -> Path | None:
+    return directory if directory is not None and directory.is_dir() else None
 
 
 def _tools() -> Finding:

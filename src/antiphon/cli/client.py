@@ -54,6 +54,7 @@ class Client:
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
+        self.token = token
         self._http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
@@ -69,6 +70,9 @@ class Client:
 
     def post(self, path: str, body: JsonObject | None = None, **parameters: Parameter) -> JsonObject:
         return self._ask("POST", path, parameters, body)
+
+    def delete(self, path: str) -> JsonObject:
+        return self._ask("DELETE", path, {})
 
     def call_tool(
         self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
@@ -107,7 +111,7 @@ class Client:
             ) as response:
                 if response.is_error:
                     response.read()
-                    raise _error(response)
+                    raise error_of(response)
                 yield _events(response.iter_raw())
         except httpx.TransportError as error:
             raise self._unreachable() from error
@@ -154,7 +158,7 @@ class Client:
         except httpx.TransportError as error:
             raise self._unreachable() from error
         if response.is_error:
-            raise _error(response)
+            raise error_of(response)
         return cast(JsonObject, response.json()) if response.content else {}
 
     def _unreachable(self) -> Unavailable:
@@ -171,7 +175,8 @@ def _present(parameters: Mapping[str, Parameter]) -> dict[str, str | float | boo
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _error(response: httpx.Response) -> AntiphonError:
+def error_of(response: httpx.Response) -> AntiphonError:
+    """What the gateway's refusal says."""
     kind = _ERRORS.get(response.status_code, AntiphonError)
     try:
         error = response.json()["error"]

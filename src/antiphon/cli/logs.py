@@ -69,6 +69,9 @@ def _known_secrets(config: Config) -> Iterable[str]:
         yield from section.headers.values()
     for webhook in config.channels.webhook.values():
         yield webhook.key() or ""
+    for servers in config.mcp_servers().values():
+        for server in servers.values():
+            yield from (value.get_secret_value() for value in (*server.env.values(), *server.headers.values()))
     if config.database.url is not None:
         yield from _passwords(config.database.url.get_secret_value())
     yield from (value for name, value in os.environ.items() if name.endswith(_SECRET_NAMES))

@@ -1,7 +1,7 @@
 """How sessions, messages and outcomes are shown to people."""
 
 from antiphon.cli.output import ago, calls_of, clock_time, error_console, show, styled, text_of
-from antiphon.domain.message import JsonObject
+from antiphon.domain.message import JsonObject, step_for_people
 
 RESULT_LINES = 4
 RESULT_CHARACTERS = 240
@@ -58,6 +58,11 @@ def show_message(message: JsonObject) -> None:
 def author_of(message: JsonObject) -> str:
     """Who wrote it, where that is not the person at the terminal."""
     provenance = message.get("provenance")
+    step = message.get("exchange")
+    if isinstance(provenance, dict) and isinstance(step, dict):
+        turn, of = step.get("turn", 0), step.get("of", 0)
+        assert isinstance(turn, int) and isinstance(of, int)
+        return f"  ({step_for_people(str(step['stage']), turn, of, str(provenance.get('sourceSessionKey')))})"
     if isinstance(provenance, dict):
         return f"  ({provenance.get('sourceSessionKey') or provenance.get('kind')})"
     return f"  ({message['sender']})" if message.get("sender") else ""

@@ -3,8 +3,11 @@
 import gc
 import logging
 import os
+import shlex
+import shutil
 import signal
 import socket
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ from antiphon.cli.keys import key_problem
 from antiphon.cli.local_gateway import LocalGateway, home_in_use, run_gateway
 from antiphon.cli.logs import configure_logs
 from antiphon.cli.output import console, show, show_fields, show_json, styled
-from antiphon.config import Config, Role, find_config_file
+from antiphon.config import Config, Role, default_home, find_config_file
 from antiphon.config_file import TOML_NAME
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
@@ -154,21 +157,37 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
     console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
     show_fields(
         {
-            "Sign in": f"{link}\n         (good once, for 10 minutes; `antiphon open` prints another)",
-            "Chat": "antiphon chat",
+            "Sign in": f"{link}\n         (good once, for 10 minutes; `{_command('open', app.home)}` prints another)",
+            "Chat": _command("chat", app.home),
             **_shown_facts(app),
         }
     )
     if not config.gateway.role.works:
         show("It runs no agents: `antiphon worker` does, anywhere, on the same database.", "yellow")
     elif app.services.rules.agents[app.services.rules.default_agent].model == "offline":
+        is_toml = file.suffix == ".toml"
+        line = (
+            'agents.defaults.model = "openai:gpt-5"' if is_toml else 'agents: { defaults: { model: "openai:gpt-5" } },'
+        )
         show(
-            "The model 'offline' only echoes. For a real one, put this line first in "
-            f'{file}:  agents.defaults.model = "openai:gpt-5"  and set the environment variable OPENAI_API_KEY.',
+            f"The model 'offline' only echoes. For a real one, put this line first in {file}:  {line}  "
+            "and set the environment variable OPENAI_API_KEY.",
             "yellow",
         )
     _show_missing_keys(app)
     show("Ctrl-C stops it.", "dim")
+
+
+def _command(name: str, home: Path) -> str:
+    """How a command is called here: as this program was, and with the home where that is not the usual one."""
+    program = sys.argv[0]
+    found = shutil.which("antiphon")
+    if found is not None and Path(found).samefile(program):
+        program = "antiphon"
+    elif Path(program).is_relative_to(Path.cwd()):
+        program = str(Path(program).relative_to(Path.cwd()))
+    option = "" if home == default_home() else f" --home {shlex.quote(str(home))}"
+    return f"{program} {name}{option}"
 
 
 def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:

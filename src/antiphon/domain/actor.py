@@ -38,3 +38,8 @@ class Principal:
 
 OWNER = Principal(PrincipalKind.OWNER, "owner")
 SYSTEM = Principal(PrincipalKind.SYSTEM, "antiphon")
+
+
+def session_principal(session_key: str) -> Principal:
+    """Who acts as the session without being its owner; its rights are the session's own."""
+    return Principal(PrincipalKind.AGENT, session_key)

@@ -68,6 +68,17 @@ class ExchangeStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The requester's run that sent the request."""
 
 
+def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
+    """What a message of an exchange is, in a few words; `source` is the other session."""
+    match stage:
+        case ExchangeStage.TURN:
+            return f"turn {turn} of {of} with {source}"
+        case ExchangeStage.ANNOUNCE:
+            return f"what to announce of the exchange with {source}"
+        case _:
+            return f"{stage} from {source}"
+
+
 class TextPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="text", tag_field="type"):
     text: str
     provider: JsonObject | None = None

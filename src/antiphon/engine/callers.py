@@ -5,12 +5,12 @@ The caller comes from the run or from the edge that has authenticated somebody, 
 
 from dataclasses import dataclass, replace
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, session_principal
 from antiphon.domain.errors import Denied, Invalid, NotFound
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
-from antiphon.engine.access import NOBODY, Found, find_session, look_up, present_incarnation
+from antiphon.engine.access import NOBODY, Found, look_up, may_access, present_incarnation
 from antiphon.engine.context import RunContext
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
@@ -71,8 +71,13 @@ def _standing(session: Session, caller: Caller, rules: Rules) -> Standing:
         parent=session.parent,
         taint=session.taint,
         is_sandboxed=agent is not None and agent.is_sandboxed(session.key),
-        principal=None if caller.principal.is_owner else str(caller.principal),
+        principal=None if _has_all_rights(caller.principal, session) else str(caller.principal),
     )
+
+
+def _has_all_rights(principal: Principal, session: Session) -> bool:
+    """Of the session: the owner, and whoever holds a token that is bound to it."""
+    return principal.is_owner or principal == session_principal(str(session.key))
 
 
 async def find_target(query: Query, caller: Caller, reach: Reach, target: Target, name: str) -> Found | Refusal:
@@ -80,14 +85,14 @@ async def find_target(query: Query, caller: Caller, reach: Reach, target: Target
 
     Key and id each resolve by a fixed list of statements; what is missing and what is hidden get one refusal.
     """
-    return await _judge(query, caller, reach, await _find(query, reach, target), name)
-
-
-async def find_row(query: Query, caller: Caller, reach: Reach, row: SessionRow, name: str) -> Found | Refusal:
-    """The session's present incarnation, judged anew; `name` is what the caller wrote."""
-    session = await rows.find_by_row(query, row)
-    found = None if session is None else Found(session, present_incarnation(session))
-    return await _judge(query, caller, reach, found, name)
+    found = await _find(query, reach, target)
+    principal = caller.principal
+    takes_part = reach.scope.caller.principal is not None and await _takes_part(query, principal, found)
+    if found is not None:
+        decision = decide(reach.scope, facts_of(found, is_participant=takes_part))
+        if not isinstance(decision, Deny):
+            return found
+    return Refusal(not_visible(name, reach.scope))
 
 
 async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
@@ -104,16 +109,6 @@ async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentI
     if session is None:
         return Refusal(not_visible(label, reach.scope))
     return Found(session, present_incarnation(session))
-
-
-async def _judge(query: Query, caller: Caller, reach: Reach, found: Found | None, name: str) -> Found | Refusal:
-    principal = caller.principal
-    takes_part = not principal.is_owner and await _takes_part(query, principal, found)
-    if found is not None:
-        decision = decide(reach.scope, facts_of(found, is_participant=takes_part))
-        if not isinstance(decision, Deny):
-            return found
-    return Refusal(not_visible(name, reach.scope))
 
 
 async def _find(query: Query, reach: Reach, target: Target) -> Found | None:
@@ -178,8 +173,9 @@ class Callers:
 
 
 async def _find_caller(query: Query, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller | None:
-    found = await find_session(query, principal, target)
-    if isinstance(found, Refusal):
+    found = await look_up(query, target)
+    may = await may_access(query, principal, found.session.row if found else NOBODY)
+    if found is None or not (may or principal == session_principal(str(found.session.key))):
         return None
     session = found.session
     caller = Caller(

@@ -163,11 +163,11 @@ class RunContext:
         if not await self._database.run(runs.set_waiting, self._fence, run_id, self.clock.now() + timeout):
             raise Fenced
 
-    async def wait_released(self, run_id: RunId, timeout: timedelta) -> Run | None:
+    async def wait_released(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
         """The run once it has ended, None on time-out; the ledger knows already that this one waits."""
         self._slot.give_back()
         try:
-            return await self._waits.wait(run_id, timeout)
+            return await self._waits.wait(run_id, timeout, session)
         finally:
             await self._slot.take_again()
 

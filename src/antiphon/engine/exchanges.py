@@ -19,9 +19,10 @@ from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, te
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.silence import is_silent
-from antiphon.domain.targets import Target
+from antiphon.domain.targets import NamedTarget, Target
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
-from antiphon.engine.callers import Caller, Reach, find_by_label, find_reach, find_row, find_target
+from antiphon.engine.access import Found
+from antiphon.engine.callers import Caller, Reach, find_by_label, find_reach, find_target
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Fenced
@@ -33,7 +34,7 @@ from antiphon.policy.visibility import Act
 from antiphon.store import events as log
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
-from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.database import Database, Named, Query, SqlValue, Transaction
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 
@@ -80,6 +81,8 @@ class Sent:
     exchange: Exchange
     is_cyclic: bool = False
     """Whether waiting would never end, since the target waits for the caller."""
+    is_repeated: bool = False
+    """Whether the same call had made it before."""
 
 
 class Exchanges:
@@ -111,12 +114,10 @@ class Exchanges:
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
-        found = accepted(await self._database.read(_resolve, command, self._rules))
-        if isinstance(found, Exchange):
-            return await self._rejoin(caller, found, text)
-        sent = accepted(
-            await self._database.run(send_message, command, found, self._rules, sessions=(caller.session, found))
-        )
+        sides = (caller.session, await self._locked(command))
+        sent = accepted(await self._database.run(send_message, command, self._rules, sessions=sides))
+        if sent.is_repeated:
+            return await self._rejoin(caller, sent.exchange, text)
         if sent.is_cyclic:
             return Answer(
                 run_id=sent.exchange.request_run,
@@ -124,6 +125,14 @@ class Exchanges:
                 note="The target waits for this session, directly or through others; its reply comes later.",
             )
         return await self._wait(caller, sent.exchange)
+
+    async def _locked(self, command: SendMessage) -> Named:
+        """What the unit names beforehand as its second session; a label or a relation is looked up for that."""
+        target = command.address.target
+        if isinstance(target, NamedTarget):
+            return target
+        found = await self._database.read(_resolve, command, self._rules)
+        return command.caller.session if isinstance(found, Refusal) else SessionRow(found.found.session.row)
 
     async def _rejoin(self, caller: Caller, exchange: Exchange, text: str) -> Answer:
         if exchange.request != text:
@@ -145,7 +154,7 @@ class Exchanges:
         if left:
             wait = self._waits.wait if caller.run is None else caller.run.wait_released
             try:
-                await wait(exchange.request_run, left)
+                await wait(exchange.request_run, left, SessionRow(exchange.target))
             except NotFound:
                 return _gone(exchange)
         answer = await self._database.read(_find_answer, exchange)
@@ -166,9 +175,14 @@ def _check_text(text: str) -> None:
         )
 
 
-async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Exchange | SessionRow | Refusal:
-    """What the same call began before, else the session that the caller names."""
-    made = await rows_of_exchanges.find_by_origin(query, command.caller.call_id)
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    reach: Reach
+    found: Found
+
+
+async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolved | Refusal:
+    """The session that the caller names, as far as its scope reaches."""
     reach = await find_reach(query, command.caller, Act.SEND, rules)
     if isinstance(reach, Refusal):
         return reach
@@ -178,25 +192,19 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Exchange
     else:
         assert address.label is not None
         found = await find_by_label(query, reach, address.label, address.agent_id)
-    if made is not None:
-        return made
-    if isinstance(found, Refusal):
-        return found
-    return SessionRow(found.session.row)
+    return found if isinstance(found, Refusal) else _Resolved(reach, found)
 
 
-async def send_message(tx: Transaction, command: SendMessage, row: SessionRow, rules: Rules) -> Sent | Refusal:
-    """Message, run and exchange in one unit, after every check has been made anew. Contract: send 2 to 7."""
+async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
+    """Message, run and exchange in one unit, behind every check. Contract: send 2 to 7."""
     caller = command.caller
     origin = await _origin_run(tx, caller)
     if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
-        return Sent(made)
-    reach = await find_reach(tx, caller, Act.SEND, rules)
-    if isinstance(reach, Refusal):
-        return reach
-    found = await find_row(tx, caller, reach, row, command.address.name)
-    if isinstance(found, Refusal):
-        return found
+        return Sent(made, is_repeated=True)
+    resolved = await _resolve(tx, command, rules)
+    if isinstance(resolved, Refusal):
+        return resolved
+    reach, found = resolved.reach, resolved.found
     source, target = reach.session, found.session
     if refusal := _refuse(reach, target, rules):
         return Refusal(refusal)

@@ -13,8 +13,10 @@ from antiphon.engine.inbox import Inbox
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Runs
+from antiphon.engine.search import Search
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.tokens import Tokens
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.feed.follow import Hub
@@ -31,10 +33,12 @@ class Services:
     resets: Resets
     forks: Forks
     history: History
+    search: Search
     views: Views
     exchanges: Exchanges
     deliveries: Deliveries
     waits: Waits
     hub: Hub
     sign_in: SignIn
+    tokens: Tokens
     health: Health

@@ -17,7 +17,7 @@ from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access import Found, find_session, look_up, may_access, not_found, target_name
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.store import deliveries, exchanges
+from antiphon.store import deliveries, exchanges, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -298,6 +298,7 @@ async def delete_session(
     await deliveries.delete_all(tx, session.row)
     await log.delete_all(tx, session.row)
     await ledger.delete_all(tx, session.row)
+    await tokens.delete_of_session(tx, session.row)
     await rows.bury(tx, session.row, at_ms=at_ms)
     tx.wake(session.row)
     return session.row

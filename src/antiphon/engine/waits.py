@@ -6,7 +6,7 @@ from datetime import timedelta
 import anyio
 
 from antiphon.domain.errors import NotFound
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.run import Run
 from antiphon.feed.notifier import Notifier
 from antiphon.store import runs as ledger
@@ -21,16 +21,18 @@ class Waits:
         self._database = database
         self._notifier = notifier
 
-    async def wait(self, run_id: RunId, timeout: timedelta) -> Run | None:
-        """The run once it has ended; None on time-out.
+    async def wait(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
+        """The run once it has ended; None on time-out. Knowing its session spares a look.
 
         Raises `NotFound` for a run that does not exist, or is deleted with its session meanwhile.
         """
-        run = await self._find(run_id)
-        if run.status.is_terminal:
-            return run
+        if session is None:
+            run = await self._find(run_id)
+            if run.status.is_terminal:
+                return run
+            session = run.session
         woken = asyncio.Event()
-        unsubscribe = self._notifier.subscribe(run.session, woken.set)
+        unsubscribe = self._notifier.subscribe(session, woken.set)
         try:
             with anyio.move_on_after(timeout.total_seconds()):
                 while True:

@@ -1,15 +1,16 @@
 """The notifier within one process."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from antiphon.domain.ids import SessionRow
 
 
 class LocalNotifier:
-    """Implements `Notifier`; the database calls `wake` after each commit."""
+    """Implements `Notifier`; the database calls `publish` after each commit."""
 
     def __init__(self) -> None:
         self._subscribers: dict[SessionRow, dict[object, Callable[[], None]]] = {}
+        self._of_all: dict[object, Callable[[Collection[SessionRow]], None]] = {}
 
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
         token = object()
@@ -21,6 +22,21 @@ class LocalNotifier:
                 del self._subscribers[session]
 
         return unsubscribe
+
+    def subscribe_all(self, wake: Callable[[Collection[SessionRow]], None]) -> Callable[[], None]:
+        token = object()
+        self._of_all[token] = wake
+
+        def unsubscribe() -> None:
+            self._of_all.pop(token, None)
+
+        return unsubscribe
+
+    def publish(self, sessions: Collection[SessionRow]) -> None:
+        """Tells of a commit in this process."""
+        self.wake(sessions)
+        for wake in tuple(self._of_all.values()):
+            wake(sessions)
 
     @property
     def subscribed(self) -> list[SessionRow]:

@@ -1,6 +1,6 @@
 """The port that says "look again": a hint after a commit, without data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from antiphon.domain.ids import SessionRow
@@ -16,4 +16,8 @@ class Notifier(Protocol):
 
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
         """Registers `wake`; returns the function that ends it."""
+        ...
+
+    def subscribe_all(self, wake: Callable[[Collection[SessionRow]], None]) -> Callable[[], None]:
+        """Registers `wake` for the commits of this process, whichever sessions they change; returns what ends it."""
         ...

@@ -72,9 +72,12 @@ class PostgresNotifier:
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
         return self._local.subscribe(session, wake)
 
-    def publish(self, woken: Iterable[SessionRow], interrupted: Iterable[SessionRow]) -> None:
+    def subscribe_all(self, wake: Callable[[Collection[SessionRow]], None]) -> Callable[[], None]:
+        return self._local.subscribe_all(wake)
+
+    def publish(self, woken: Collection[SessionRow], interrupted: Iterable[SessionRow]) -> None:
         """Tells of a commit: the readers here at once, those elsewhere soon."""
-        self._local.wake(woken)
+        self._local.publish(woken)
         for session in interrupted:
             self._on_interrupt(session)
             self._interrupted[session] = None

@@ -56,3 +56,8 @@ def principal_of(request: Request) -> Principal:
     principal = request.scope["antiphon.principal"]
     assert isinstance(principal, Principal)
     return principal
+
+
+def bound_session(request: Request) -> str | None:
+    """The key of the session that the request's token is bound to; None for any other way to sign in."""
+    return request.scope.get("antiphon.session")

@@ -18,6 +18,7 @@ from antiphon.domain.message import (
     ToolCallPart,
     ToolResult,
     UserMessage,
+    step_for_people,
     text_of,
 )
 from antiphon.domain.run import RunStatus
@@ -46,6 +47,10 @@ class Piece:
     """A call's own name, `<seq>-<index>`."""
 
 
+ABOVE = Piece(kind="text", html=Markup('<div class="plain soft">Its reply is the result above.</div>'))
+"""Of a turn whose words the session has as the result of its own call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One item of the transcript."""
@@ -66,6 +71,8 @@ class Entry:
     run: str = ""
     status: str = ""
     """Of a run's end."""
+    is_foreign: bool = False
+    """Whether a user message is no person's, but another session's or the runtime's."""
     is_partial: bool = False
     is_error: bool = False
 
@@ -79,8 +86,9 @@ def entry_of(event: Event) -> Entry | None:
                 kind="user",
                 at=event.created_at,
                 message_id=message.message_id,
-                pieces=_pieces(event.seq, message.content, is_markdown=False),
+                pieces=_pieces(event.seq, message.content, is_markdown=False) or (ABOVE,),
                 who=_author(message),
+                is_foreign=message.provenance.kind is not ProvenanceKind.EXTERNAL,
                 run=event.run_id or "",
             )
         case AssistantMessage() as message:
@@ -161,6 +169,9 @@ def _author(message: UserMessage) -> str:
     provenance = message.provenance
     if provenance.kind is ProvenanceKind.EXTERNAL:
         return message.sender or ""
+    if message.exchange is not None and provenance.source_session_key is not None:
+        step = message.exchange
+        return step_for_people(step.stage, step.turn, step.of, provenance.source_session_key)
     return _origin(provenance)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.actor import OWNER, Principal, session_principal
 from antiphon.domain.errors import AntiphonError
 from antiphon.engine.services import Services
 from antiphon.wire import compact_json
@@ -25,6 +25,8 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 MAX_DISCARD_SECONDS = 5.0
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+MCP_PATH = "/mcp"
+TOOLS_PATH = "/tools/"
 
 
 _STATUSES = {
@@ -53,7 +55,10 @@ class _Refused(Exception):
 
 
 class Guard:
-    """The outermost application. Puts `antiphon.principal` and the raw `antiphon.send` into the scope."""
+    """The outermost application. Puts `antiphon.principal` and the raw `antiphon.send` into the scope.
+
+    With a token that is bound to a session it puts the session's key there too, as `antiphon.session`.
+    """
 
     def __init__(
         self,
@@ -64,7 +69,7 @@ class Guard:
         open_paths: Iterable[str],
         open_prefixes: Iterable[str],
     ) -> None:
-        self._app = app
+        self.application = app
         self._services = services
         self._settings = settings
         self._token_hash = _digest(settings.owner_token)
@@ -74,7 +79,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.application(scope, receive, send)
             return
         scope["antiphon.send"] = send
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -85,7 +90,7 @@ class Guard:
             if "transfer-encoding" in headers:
                 await self._take_unmeasured(scope, receive, send)
             else:
-                await self._app(scope, receive, send)
+                await self.application(scope, receive, send)
         except _Refused as refused:
             if "expect" not in headers:
                 await _discard(receive)
@@ -117,7 +122,7 @@ class Guard:
         if scheme.lower() == "bearer":
             if hmac.compare_digest(_digest(token.strip()), self._token_hash):
                 return OWNER
-            raise _Refused(401, "unauthorized", "bad_token", "Token is not valid. The owner's is in owner.token.")
+            return await self._bound(scope, token.strip())
         if secret := cookie_of(headers):
             principal = await self._services.sign_in.find(secret)
             if principal is not None:
@@ -132,6 +137,21 @@ class Guard:
             "token_missing",
             "Sign in with the link that `antiphon open` prints, or send 'Authorization: Bearer <token>'.",
         )
+
+    async def _bound(self, scope: Scope, secret: str) -> Principal:
+        """The session that the token is bound to; it calls tools as that, and reaches nothing else."""
+        token = await self._services.tokens.find(secret)
+        if token is None:
+            raise _Refused(401, "unauthorized", "bad_token", "Token is not valid. The owner's is in owner.token.")
+        if scope["method"] != "POST" or not (scope["path"] == MCP_PATH or scope["path"].startswith(TOOLS_PATH)):
+            raise _Refused(
+                403,
+                "forbidden",
+                "token_bound",
+                "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else.",
+            )
+        scope["antiphon.session"] = token.session_key
+        return session_principal(token.session_key)
 
     def _check_body(self, scope: Scope, headers: dict[str, str]) -> None:
         limit = self._settings.max_body_bytes
@@ -165,7 +185,7 @@ class Guard:
             if received <= limit:
                 await send(message)
 
-        await self._app(scope, measured, answer)
+        await self.application(scope, measured, answer)
         if received > limit:
             raise _too_large(limit)
 

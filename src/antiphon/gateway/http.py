@@ -15,16 +15,24 @@ from antiphon.agents.calls import ToolCalls
 from antiphon.domain.errors import AntiphonError, Unavailable, Unproven
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
-from antiphon.gateway import deliveries, page, runs, sessions, signin, tools, webhooks
+from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, webhooks
 from antiphon.gateway.context import Gateway, InboundWebhooks
-from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, status_of
+from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
 
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
 OPEN_PREFIXES = ("/static/", webhooks.PREFIX)
 """Below these the routes themselves ask who it is, where that matters."""
-ROUTERS = (sessions.router, runs.router, deliveries.router, tools.router, signin.router, webhooks.router)
+ROUTERS = (
+    sessions.router,
+    runs.router,
+    deliveries.router,
+    tools.router,
+    tokens.router,
+    signin.router,
+    webhooks.router,
+)
 _TYPES = {
     400: "invalid_request",
     401: "unauthorized",
@@ -43,6 +51,7 @@ _TYPES = {
 def build_gateway(
     services: Services,
     tool_calls: ToolCalls,
+    mcp: AsgiApp,
     settings: GatewaySettings,
     check_model: Callable[[str], None],
     inbound: InboundWebhooks,
@@ -61,6 +70,7 @@ def build_gateway(
     )
     for router in ROUTERS:
         api.include_router(router)
+    api.router.routes.append(Route(MCP_PATH, _McpRoute(mcp), methods=["POST"]))
     page.mount(api)
     _add_probes(api, services.health)
     api.add_exception_handler(AntiphonError, _on_error)
@@ -68,6 +78,16 @@ def build_gateway(
     api.add_exception_handler(HTTPException, _on_http_error)
     api.add_exception_handler(Exception, _on_crash)
     return Guard(api, services, settings, open_paths=OPEN_PATHS, open_prefixes=OPEN_PREFIXES)
+
+
+class _McpRoute:
+    """An instance, because a function would be taken for one that makes a response of a request."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 def build_probes(health: Health) -> AsgiApp:

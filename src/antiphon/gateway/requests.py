@@ -132,6 +132,15 @@ class ForkBody(Body):
     seq: Annotated[int, Field(ge=1, lt=10**18)] | None = None
 
 
+class TokenBody(Body):
+    """Of `POST /tokens`."""
+
+    session_key: str
+    name: Annotated[Text, Field(min_length=1, max_length=100)] | None = None
+    days: Annotated[float, Field(gt=0, le=3650)] | None = None
+    """How long it is good; for ever unless set."""
+
+
 class CodeBody(Body):
     code: Text
 

@@ -5,16 +5,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request, Response
 from pydantic import Field
 
+from antiphon.domain.errors import Denied, Invalid
 from antiphon.domain.message import JsonObject, JsonValue
-from antiphon.gateway.context import Json, gateway_of, principal_of
+from antiphon.gateway.context import Json, bound_session, gateway_of, principal_of
 from antiphon.gateway.requests import Body
 
 router = APIRouter(tags=["tools"])
 
 
 class ToolBody(Body):
-    session_key: str
-    """The session that the call acts as."""
+    session_key: str | None = None
+    """The session that the call acts as; a token that is bound to one needs none, and can name no other."""
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
@@ -40,9 +41,18 @@ async def call_tool(
     arguments: JsonObject = dict[str, JsonValue](body.arguments)
     answer = await gateway.tool_calls.call(
         principal_of(request),
-        gateway.services.sessions.target(body.session_key),
+        gateway.services.sessions.target(_session(request, body.session_key)),
         name,
         arguments,
         idempotency_key=idempotency_key,
     )
     return Json(answer)
+
+
+def _session(request: Request, named: str | None) -> str:
+    bound = bound_session(request)
+    if bound is None and named is None:
+        raise Invalid("Call needs 'sessionKey', the session that it acts as.", code="session_missing")
+    if bound is not None and named is not None and named != bound:
+        raise Denied(f"Token is bound to a session: {bound!r}. Leave out 'sessionKey'.", code="token_bound")
+    return bound or named or ""

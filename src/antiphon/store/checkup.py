@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from antiphon.store.migrate import StoreUnusable, migrations
+from antiphon.store.search import LAG, SCHEMA
 
 COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
 
@@ -22,6 +23,8 @@ class DatabaseState:
     """What SQLite's quick check complains of; empty if all is well."""
     outbox: dict[str, int]
     """How many deliveries there are of each status."""
+    unindexed: int
+    """Messages that cannot be searched yet."""
 
 
 def check_database(path: Path) -> DatabaseState:
@@ -34,6 +37,7 @@ def check_database(path: Path) -> DatabaseState:
             schema = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0] if has_table else 0
             has_outbox = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'deliveries'").fetchone()
             outbox = dict[str, int](connection.execute(COUNT_DELIVERIES).fetchall()) if has_outbox else {}
+            unindexed = connection.execute(LAG).fetchone()[0] if found == ["ok"] and (schema or 0) >= SCHEMA else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
     return DatabaseState(
@@ -41,4 +45,5 @@ def check_database(path: Path) -> DatabaseState:
         known_schema=known,
         problems=tuple(line for line in found if line != "ok"),
         outbox=outbox,
+        unindexed=unindexed,
     )

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from antiphon.domain.errors import AntiphonError
 
@@ -24,11 +24,17 @@ class StoreUnusable(AntiphonError):
     default_code = "store_unusable"
 
 
-def migrations() -> Iterator[tuple[int, str, str]]:
-    """Number, name and text of each migration, ascending."""
-    for entry in sorted(resources.files("antiphon.store").joinpath("schema").iterdir(), key=lambda e: e.name):
+def migrations(dialect: Literal["sqlite", "postgres"] = "sqlite") -> Iterator[tuple[int, str, str]]:
+    """Number, name and text of each migration, ascending.
+
+    What only one database understands stands in a file of its own, `NNNN_name.<dialect>.sql`, and comes after the rest.
+    """
+    folder = resources.files("antiphon.store").joinpath("schema")
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", entry.name):
-            yield int(match[1]), match[2], entry.read_text("utf-8")
+            own = folder.joinpath(f"{match[1]}_{match[2]}.{dialect}.sql")
+            text = entry.read_text("utf-8") + (own.read_text("utf-8") if own.is_file() else "")
+            yield int(match[1]), match[2], text
 
 
 def newest_schema() -> int:

@@ -67,6 +67,12 @@ def _numbered(statement: str) -> bytes:
     ).encode()
 
 
+@lru_cache(maxsize=2048)
+def _prepare(statement: str) -> bool | None:
+    """False where the plan depends on the values: rare words are looked up, common ones met on the way."""
+    return False if "message_words(" in statement else None
+
+
 class _PostgresQuery:
     """Reads; the first statement alone needs no transaction."""
 
@@ -176,7 +182,7 @@ def _together(statements: tuple[str, ...]) -> str:
 
 async def _execute(cursor: AsyncRawCursor[Row], statement: str, parameters: Sequence[SqlValue]) -> None:
     try:
-        await cursor.execute(_numbered(statement), parameters)
+        await cursor.execute(_numbered(statement), parameters, prepare=_prepare(statement))
     except psycopg.DataError:
         # PostgreSQL's texts hold no NUL; what is only shown may lose it.
         cleaned = [value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in parameters]

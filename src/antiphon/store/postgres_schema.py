@@ -14,9 +14,11 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from antiphon.domain.errors import Invalid
+from antiphon.store import migrate
 from antiphon.store.checkup import COUNT_DELIVERIES
-from antiphon.store.migrate import StoreUnusable, migrations, statements
+from antiphon.store.migrate import StoreUnusable, statements
 from antiphon.store.postgres import connect
+from antiphon.store.search import LAG, SCHEMA
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,11 @@ TURN_SECONDS = 60.0
 MAX_ATTEMPTS = 60
 
 Migrations = Callable[[], Iterable[tuple[int, str, str]]]
+
+
+def migrations() -> Iterable[tuple[int, str, str]]:
+    """Number, name and text of each migration, ascending, as PostgreSQL has them."""
+    return migrate.migrations("postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,8 @@ class ServerState:
     living: tuple[Member, ...]
     outbox: dict[str, int]
     """How many deliveries there are of each status."""
+    unindexed: int
+    """Messages that cannot be searched yet."""
 
 
 async def prepare(
@@ -134,6 +143,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             bytes=size[0],
             living=await _find_living(connection, seconds),
             outbox=await _count_deliveries(connection),
+            unindexed=await _count_unindexed(connection) if max(applied, default=0) >= SCHEMA else 0,
         )
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
@@ -147,6 +157,12 @@ async def _count_deliveries(connection: AsyncConnection[Any]) -> dict[str, int]:
     if not await _exists(connection, "deliveries"):
         return {}
     return dict(await (await connection.execute(COUNT_DELIVERIES)).fetchall())
+
+
+async def _count_unindexed(connection: AsyncConnection[Any]) -> int:
+    row = await (await connection.execute(LAG)).fetchone()
+    assert row is not None
+    return row[0]
 
 
 async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tuple[Member, ...]:

@@ -332,19 +332,19 @@ async def find_visible_by_label(
 
 
 async def list_children(query: Query, parents: Sequence[SessionRow], scope: Scope, limit: int) -> list[Child]:
-    """Living sessions in the scope that one of `parents` spawned, oldest first."""
-    found: list[Child] = []
+    """Living sessions in the scope that one of `parents` spawned, newest first; of the `limit` newest of all."""
     if not parents:
-        return found
-    for branch in await branches(query, scope):
-        rows = await query.fetch_all(
-            "SELECT s.id, s.parent, s.key FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
-            f"WHERE s.parent IN ({', '.join('?' * len(parents))}) AND s.deleted_at IS NULL AND {branch.text} "
-            "ORDER BY s.id LIMIT ?",
-            (*parents, *branch.values, limit),
-        )
-        found += [Child(*row) for row in rows]
-    return sorted(found)[:limit]
+        return []
+    conditions = await branches(query, scope)
+    rows = await query.fetch_all(
+        "WITH s AS MATERIALIZED (SELECT id, parent, key, agent_id, incarnation, ancestor_0, ancestor_1, ancestor_2, "
+        f"ancestor_3, ancestor_4 FROM sessions WHERE parent IN ({', '.join('?' * len(parents))}) "
+        "AND deleted_at IS NULL ORDER BY id DESC LIMIT ?) "
+        "SELECT s.id, s.parent, s.key FROM s JOIN incarnations i ON i.id = s.incarnation "
+        f"WHERE {' OR '.join(f'({condition.text})' for condition in conditions)} ORDER BY s.id DESC",
+        (*parents, limit, *(value for condition in conditions for value in condition.values)),
+    )
+    return [Child(*row) for row in rows]
 
 
 async def is_participant(query: Query, session: SessionRow, principal: str) -> bool:

@@ -20,8 +20,8 @@ from antiphon.store.postgres import connect
 from antiphon.store.postgres_schema import place, prepare
 from antiphon.store.sqlite import SqliteDatabase, take_lock
 
-LEFT_BEHIND = ("schema_migrations", "processes")
-"""Tables that tell of one database and those at work on it, not of sessions."""
+LEFT_BEHIND = ("schema_migrations", "processes", "indexed_logs", "indexed_messages", "index_turns")
+"""Tables that tell of one database and those at work on it, not of sessions. The index of words is made anew."""
 ROWS = 2_000
 """Read and sent at a time."""
 _STATE = (
@@ -107,7 +107,7 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
 def _tables(source: sqlite3.Connection) -> list[str]:
     """In the order in which they were made, so that each comes after those it refers to."""
     found = source.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
-    return [name for (name,) in found if name not in LEFT_BEHIND and not name.startswith("sqlite_")]
+    return [name for (name,) in found if name not in LEFT_BEHIND and not name.startswith(("sqlite_", "message_words"))]
 
 
 async def _copy(source: sqlite3.Connection, target: AsyncConnection[Any], table: str, report: Report) -> int:

@@ -16,7 +16,7 @@ ALTER TABLE runs ADD COLUMN partner BIGINT;
 ALTER TABLE runs ADD COLUMN chain TEXT;
 ALTER TABLE runs ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN has_sent SMALLINT NOT NULL DEFAULT 0;
-CREATE INDEX runs_by_chain ON runs (chain) WHERE chain IS NOT NULL;
+CREATE INDEX runs_by_chain ON runs (chain, input_tokens, output_tokens) WHERE chain IS NOT NULL;
 
 -- One message from a session to another, the turns that follow, and the announce step.
 CREATE TABLE exchanges (

@@ -1,0 +1,214 @@
+"""B9 and B10: a send with its reply, one policy decision, and lists within a tree."""
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from antiphon.agents.toolset import ToolContext
+from antiphon.app import App, Parts, open_app
+from antiphon.config import Config
+from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.message import AssistantMessage, JsonObject, text_content
+from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.session import Session, Source
+from antiphon.engine.callers import Caller
+from antiphon.engine.context import RunContext
+from antiphon.engine.refusal import accepted
+from antiphon.engine.runner import Ending
+from antiphon.engine.sessions import OpenSession, open_session
+from antiphon.policy.send import SendAction, SendFacts, SendPolicy, SendRule, decide_send
+from antiphon.policy.visibility import Act, AgentToAgent, Standing, TargetFacts, VisibilityRules, decide, scope_of
+from bench.measure import Row, micros, p50, p99
+from bench.runs import TIMEOUT
+
+SENDS = 400
+DECISIONS = 20_000
+SESSIONS = 10_000
+
+
+class SendingRunner:
+    """Answers as `ConstantRunner` does, but for the asker, which times what it is given."""
+
+    def __init__(self) -> None:
+        self.work: Callable[[RunContext], Awaitable[None]] | None = None
+
+    async def run(self, context: RunContext) -> Ending:
+        if context.run.session_key.endswith("asker"):
+            assert self.work is not None
+            await self.work(context)
+        message = AssistantMessage(message_id=context.ids.new("msg"), content=text_content("ok"), saw=context.last_seq)
+        return Ending(outcome=Outcome(status=RunStatus.OK, reply="ok"), message=message)
+
+
+async def sends(directory: Path) -> list[Row]:
+    """B9, the two alternating."""
+    runner = SendingRunner()
+    settings: JsonObject = {
+        "tools": {"sessions": {"visibility": "agent"}},
+        "session": {"agentToAgent": {"maxPingPongTurns": 0}},
+    }
+    times: dict[str, list[float]] = {"send": [], "post": []}
+    async with open_app(directory / "home", Config.model_validate(settings), Parts(runner=runner)) as app:
+        asker, expert = await _open(app, "asker"), await _open(app, "expert")
+        target = app.services.sessions.target(str(expert.key))
+        tool = app.tools.find("sessions_send")
+        assert tool is not None
+
+        async def work(context: RunContext) -> None:
+            for number in range(SENDS + 50):
+                caller = Caller(
+                    session=asker.row,
+                    agent_id=asker.agent_id,
+                    principal=OWNER,
+                    call_id=f"{context.run.id}-{number}",
+                    run=context,
+                )
+                start = time.perf_counter()
+                output = await tool.call(ToolContext(caller), {"sessionKey": str(expert.key), "message": "hello"})
+                middle = time.perf_counter()
+                assert not output.is_error, output.text
+                posted = await app.services.inbox.post(OWNER, target, text_content("hello"))
+                assert posted.run_id is not None
+                await app.services.waits.wait(posted.run_id, TIMEOUT)
+                if number >= 50:
+                    times["send"].append(middle - start)
+                    times["post"].append(time.perf_counter() - middle)
+
+        runner.work = work
+        posted = await app.services.inbox.post(OWNER, app.services.sessions.target(str(asker.key)), text_content("go"))
+        assert posted.run_id is not None
+        run = await app.services.waits.wait(posted.run_id, TIMEOUT)
+        assert run is not None and run.status is RunStatus.OK, run
+    ratio = p50(times["send"]) / p50(times["post"])
+    return [
+        Row(
+            id="B9",
+            what="the sessions_send tool call with its reply, p50",
+            measured=f"{micros(p50(times['send']))}, p99 {micros(p99(times['send']))} ({ratio:.2f} ×)",
+            reference=f"post and wait on the same target: {micros(p50(times['post']))}",
+            target="≤ 1.3 ×",
+            is_met=ratio <= 1.3,
+            figures={"ratio": ratio, "send_s": p50(times["send"]), "post_s": p50(times["post"])},
+        )
+    ]
+
+
+async def decisions(directory: Path) -> list[Row]:
+    """B10: visibility, flow and send policy for one call, on facts that were read before."""
+    rules = VisibilityRules(agent_to_agent=AgentToAgent(enabled=True, allow=("ops-*", "main", "team-*-prod")))
+    policy = SendPolicy(rules=tuple(SendRule(action=SendAction.DENY, key_prefix=f"cron:{n}") for n in range(10)))
+    caller = Standing(
+        session=SessionRow(1),
+        agent_id=AgentId("main"),
+        depth=0,
+        parent=None,
+        taint=PUBLIC,
+        is_sandboxed=False,
+        principal=None,
+    )
+    target = TargetFacts(
+        session=SessionRow(2),
+        agent_id=AgentId("team-x-prod"),
+        ancestors=(SessionRow(1),),
+        taint=PUBLIC,
+        is_participant=False,
+    )
+    facts = SendFacts(key="agent:main:cli:work", channel="unknown", chat_type="direct", override=None)
+    samples: list[float] = []
+    for _ in range(DECISIONS):
+        start = time.perf_counter()
+        decide(scope_of(caller, Act.SEND, rules), target)
+        decide_send(policy, facts)
+        samples.append(time.perf_counter() - start)
+    return [
+        Row(
+            id="B10",
+            what="the policy and flow decision for one tool call, p50",
+            measured=f"{p50(samples) * 1e6:.1f} µs",
+            reference="–",
+            target="≤ 20 µs",
+            is_met=p50(samples) <= 20e-6,
+            figures={"p50_s": p50(samples)},
+        )
+    ]
+
+
+async def trees(directory: Path) -> list[Row]:
+    """Lists and histories of a session with 10,000 children, under `tree` and under `all`."""
+    home = directory / "home"
+    figures: dict[str, dict[str, float]] = {}
+    for visibility in ("tree", "all"):
+        settings: JsonObject = {"tools": {"sessions": {"visibility": visibility}, "agentToAgent": {"enabled": True}}}
+        async with open_app(home, Config.model_validate(settings)) as app:
+            root = await _open(app, "root")
+            if visibility == "tree":
+                await _spawn_many(app, root)
+            target = app.services.sessions.target(str(root.key))
+
+            read: JsonObject = {"sessionKey": _child(SESSIONS // 2)}
+            figures[visibility] = {
+                "list": p50(await _timed(partial(app.tool_calls.call, OWNER, target, "sessions_list", {}))),
+                "history": p50(await _timed(partial(app.tool_calls.call, OWNER, target, "sessions_history", read))),
+            }
+    ratios = {name: figures["tree"][name] / figures["all"][name] for name in ("list", "history")}
+    return [
+        Row(
+            id="B9t",
+            what="sessions_list and sessions_history under `tree`, 10,000 children, p50",
+            measured=f"{micros(figures['tree']['list'])}, {micros(figures['tree']['history'])}",
+            reference=f"under `all`: {micros(figures['all']['list'])}, {micros(figures['all']['history'])} "
+            f"({ratios['list']:.2f} ×, {ratios['history']:.2f} ×)",
+            target="≤ 1.2 ×",
+            is_met=max(ratios.values()) <= 1.2,
+            figures=figures,
+        )
+    ]
+
+
+def _child(number: int) -> str:
+    return f"agent:main:subagent:n{number}"
+
+
+async def _spawn_many(app: App, root: Session) -> None:
+    limiter = anyio.Semaphore(64)
+
+    async def make(number: int) -> None:
+        async with limiter:
+            child = await _open(app, _child(number), parent=root.row)
+            await app.services.inbox.append(
+                OWNER, app.services.sessions.target(str(child.key)), text_content(f"message {number}")
+            )
+
+    for start in range(0, SESSIONS, 2_000):
+        async with anyio.create_task_group() as tasks:
+            for number in range(start, start + 2_000):
+                tasks.start_soon(make, number)
+
+
+async def _timed(call: Callable[[], Awaitable[object]]) -> list[float]:
+    samples: list[float] = []
+    for number in range(350):
+        start = time.perf_counter()
+        await call()
+        if number >= 50:
+            samples.append(time.perf_counter() - start)
+    return samples
+
+
+async def _open(app: App, name: str, parent: SessionRow | None = None) -> Session:
+    services = app.services
+    command = OpenSession(
+        principal=OWNER,
+        target=services.sessions.target(name if ":" in name else f"api:{name}"),
+        agent_id=services.rules.default_agent,
+        source=Source(),
+        parent=parent,
+        new_session_id=services.sessions.new_session_id(Source()),
+        at_ms=services.clock.now_ms(),
+    )
+    return accepted(await app.database.run(open_session, command)).session

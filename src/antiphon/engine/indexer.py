@@ -1,0 +1,191 @@
+"""Brings messages into the index of words, behind the commits that stored them. Contract: search 1.
+
+Nothing that is acknowledged waits for it. What it did stands in the database: `indexed_seq` and the rows of the index
+change in one unit, so that it goes on where it was, also where several processes do it.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import anyio
+from anyio import to_thread
+
+from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.domain.event import Event
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.message import text_of
+from antiphon.domain.redaction import redact
+from antiphon.domain.words import words_of
+from antiphon.feed.notifier import Notifier
+from antiphon.store import search as index
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.search import IndexedMessage, LogState
+
+logger = logging.getLogger(__name__)
+
+COLLECT_SECONDS = 0.05
+"""From a wake to the look: what is posted meanwhile goes with it."""
+SWEEP_SECONDS = 0.5
+"""Between looks at what changed lately, by other processes too, or without a wake that arrived."""
+FULL_SWEEP_SECONDS = 60.0
+"""Between looks at every session."""
+RECENT_MS = 60_000
+"""What counts as lately, before the newest change: more than clocks differ."""
+SESSIONS_AT_ONCE = 32
+MESSAGES_AT_ONCE = 128
+"""In one unit, which others wait for where there is one writer."""
+LISTED_AT_ONCE = 1_000
+REST = 2.0
+"""Times as long as a unit took, until the next one: others write meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one session's log is to get into the index next."""
+
+    state: LogState
+    messages: tuple[IndexedMessage, ...]
+    indexed_seq: int
+    """Up to here with these messages."""
+
+
+class Indexer:
+    def __init__(self, database: Database, notifier: Notifier) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._due: dict[SessionRow, None] = {}
+        self._has_due = anyio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled; begins with what is not indexed yet, the newest sessions first."""
+        unsubscribe = self._notifier.subscribe_all(self._wake)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._work)
+                tasks.start_soon(self._sweep)
+        finally:
+            unsubscribe()
+
+    async def catch_up(self) -> None:
+        """Everything that was stored before this call is in the index."""
+        while sessions := await self._database.read(index.list_backlog, LISTED_AT_ONCE):
+            await self._index_all(sessions, rest=0.0)
+
+    def _wake(self, sessions: Collection[SessionRow]) -> None:
+        if sessions:
+            self._due.update(dict.fromkeys(sessions))
+            self._has_due.set()
+
+    async def _work(self) -> None:
+        while True:
+            await self._has_due.wait()
+            await anyio.sleep(COLLECT_SECONDS)
+            self._has_due = anyio.Event()
+            sessions, self._due = list(self._due), {}
+            try:
+                await self._index_all(sessions, rest=REST)
+            except Exception as error:
+                logger.warning("Indexing failed", exc_info=not isinstance(error, Unavailable), extra=_failure(error))
+                await anyio.sleep(SWEEP_SECONDS)  # a sweep finds them again
+
+    async def _sweep(self) -> None:
+        next_full = 0.0
+        while True:
+            try:
+                now = anyio.current_time()
+                if now >= next_full:
+                    found = await self._database.read(index.list_backlog, LISTED_AT_ONCE)
+                    if len(found) < LISTED_AT_ONCE:
+                        next_full = now + FULL_SWEEP_SECONDS
+                else:
+                    found = await self._database.read(_list_recent)
+                self._wake(found)
+            except Unavailable as error:
+                logger.warning("Looking for messages failed", extra=_failure(error))
+            await anyio.sleep(SWEEP_SECONDS)
+
+    async def _index_all(self, sessions: Sequence[SessionRow], *, rest: float) -> None:
+        """Indexes each log up to where it ends now; what is appended meanwhile comes with a wake of its own."""
+        for start in range(0, len(sessions), SESSIONS_AT_ONCE):
+            part = sessions[start : start + SESSIONS_AT_ONCE]
+            states = await self._database.read(index.find_states, part)
+            ends = {state.session: state.last_seq for state in states}
+            while states:
+                began = anyio.current_time()
+                await self._advance(states)
+                if rest:
+                    await anyio.sleep(rest * (anyio.current_time() - began))
+                states = [
+                    state
+                    for state in await self._database.read(index.find_states, part)
+                    if state.is_to_take_out or state.indexed_seq < ends.get(state.session, 0)
+                ]
+
+    async def _advance(self, states: Sequence[LogState]) -> None:
+        for state in states:
+            if state.is_to_take_out:
+                await self._database.run(take_out, state)
+        behind = tuple(state for state in states if state.last_seq > state.indexed_seq)
+        if behind:
+            logs = await self._database.read(_read_logs, behind)
+            await self._database.run(put_in, await to_thread.run_sync(_steps, behind, logs))
+
+
+async def _list_recent(query: Query) -> list[SessionRow]:
+    newest = await index.newest_change(query)
+    return await index.list_recent_backlog(query, newest - RECENT_MS, LISTED_AT_ONCE)
+
+
+async def _read_logs(query: Query, states: Sequence[LogState]) -> list[list[Event]]:
+    """The next messages of each log, as many as go into one unit together; none of those that have to wait."""
+    room = MESSAGES_AT_ONCE
+    logs: list[list[Event]] = []
+    for state in states:
+        if room == 0:
+            break
+        logs.append(await index.read_unindexed(query, state, room))
+        room -= len(logs[-1])
+    return logs
+
+
+def _steps(states: Sequence[LogState], logs: Sequence[list[Event]]) -> tuple[Step, ...]:
+    room = MESSAGES_AT_ONCE
+    steps: list[Step] = []
+    for state, log in zip(states, logs, strict=False):
+        is_whole = len(log) < room
+        room -= len(log)
+        messages = tuple(message for event in log if (message := _indexed(event)).words)
+        steps.append(Step(state, messages, state.last_seq if is_whole else log[-1].seq))
+    return tuple(steps)
+
+
+def _indexed(event: Event) -> IndexedMessage:
+    """Its words without those of secrets, which nobody is to find out by searching."""
+    assert event.message is not None
+    return IndexedMessage(
+        session=event.session,
+        seq=event.seq,
+        incarnation=event.session_id,
+        created_at_ms=milliseconds(event.created_at),
+        classification=event.classification,
+        words=words_of(redact(text_of(event.message.content)).text),
+    )
+
+
+async def put_in(tx: Transaction, steps: tuple[Step, ...]) -> None:
+    """Takes each step, unless somebody else took it."""
+    await index.take_turn(tx)
+    taken = [step for step in steps if await index.advance(tx, step.state, step.indexed_seq)]
+    await index.insert(tx, [message for step in taken for message in step.messages])
+
+
+async def take_out(tx: Transaction, state: LogState) -> None:
+    """Takes a part of what was pruned or deleted out of the index."""
+    await index.take_turn(tx)
+    await index.delete_below(tx, state, MESSAGES_AT_ONCE)
+
+
+def _failure(error: Exception) -> dict[str, str]:
+    return {"action": "index_failed", "code": error.code if isinstance(error, AntiphonError) else "internal_error"}

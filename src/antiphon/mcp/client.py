@@ -1,0 +1,232 @@
+"""Tools of MCP servers, as agents' own. Contract: foreign_tools 1."""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from antiphon.agents.model import ToolSchema
+from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
+from antiphon.clock import Clock, SystemClock
+from antiphon.domain.agent import Effect
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import AgentId
+from antiphon.domain.message import JsonObject
+from antiphon.mcp.connection import Connection
+from antiphon.mcp.results import cut, text_of_result
+from antiphon.mcp.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from mcp.types import Tool as ListedTool
+
+logger = logging.getLogger(__name__)
+
+SEPARATOR = "__"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every provider takes as a tool's name."""
+MAX_DESCRIPTION = 4_000
+MAX_SCHEMA_BYTES = 64 * 1024
+MAX_TOOLS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A tool that a server offers and no agent gets."""
+
+    server: str
+    tool: str
+    reason: str
+
+
+class McpTool:
+    """One tool of a server. Implements `Tool`."""
+
+    def __init__(self, connection: Connection, tool: str, schema: ToolSchema) -> None:
+        self._connection = connection
+        self._tool = tool
+        self._schema = schema
+        self._effects = connection.settings.effects_of(tool)
+
+    @property
+    def schema(self) -> ToolSchema:
+        return self._schema
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        return self._effects
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self._effects <= {Effect.READS}
+
+    async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
+        try:
+            result = await self._connection.call(self._tool, arguments)
+        except Unavailable as error:
+            return _failure(error.code, error.message)
+        text = text_of_result(result)
+        if result.is_error:
+            return _failure("mcp_tool_failed", self._connection.settings.masked(text) or "The tool says no more.")
+        return ToolOutput(text)
+
+
+class AbsentTools:
+    """Stands for all tools of a server that cannot be asked now. Implements `Tool`."""
+
+    def __init__(self, server: str, problem: Unavailable) -> None:
+        self._problem = problem
+        self._schema = ToolSchema(
+            name=server,
+            description=f"Tools whose names begin with {server + SEPARATOR!r} are not available: {problem.message}",
+            parameters={"type": "object"},
+        )
+
+    @property
+    def schema(self) -> ToolSchema:
+        return self._schema
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        return frozenset({Effect.READS})
+
+    @property
+    def is_idempotent(self) -> bool:
+        return True
+
+    async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
+        return _failure(self._problem.code, self._problem.message)
+
+
+class McpTools:
+    """What agents may call: tools of this program, and those of the agent's servers. Implements `ToolSource`."""
+
+    def __init__(self, own: ToolSource, settings: Iterable[ServerSettings], clock: Clock) -> None:
+        self._own = own
+        self._connections: dict[AgentId, list[Connection]] = {}
+        self._told: set[LeftOut] = set()
+        for server in settings:
+            self._connections.setdefault(server.agent_id, []).append(Connection(server, clock))
+
+    async def run(self) -> None:
+        """Keeps the connections, until cancelled; none is made before it is wanted."""
+        async with anyio.create_task_group() as tasks:
+            for connection in self._all():
+                tasks.start_soon(connection.run)
+
+    async def tools_for(self, agent_id: AgentId) -> Toolset:
+        """Waits for servers no longer than their deadlines; those that do not answer are told of as absent."""
+        own = await self._own.tools_for(agent_id)
+        connections = self._connections.get(agent_id, [])
+        if not connections:
+            return own
+        listings = dict[Connection, Sequence[Tool] | AbsentTools]()
+        async with anyio.create_task_group() as tasks:
+            for connection in connections:
+                tasks.start_soon(self._list, connection, own, listings)
+        tools = list[Tool]()
+        absent = dict[str, Tool]()
+        for connection in connections:
+            match listings[connection]:
+                case AbsentTools() as stand_in:
+                    absent[connection.settings.name + SEPARATOR] = stand_in
+                case found:
+                    tools += found
+        return own.joined(tools, absent)
+
+    async def _list(
+        self, connection: Connection, own: Toolset, listings: dict[Connection, Sequence[Tool] | AbsentTools]
+    ) -> None:
+        try:
+            listed = await connection.tools()
+        except Unavailable as error:
+            listings[connection] = AbsentTools(connection.settings.name, error)
+            return
+        listings[connection], left_out = tools_of(connection, listed, own)
+        for tool in left_out:
+            if tool not in self._told:
+                self._told.add(tool)
+                logger.warning(
+                    "Tool of an MCP server is left out",
+                    extra={"action": "mcp_tool_left_out", "server": tool.server, "tool": tool.tool[:200]}
+                    | {"reason": tool.reason},
+                )
+
+    def _all(self) -> Iterable[Connection]:
+        for connections in self._connections.values():
+            yield from connections
+
+
+def tools_of(connection: Connection, listed: "Iterable[ListedTool]", own: Toolset) -> tuple[list[Tool], list[LeftOut]]:
+    """The server's tools under their prefixed names, and those that cannot be had, with the reason."""
+    settings = connection.settings
+    taken: set[str] = set()
+    tools: list[Tool] = []
+    left_out: list[LeftOut] = []
+    for tool in listed:
+        if settings.tools is not None and tool.name not in settings.tools:
+            continue
+        name = f"{settings.name}{SEPARATOR}{tool.name}"
+        reason = _reason_against(tool, name)
+        if reason is None and (name in taken or own.find(name) is not None):
+            reason = f"the name {name!r} is taken"
+        if reason is None and len(tools) >= MAX_TOOLS:
+            reason = f"the server has more than {MAX_TOOLS} tools"
+        if reason is not None:
+            left_out.append(LeftOut(settings.name, tool.name, reason))
+            continue
+        taken.add(name)
+        description = cut(tool.description or tool.title or "", MAX_DESCRIPTION)
+        schema = ToolSchema(name=name, description=description, parameters=tool.input_schema)
+        tools.append(McpTool(connection, tool.name, schema))
+    return tools, left_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a look at a server showed."""
+
+    tools: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    problem: str | None = None
+    """Why it cannot be used; None if it can."""
+
+
+async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> list[Report]:
+    """One report each, in their order; all are asked at once, and let go again."""
+    reports = [Report()] * len(settings)
+
+    async def look(index: int) -> None:
+        connection = Connection(settings[index], SystemClock())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            try:
+                tools, left_out = tools_of(connection, await connection.tools(), own)
+                reports[index] = Report(tools=len(tools), left_out=tuple(left_out))
+            except Unavailable as error:
+                reports[index] = Report(problem=error.message)
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for index in range(len(settings)):
+            tasks.start_soon(look, index)
+    return reports
+
+
+def _reason_against(tool: "ListedTool", name: str) -> str | None:
+    if not _NAME.fullmatch(name):
+        return "its name with the server's is longer than 64 characters, or not of letters, digits, '_' and '-'"
+    if tool.input_schema.get("type") != "object":
+        return "its arguments are not an object"
+    if len(json.dumps(tool.input_schema)) > MAX_SCHEMA_BYTES:
+        return f"its schema is larger than {MAX_SCHEMA_BYTES} bytes"
+    return None
+
+
+def _failure(code: str, message: str) -> ToolOutput:
+    return ToolOutput(
+        json.dumps({"status": "error", "code": code, "error": message}, ensure_ascii=False), is_error=True
+    )

@@ -1,0 +1,104 @@
+"""MCP over HTTP, on the gateway: each request is signed in for itself, so that nothing outlives its token."""
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qs
+
+import anyio
+from anyio import to_thread
+
+from antiphon.agents.calls import ToolCalls
+from antiphon.agents.model import ToolSchema
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied, Invalid, Unavailable
+from antiphon.domain.message import JsonObject
+from antiphon.domain.targets import NamedTarget
+from antiphon.mcp.server import build_server
+
+if TYPE_CHECKING:
+    from mcp.server import ServerRequestContext
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+SESSION_HEADER = b"antiphon-session"
+START_SECONDS = 30.0
+
+
+class Endpoint:
+    """The ASGI application at `/mcp`. The guard before it has said who asks; `run` must be running."""
+
+    def __init__(
+        self, calls: ToolCalls, read_target: Callable[[str], NamedTarget], version: str, max_body_bytes: int
+    ) -> None:
+        self._calls = calls
+        self._read_target = read_target
+        self._version = version
+        self._max_body_bytes = max_body_bytes
+        self._wanted = anyio.Event()
+        self._ready = anyio.Event()
+        self._manager: StreamableHTTPSessionManager | None = None
+
+    async def run(self) -> None:
+        """Serves from the first request on, until cancelled; the protocol is loaded only then."""
+        await self._wanted.wait()
+        self._manager = await to_thread.run_sync(self._load)
+        async with self._manager.run():
+            self._ready.set()
+            await anyio.sleep_forever()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises `Invalid` and `Denied` for a request that acts as no session."""
+        scope["antiphon.target"] = self._read_target(_session_of(scope))
+        self._wanted.set()
+        with anyio.move_on_after(START_SECONDS):
+            await self._ready.wait()
+        if self._manager is None:
+            raise Unavailable("MCP is not ready yet. Try again.")
+        await self._manager.handle_request(scope, receive, send)
+
+    def _load(self) -> "StreamableHTTPSessionManager":
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        return StreamableHTTPSessionManager(
+            build_server(self._tools_of, self._version), stateless=True, max_request_body_size=self._max_body_bytes
+        )
+
+    def _tools_of(self, context: "ServerRequestContext[Any]") -> "_ActingTools":
+        assert context.request is not None
+        scope = context.request.scope
+        return _ActingTools(self._calls, scope["antiphon.principal"], scope["antiphon.target"])
+
+
+class _ActingTools:
+    """The tools, for whoever acts as the session. Implements `SessionTools`."""
+
+    def __init__(self, calls: ToolCalls, principal: Principal, target: NamedTarget) -> None:
+        self._calls = calls
+        self._principal = principal
+        self._target = target
+
+    async def schemas(self) -> Sequence[ToolSchema]:
+        return self._calls.schemas
+
+    async def call(self, name: str, arguments: JsonObject, *, idempotency_key: str | None) -> JsonObject:
+        return await self._calls.call(self._principal, self._target, name, arguments, idempotency_key=idempotency_key)
+
+
+def _session_of(scope: Scope) -> str:
+    """The session that the token is bound to, or that the owner names."""
+    bound: str | None = scope.get("antiphon.session")
+    header = next((value.decode("latin-1") for name, value in scope["headers"] if name == SESSION_HEADER), None)
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session")
+    named = header or (query[0] if query else None)
+    if bound is None and named is None:
+        raise Invalid(
+            "Request names no session to act as. Send the header Antiphon-Session, or a token that is bound to one "
+            "(`antiphon tokens create`).",
+            code="session_missing",
+        )
+    if bound is not None and named is not None and named != bound:
+        raise Denied(f"Token is bound to a session: {bound!r}. Name no other.", code="token_bound")
+    return bound or named or ""

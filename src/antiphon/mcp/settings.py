@@ -1,0 +1,48 @@
+"""What is configured of one MCP server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from antiphon.domain.agent import Effect
+from antiphon.domain.ids import AgentId
+
+MASK = "***"
+SHORTEST_SECRET = 6
+"""Shorter values stand in too many innocent texts to be masked."""
+UNDECLARED = frozenset({Effect.WRITES, Effect.LEAVES})
+"""What a tool is taken to do of which nothing is said. Contract: flow 10."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """One server of one agent: a program to start, or an address to call."""
+
+    agent_id: AgentId
+    name: str
+    """Goes before the names of its tools."""
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: Path | None = None
+    url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    tools: tuple[str, ...] | None = None
+    """Names of its tools that the agent may call; None means all."""
+    effects: Mapping[str, frozenset[Effect]] = field(default_factory=dict[str, frozenset[Effect]])
+    timeout: timedelta = timedelta(seconds=60)
+    """How long the start, and each call, may take."""
+    log: Path | None = None
+    """Where the program's standard error goes; begun anew at each start. None throws it away."""
+
+    def effects_of(self, tool: str) -> frozenset[Effect]:
+        return self.effects.get(tool) or self.effects.get("*") or UNDECLARED
+
+    def masked(self, text: str) -> str:
+        """The text without the values of `env` and `headers`, and without the address."""
+        hidden = [*self.env.values(), *self.headers.values(), *([self.url] if self.url else [])]
+        for secret in sorted(hidden, key=len, reverse=True):
+            if len(secret) >= SHORTEST_SECRET:
+                text = text.replace(secret, MASK)
+        return text

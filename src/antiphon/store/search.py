@@ -1,0 +1,314 @@
+"""The index of words: which messages have them, and how far each log is indexed.
+
+A row of the index outlives what it tells of for a while: nothing is found below its log's lowest `seq`.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from antiphon.domain.classification import Classification
+from antiphon.domain.event import Event
+from antiphon.domain.ids import SessionId, SessionRow
+from antiphon.domain.keys import SessionKey
+from antiphon.policy.visibility import Scope, Visibility
+from antiphon.store import codec
+from antiphon.store.codec import EVENT_COLUMNS, event_from_row
+from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.scopes import ALL_COMPARTMENTS, branches
+
+SCHEMA = 4
+"""The migration that made the index."""
+ID_BITS = 15
+"""Of an id, below the time in milliseconds, which takes up to 48 of the 63."""
+ID_STEP = 1 << ID_BITS
+NARROW = 32
+"""A scope of so few sessions is part of what the index is asked for."""
+ROWS_AT_ONCE = 64
+BACKLOG = (
+    "FROM sessions s LEFT JOIN indexed_logs x ON x.session = s.id "
+    "WHERE (s.last_seq > COALESCE(x.indexed_seq, 0) OR s.first_seq > COALESCE(x.first_seq, s.first_seq))"
+)
+LAG = (
+    "SELECT COUNT(*) FROM sessions s LEFT JOIN indexed_logs x ON x.session = s.id JOIN events e ON e.session = s.id "
+    "WHERE s.last_seq > COALESCE(x.indexed_seq, 0) AND e.seq > COALESCE(x.indexed_seq, 0) "
+    "AND e.role IN ('user', 'assistant')"
+)
+"""How many messages are not indexed yet."""
+
+
+class Place(NamedTuple):
+    """A row of the index: a message in its session's log."""
+
+    id: int
+    session: SessionRow
+    seq: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message with all words, as it stands in the log."""
+
+    key: SessionKey
+    event: Event
+
+
+class LogState(NamedTuple):
+    """How far a log is in the index, and how far it goes."""
+
+    session: SessionRow
+    first_seq: int
+    last_seq: int
+    indexed_first_seq: int
+    """What lies below was taken out of the index."""
+    indexed_seq: int
+
+    @property
+    def is_to_take_out(self) -> bool:
+        return self.first_seq > self.indexed_first_seq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedMessage:
+    """A message on its way into the index."""
+
+    session: SessionRow
+    seq: int
+    incarnation: SessionId
+    created_at_ms: int
+    classification: Classification
+    words: Sequence[str]
+
+
+async def find_narrow(query: Query, scope: Scope) -> list[SessionRow] | None:
+    """The sessions in the scope, where they are few and found by an index; else None."""
+    if scope.visibility not in (Visibility.SELF, Visibility.TREE):
+        return None
+    found: list[SessionRow] = []
+    for branch in await branches(query, scope):
+        rows = await query.fetch_all(
+            f"SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {branch.text} LIMIT ?",
+            (*branch.values, NARROW + 1),
+        )
+        found += [row[0] for row in rows]
+        if len(found) > NARROW:
+            return None
+    return found
+
+
+def expression(words: Sequence[str], sessions: Sequence[SessionRow] | None) -> str:
+    """What `message_words` is asked for: all words, in one of the sessions if they are named."""
+    asked = list(words)
+    if sessions is not None:
+        asked.insert(0, f"({' OR '.join(map(session_word, sessions))})")
+    return " AND ".join(asked)
+
+
+def session_word(session: SessionRow) -> str:
+    """In the index of every message of the session; no text has it."""
+    return f"_{session}"
+
+
+async def find_places(
+    query: Query, scope: Scope, asked: str, *, before: int, depth: int, limit: int
+) -> tuple[list[Place], int | None]:
+    """Messages in the scope among the `depth` newest with an id below `before`; and where to go on, if anywhere.
+
+    Newest first, at most `limit`. Session, incarnation and message must flow to the caller.
+    Contract: flow 3, visibility 4.
+    """
+    conditions = await branches(query, scope)
+    if not conditions:
+        return [], None
+    met = " OR ".join(f"({condition.text})" for condition in conditions)
+    taint = scope.caller.taint
+    flow = (int(taint.level), ALL_COMPARTMENTS & ~taint.compartments)
+    rows = await query.fetch_all(
+        # First what the index gives, then of each other table a row for each: no planner may begin elsewhere.
+        "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
+        "hit (id, session, seq, incarnation) AS MATERIALIZED ("
+        "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
+        "WHERE m.id = page.id AND m.level <= ? AND (m.compartments & ?) = 0) "
+        "SELECT hit.id, hit.session, hit.seq, s.key FROM hit CROSS JOIN sessions s "
+        "CROSS JOIN incarnations i CROSS JOIN incarnations o "
+        "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
+        f"AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0 AND ({met}) ORDER BY hit.id DESC LIMIT ?",
+        (
+            *(asked, before, depth),
+            *(*flow, *flow),
+            *(value for condition in conditions for value in condition.values),
+            limit,
+        ),
+    )
+    if len(rows) == limit:
+        return [Place(*row) for row in rows], rows[-1][0]
+    end = await query.fetch_one(
+        "SELECT MIN(rowid), COUNT(*) FROM "
+        "(SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?) page",
+        (asked, before, depth),
+    )
+    assert end is not None
+    return [Place(*row) for row in rows], end[0] if end[1] == depth else None
+
+
+async def read_found(query: Query, places: Sequence[Place]) -> list[Found]:
+    """The messages at these places that are still there, in the same order."""
+    if not places:
+        return []
+    columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
+    rows = await query.fetch_all(
+        f"WITH place (session, seq) AS (VALUES {', '.join(['(?, ?)'] * len(places))}) SELECT {columns} "
+        "FROM place CROSS JOIN events e WHERE e.session = place.session AND e.seq = place.seq",
+        [value for place in places for value in (place.session, place.seq)],
+    )
+    events = {(row[0], row[1]): row for row in rows}
+    return [
+        Found(codec.stored_key(place.key), event_from_row(events[place.session, place.seq]))
+        for place in places
+        if (place.session, place.seq) in events
+    ]
+
+
+async def count_lag(query: Query) -> int:
+    """How many messages are not indexed yet."""
+    row = await query.fetch_one(LAG)
+    assert row is not None
+    return row[0]
+
+
+async def list_backlog(query: Query, limit: int) -> list[SessionRow]:
+    """Sessions with something to index or to take out, those that changed last first. Reads a row of every session."""
+    rows = await query.fetch_all(f"SELECT s.id {BACKLOG} ORDER BY s.updated_at DESC, s.id DESC LIMIT ?", (limit,))
+    return [row[0] for row in rows]
+
+
+async def list_recent_backlog(query: Query, since_ms: int, limit: int) -> list[SessionRow]:
+    """The same of listed sessions that changed since then."""
+    rows = await query.fetch_all(
+        f"SELECT s.id {BACKLOG} AND s.deleted_at IS NULL AND s.status <> 'inactive' AND s.updated_at >= ? "
+        "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
+        (since_ms, limit),
+    )
+    return [row[0] for row in rows]
+
+
+async def newest_change(query: Query) -> int:
+    """When a listed session changed last; 0 if there is none."""
+    row = await query.fetch_one(
+        "SELECT MAX(updated_at) FROM sessions WHERE deleted_at IS NULL AND status <> 'inactive'"
+    )
+    assert row is not None
+    return row[0] or 0
+
+
+async def find_states(query: Query, sessions: Sequence[SessionRow]) -> Sequence[LogState]:
+    """Of the sessions with something to index or to take out."""
+    rows = await query.fetch_all(
+        f"SELECT s.id, s.first_seq, s.last_seq, COALESCE(x.first_seq, s.first_seq), COALESCE(x.indexed_seq, 0) "
+        f"{BACKLOG} AND s.id IN ({', '.join('?' * len(sessions))})",
+        sessions,
+    )
+    return [LogState(*row) for row in rows]
+
+
+async def read_unindexed(query: Query, state: LogState, limit: int) -> list[Event]:
+    """The next messages of people and models to be indexed, ascending, at most `limit`."""
+    rows = await query.fetch_all(
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? AND seq <= ? "
+        "AND role IN ('user', 'assistant') ORDER BY seq LIMIT ?",
+        (state.session, state.indexed_seq, state.last_seq, limit),
+    )
+    return [event_from_row(row) for row in rows]
+
+
+async def take_turn(tx: Transaction) -> None:
+    """From here to COMMIT no other process gives ids."""
+    await tx.execute("UPDATE index_turns SET turns = turns + 1 WHERE id = 1")
+
+
+async def advance(tx: Transaction, state: LogState, indexed_seq: int) -> bool:
+    """Notes how far the log is indexed; False if that is no longer where it was."""
+    changed = await tx.change(
+        "INSERT INTO indexed_logs (session, first_seq, indexed_seq) VALUES (?, ?, ?) "
+        "ON CONFLICT (session) DO UPDATE SET indexed_seq = excluded.indexed_seq "
+        "WHERE indexed_logs.indexed_seq = ? AND indexed_logs.first_seq = ?",
+        (state.session, state.indexed_first_seq, indexed_seq, state.indexed_seq, state.indexed_first_seq),
+    )
+    return changed == 1
+
+
+async def insert(tx: Transaction, messages: Sequence[IndexedMessage]) -> None:
+    """Puts messages into the index, whose logs have been advanced in this unit."""
+    if not messages:
+        return
+    ids = await _give_ids(tx, [message.created_at_ms for message in messages])
+    ordered = sorted(zip(ids, messages, strict=True), key=lambda pair: pair[0])  # as the index is written best
+    for start in range(0, len(ordered), ROWS_AT_ONCE):
+        part = ordered[start : start + ROWS_AT_ONCE]
+        rows: list[SqlValue] = []
+        texts: list[SqlValue] = []
+        for id, message in part:
+            level, compartments, _ = codec.classification_values(message.classification)
+            rows += (id, message.session, message.seq, message.incarnation, level, compartments)
+            texts += (id, " ".join((session_word(message.session), *message.words)))
+        await tx.execute(_insert_messages(len(part)), rows)
+        await tx.execute(_insert_words(len(part)), texts)
+
+
+@cache
+def _insert_messages(count: int) -> str:
+    return "INSERT INTO indexed_messages (id, session, seq, incarnation, level, compartments) VALUES " + ", ".join(
+        ["(?, ?, ?, ?, ?, ?)"] * count
+    )
+
+
+@cache
+def _insert_words(count: int) -> str:
+    return "INSERT INTO message_words (rowid, words) VALUES " + ", ".join(["(?, ?)"] * count)
+
+
+async def _give_ids(tx: Transaction, times_ms: Sequence[int]) -> list[int]:
+    """An unused id for each time, ascending among equal times; where a millisecond is full, one of the next."""
+    next_ids = await _next_ids(tx, dict.fromkeys(time_ms << ID_BITS for time_ms in times_ms))
+    ids: list[int] = []
+    for time_ms in times_ms:
+        low = time_ms << ID_BITS
+        while next_ids[low] == low + ID_STEP:
+            low += ID_STEP
+            if low not in next_ids:
+                next_ids |= await _next_ids(tx, (low,))
+        ids.append(next_ids[low])
+        next_ids[low] += 1
+    return ids
+
+
+async def _next_ids(tx: Transaction, lows: Collection[int]) -> dict[int, int]:
+    """The first unused id of each millisecond, by its lowest one."""
+    rows = await tx.fetch_all(
+        f"WITH low (id) AS (VALUES {', '.join(['(?)'] * len(lows))}) SELECT low.id, "
+        "COALESCE((SELECT MAX(m.id) FROM indexed_messages m WHERE m.id >= low.id AND m.id < low.id + ?) + 1, low.id) "
+        "FROM low",
+        (*lows, ID_STEP),
+    )
+    return dict(rows)
+
+
+async def delete_below(tx: Transaction, state: LogState, limit: int) -> int:
+    """Takes messages out whose events are gone, at most `limit`; returns how many."""
+    rows = await tx.fetch_all(
+        "SELECT id FROM indexed_messages WHERE session = ? AND seq < ? ORDER BY seq LIMIT ?",
+        (state.session, state.first_seq, limit),
+    )
+    if rows:
+        ids = [row[0] for row in rows]
+        listed = ", ".join("?" * len(ids))
+        await tx.execute(f"DELETE FROM message_words WHERE rowid IN ({listed})", ids)
+        await tx.execute(f"DELETE FROM indexed_messages WHERE id IN ({listed})", ids)
+    if len(rows) < limit:
+        await tx.execute(
+            "UPDATE indexed_logs SET first_seq = ? WHERE session = ? AND first_seq < ?",
+            (state.first_seq, state.session, state.first_seq),
+        )
+    return len(rows)

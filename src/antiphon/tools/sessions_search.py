@@ -1,0 +1,41 @@
+"""`sessions_search`: messages that hold all words of a query, in sessions that the caller sees. Contract: search 1."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from antiphon.engine.callers import Caller
+from antiphon.engine.search import Search
+from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.wire import milliseconds
+
+DESCRIPTION = (
+    "Finds messages that contain all words of the query, in the sessions that this session sees, newest first. "
+    "Whole words, no operators. sessions_history with the sessionKey shows what stands around a result."
+)
+
+
+class SearchArguments(Arguments):
+    query: str = Field(description="One or more words; a message must contain them all, in any order.")
+    limit: int = Field(10, description="At most so many, 1 to 25.")
+
+
+def sessions_search(search: Search) -> SessionTool[SearchArguments]:
+    async def carry_out(caller: Caller, arguments: SearchArguments) -> Mapping[str, Any]:
+        hits = await search.search(caller, arguments.query, limit=arguments.limit)
+        return {
+            "count": len(hits),
+            "results": [
+                {
+                    "sessionKey": str(hit.session_key),
+                    "seq": hit.seq,
+                    "role": hit.role.value,
+                    "createdAt": milliseconds(hit.created_at),
+                    "snippet": hit.snippet,
+                }
+                for hit in hits
+            ],
+        }
+
+    return SessionTool("sessions_search", DESCRIPTION, SearchArguments, carry_out)

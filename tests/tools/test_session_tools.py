@@ -1,0 +1,435 @@
+"""The tools that show sessions: lists, transcripts, status, agents. Cases C and D."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.app import App, Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.errors import Denied, NotFound
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.excerpt import CUT_MARK, MAX_CHARACTERS, excerpt
+from antiphon.domain.message import (
+    AssistantMessage,
+    ImagePart,
+    JsonObject,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+    text_content,
+)
+from antiphon.domain.redaction import MASK, redact
+from antiphon.domain.session import Session
+from antiphon.store import events as log
+from antiphon.store.database import Transaction
+from antiphon.tools.bounds import OMITTED
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.parley import call, key_of, open_peer, set_place, settings, target_of
+from tests.engine.stage import ManualClock, ask, find_session
+
+pytestmark = pytest.mark.anyio
+
+
+def rows_of(answer: JsonObject) -> list[dict[str, Any]]:
+    rows = answer["sessions"]
+    assert isinstance(rows, list) and answer["count"] == len(rows)
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def messages_of(answer: JsonObject) -> list[dict[str, Any]]:
+    messages = answer["messages"]
+    assert isinstance(messages, list)
+    return [message for message in messages if isinstance(message, dict)]
+
+
+async def store(app: App, session: Session, *events: NewEvent) -> None:
+    """Puts messages into the log as a run would have."""
+    at_ms = app.services.clock.now_ms()
+
+    async def put(tx: Transaction) -> None:
+        await log.append(tx, session.row, session.id, events, at_ms=at_ms)
+
+    await app.database.run(put)
+
+
+def said(text: str, number: int = 0) -> NewEvent:
+    message = AssistantMessage(message_id=f"msg-{number}", content=text_content(text))
+    return NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message)
+
+
+def result(text: str) -> NewEvent:
+    message = ToolResult(
+        message_id="res", call_seq=1, call_index=0, tool="look", tool_call_id="c", content=text_content(text)
+    )
+    return NewEvent(type=EventType.TOOL_RESULT, actor="agent", message=message)
+
+
+@requirement("list:1", "visibility:1")
+async def test_a_session_lists_itself_and_what_it_spawned_unless_told_otherwise(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        own, _ = await open_peer(app, "own"), await open_peer(app, "other")
+        child = await open_peer(app, "agent:main:subagent:c", parent=own.row)
+        grandchild = await open_peer(app, "agent:main:subagent:g", parent=child.row)
+        listed = rows_of(await call(app, own, "sessions_list"))
+        assert {row["key"] for row in listed} == {str(own.key), str(child.key), str(grandchild.key)}
+        by_key = {row["key"]: row for row in listed}
+        assert by_key[str(own.key)]["childSessions"] == [str(child.key)]
+        assert by_key[str(child.key)]["spawnedBy"] == str(own.key)
+        assert "childSessions" not in by_key[str(grandchild.key)]
+
+
+@requirement("list:1", "list:5", "visibility:4")
+async def test_pages_follow_one_another_and_hidden_sessions_take_no_place(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    agents = [{"id": "main"}, {"id": "other"}]
+    async with open_home(settings(agents__list=agents), Parts(clock=clock)) as app:
+        asker = await open_peer(app, "asker")
+        for number in range(30):
+            clock.pass_time(timedelta(seconds=1))
+            await open_peer(app, f"s{number}", agent="other" if number % 2 else "main")
+        seen: list[str] = []
+        cursor: dict[str, Any] = {}
+        pages = 0
+        while True:
+            answer = await call(app, asker, "sessions_list", limit=4, **cursor)
+            seen += [row["key"] for row in rows_of(answer)]
+            pages += 1
+            if "nextCursor" not in answer:
+                break
+            assert answer["count"] == 4
+            cursor = {"cursor": answer["nextCursor"]}
+        assert seen == [key_of(f"s{number}") for number in range(28, -1, -2)] + [str(asker.key)]
+        assert pages == 4
+
+
+@requirement("list:1", "answers:3")
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ({"limit": 0}, 1),
+        ({"limit": -1}, 1),
+        ({"limit": 10_000}, 4),
+        ({"kinds": [" CRON "]}, 1),
+        ({"kinds": ["cron", "main"]}, 2),
+        ({"kinds": []}, 0),
+        ({"label": "work"}, 1),
+        ({"label": "wor"}, 0),
+        ({"search": "WOR"}, 1),
+        ({"search": "%"}, 0),
+        ({"agentId": "main"}, 4),
+        ({"agentId": "nobody"}, 0),
+        ({"activeMinutes": 5}, 4),
+    ],
+)
+async def test_filters_narrow_a_list(open_home: OpenHome, arguments: dict[str, Any], count: int) -> None:
+    async with open_home(settings()) as app:
+        main = await open_peer(app, "agent:main:main")
+        await open_peer(app, "agent:main:cron:job-1", label="nightly")
+        await open_peer(app, "work")
+        await open_peer(app, "agent:main:discord:group:dev", label="devs")
+        assert len(rows_of(await call(app, main, "sessions_list", **arguments))) == count
+
+
+@requirement("list:1", "list:5", "answers:1", "answers:3")
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ({"kinds": ["bogus"]}, "invalid_arguments", "'bogus'"),
+        ({"limt": 3}, "invalid_arguments", "did you mean 'limit'"),
+        ({"cursor": "nonsense"}, "invalid_cursor", "'nonsense'"),
+        ({"cursor": "MS4yLjM="}, "invalid_cursor", "MS4yLjM="),
+        ({"requester": "agent:main:main"}, "invalid_arguments", "who calls is known"),
+        ({"limit": "many"}, "invalid_arguments", "limit"),
+        ({"activeMinutes": 0}, "invalid_arguments", "activeMinutes"),
+    ],
+)
+async def test_a_wrong_list_is_told_what_is_wrong(
+    open_home: OpenHome, arguments: dict[str, Any], code: str, told: str
+) -> None:
+    async with open_home() as app:
+        own = await open_peer(app, "own")
+        answer = await call(app, own, "sessions_list", **arguments)
+        assert (answer["status"], answer["code"]) == ("error", code)
+        assert told in str(answer["error"])
+
+
+@requirement("list:2", "list:3", "answers:4")
+async def test_a_row_holds_the_listed_fields_and_absent_ones_are_absent(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        own = await open_peer(app, "own")
+        group = await open_peer(app, "agent:main:discord:group:dev", label="devs")
+        cron = await open_peer(app, "agent:main:cron:job-1", label="nightly")
+        await set_place(app, own, "me", channel="telegram")
+        await ask(app, str(own.key), "hello")
+        rows = {row["key"]: row for row in rows_of(await call(app, own, "sessions_list"))}
+        row = rows[str(own.key)]
+        assert {
+            name: row[name] for name in ("kind", "channel", "label", "status", "model", "lastChannel", "lastTo")
+        } == {
+            "kind": "other",
+            "channel": "telegram",
+            "label": "own",
+            "status": "idle",
+            "model": "offline",
+            "lastChannel": "telegram",
+            "lastTo": "me",
+        }
+        assert row["deliveryContext"] == {"channel": "telegram", "to": "me"}
+        assert isinstance(row["updatedAt"], int) and row["totalTokens"] > 0 and row["systemSent"] is True
+        assert row["transcriptPath"].startswith("/sessions/") and row["sessionId"] == own.id
+        assert rows[str(group.key)]["channel"] == "discord" and rows[str(group.key)]["kind"] == "group"
+        assert rows[str(cron.key)]["channel"] == "internal" and rows[str(cron.key)]["kind"] == "cron"
+        known = {
+            *("key", "kind", "channel", "displayName", "label", "updatedAt", "sessionId", "status", "model"),
+            *("contextTokens", "totalTokens", "thinkingLevel", "verboseLevel", "systemSent", "abortedLastRun"),
+            *("sendPolicy", "lastChannel", "lastTo", "deliveryContext", "transcriptPath", "spawnedBy"),
+            *("childSessions", "messages"),
+        }
+        for each in rows.values():
+            assert set(each) <= known
+            assert None not in each.values()
+
+
+@requirement("list:4", "keys:3")
+async def test_messages_of_a_list_are_the_newest_without_tool_results_and_within_80_kib(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        own = await open_peer(app, "own")
+        await store(app, own, said("old"), said("ok"), result("secret result"))
+        (row,) = rows_of(await call(app, own, "sessions_list", messageLimit=1))
+        assert [message["content"][0]["text"] for message in row["messages"]] == ["ok"]
+        for number in range(8):
+            peer = await open_peer(app, f"p{number}")
+            await store(app, peer, *(said(f"{n}:" + "x" * 3_900, n) for n in range(20)))
+        rows = rows_of(await call(app, own, "sessions_list", messageLimit=20))
+        total = sum(len(json.dumps(row["messages"], ensure_ascii=False).encode()) for row in rows)
+        assert total <= 85 * 1024
+        assert all(row["messages"] for row in rows)
+
+
+@requirement("history:1", "history:2")
+async def test_a_history_hides_tool_results_unless_asked_for(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        own = await open_peer(app, "own")
+        await store(app, own, result("seen"), said("ok"))
+        hidden = await call(app, own, "sessions_history", sessionKey="current")
+        shown = await call(app, own, "sessions_history", session_id=str(own.key), includeTools=True)
+        assert [message["role"] for message in messages_of(hidden)] == ["assistant"]
+        assert [message["role"] for message in messages_of(shown)] == ["toolResult", "assistant"]
+        assert hidden["sessionKey"] == str(own.key)
+        for flag in ("hasMore", "truncated", "droppedMessages", "contentTruncated", "contentRedacted"):
+            assert hidden[flag] is False
+
+
+@requirement("history:3", "history:2")
+async def test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothing(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        own = await open_peer(app, "own")
+        thinking = ThinkingPart(text="y" * 7_000, provider={"signature": "z"})
+        for number in range(80):
+            content = (thinking, TextPart(text=f"{number}:" + "x" * 5_000))
+            message = AssistantMessage(message_id=f"m{number}", content=content, model="m")
+            await store(app, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
+        seen: list[int] = []
+        arguments: dict[str, Any] = {"sessionKey": str(own.key), "limit": 1_000, "includeTools": True}
+        first = await call(app, own, "sessions_history", **arguments)
+        assert first["truncated"] is first["droppedMessages"] is first["contentTruncated"] is True
+        assert first["contentRedacted"] is False
+        while True:
+            page = await call(app, own, "sessions_history", **arguments)
+            messages = messages_of(page)
+            assert messages and int(str(page["bytes"])) <= 80 * 1024
+            assert page["bytes"] == len(json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode())
+            texts = [message["content"][0]["text"] for message in messages]
+            assert all(len(text) <= MAX_CHARACTERS + len(CUT_MARK) and text.endswith(CUT_MARK) for text in texts)
+            assert "signature" not in json.dumps(messages) and "usage" not in json.dumps(messages)
+            seen = [int(text.partition(":")[0]) for text in texts] + seen
+            if "nextCursor" not in page:
+                break
+            arguments["cursor"] = page["nextCursor"]
+            await store(app, own, said("meanwhile"))
+        assert seen == list(range(80))
+
+
+@requirement("history:3")
+async def test_one_message_that_is_too_large_leaves_a_placeholder(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        own = await open_peer(app, "own")
+        many = tuple(TextPart(text="x" * 3_000) for _ in range(50))
+        message = AssistantMessage(message_id="m", content=many)
+        await store(app, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
+        page = await call(app, own, "sessions_history", sessionKey="current")
+        (shown,) = messages_of(page)
+        assert shown["content"] == [{"type": "text", "text": OMITTED}]
+        assert page["truncated"] is page["droppedMessages"] is True and page["contentTruncated"] is False
+        assert page["hasMore"] is False
+
+
+@requirement("history:3")
+def test_secrets_are_redacted_before_anything_is_cut() -> None:
+    text = "safe text " * 420 + " sk-9876543210fedcba9876 end"
+    shown = excerpt(AssistantMessage(message_id="m", content=text_content(text)))
+    assert shown.was_cut and shown.was_redacted
+    edge = "x" * (MAX_CHARACTERS - 5) + " sk-9876543210fedcba9876"
+    cut = excerpt(UserMessage(message_id="m", content=text_content(edge)))
+    assert "sk-" not in str(cut.message)
+
+
+@requirement("history:3")
+def test_arguments_of_calls_are_redacted_and_images_are_told_by_their_size() -> None:
+    call_part = ToolCallPart(call_id="c", name="login", arguments='{"password": "hunter22", "user": "ana"}')
+    image = ImagePart(mime_type="image/png", data="aGVsbG8=")
+    shown = excerpt(AssistantMessage(message_id="m", content=(call_part, image)))
+    assert "hunter22" not in str(shown.message) and "ana" in str(shown.message)
+    assert shown.was_redacted and shown.was_cut
+
+
+@requirement("history:3")
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("OPENAI_API_KEY=abcd1234", "abcd1234"),
+        ("db.password = 'hunter22'", "hunter22"),
+        ('{"apiKey": "s3cr\\"et"}', "s3cr"),
+        ("curl --token abc123", "abc123"),
+        ("Authorization: Bearer abcdef", "abcdef"),
+        ("bearer abcdefghijklmnopqrstuvwx", "abcdefghijklmnopqrstuvwx"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "MIIE"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE and it was cut", "MIIE"),
+        ("key ghp_abcdefghijklmnopqrst1 here", "ghp_"),
+        ("github_pat_abcdefghijklmnopqrst1", "github_pat_a"),
+        ("xoxb-1234567890-abc", "xoxb-1"),
+        ("gsk_abcdefghijk", "gsk_a"),
+        ("AIzaSyA1234567890abcdefghijk", "AIza"),
+        ("123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw", "AAHdq"),
+        ("postgres://bob:pw123@host/db", "pw123"),
+        ("AKIAIOSFODNN7EXAMPLE", "AKIAIOS"),
+    ],
+)
+def test_what_looks_like_a_secret_is_not_shown(text: str, secret: str) -> None:
+    shown = redact(text)
+    assert secret not in shown.text and MASK in shown.text and shown.was_redacted
+    assert redact(shown.text) == (shown.text, False)
+
+
+@requirement("history:3")
+@pytest.mark.parametrize("text", ["the key to success is work", "monkey: banana", "5,000 tokens left", "a: 12:30:45"])
+def test_what_is_no_secret_is_shown(text: str) -> None:
+    assert redact(text) == (text, False)
+
+
+@requirement("history:3")
+@given(st.text(max_size=300))
+def test_redaction_twice_is_redaction_once(text: str) -> None:
+    once = redact(text)
+    assert redact(once.text).text == once.text
+    assert once.was_redacted is (once.text != text)
+
+
+@requirement("history:1", "keys:6", "flow:3")
+async def test_an_ended_incarnation_is_read_by_its_id_as_far_as_its_own_taint_allows(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        reader, peer = await open_peer(app, "reader"), await open_peer(app, "peer")
+        await ask(app, str(peer.key), "before")
+        await app.services.resets.reset(OWNER, target_of(app, peer))
+        await ask(app, str(peer.key), "after")
+        old = await call(app, reader, "sessions_history", sessionKey=str(peer.id))
+        new = await call(app, reader, "sessions_history", sessionKey=str(peer.key))
+        assert "before" in str(old["messages"]) and "after" not in str(old["messages"])
+        assert "after" in str(new["messages"]) and "before" not in str(new["messages"])
+
+        async def taint(tx: Transaction) -> None:
+            await tx.execute("UPDATE incarnations SET taint_level = 2 WHERE id = ?", (peer.id,))
+
+        await app.database.run(taint)
+        assert (await call(app, reader, "sessions_history", sessionKey=str(peer.id)))["status"] == "not_found"
+        assert "after" in str((await call(app, reader, "sessions_history", sessionKey=str(peer.key)))["messages"])
+
+
+@requirement("session_status:1")
+async def test_a_status_tells_of_one_session_gated_like_a_read(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
+        run = await ask(app, str(peer.key), "!call session_status {}")
+        inside = json.loads(run.reply or "")
+        assert inside["sessionKey"] == str(peer.key) and inside["runId"] == run.id and inside["status"] == "running"
+        outside = await call(app, own, "session_status", sessionKey=str(peer.key))
+        assert outside["status"] == "idle" and "runId" not in outside
+        assert outside["sessionId"] == peer.id and outside["taint"] == "PUBLIC" and outside["user"] == str(OWNER)
+        assert (await call(app, own, "session_status"))["sessionKey"] == str(own.key)
+        hidden = await open_peer(app, "agent:main:cli:x")
+        await app.services.sessions.delete(OWNER, target_of(app, hidden))
+        assert (await call(app, own, "session_status", sessionKey=str(hidden.key)))["status"] == "not_found"
+
+
+@requirement("agents_list:1")
+@pytest.mark.parametrize(
+    ("allowed", "allow_any", "expected"),
+    [
+        ([], False, [("ops", True)]),
+        (["main"], False, [("ops", True), ("main", True)]),
+        (["gone", "main"], False, [("ops", True), ("gone", False), ("main", True)]),
+        (["*"], True, [("ops", True), ("aaa", True), ("main", True)]),
+    ],
+)
+async def test_the_agents_that_may_be_spawned_are_listed_the_requester_first(
+    open_home: OpenHome, allowed: list[str], expected: list[tuple[str, bool]], *, allow_any: bool
+) -> None:
+    agents = [{"id": "main"}, {"id": "ops", "subagents": {"allowAgents": allowed}}, {"id": "aaa"}]
+    async with open_home(settings(agents__list=agents)) as app:
+        session = await open_peer(app, "own", agent="ops")
+        answer = await call(app, session, "agents_list")
+        assert answer["requester"] == "ops" and answer["allowAny"] is allow_any
+        listed = answer["agents"]
+        assert isinstance(listed, list)
+        assert [(entry["id"], entry["configured"]) for entry in listed if isinstance(entry, dict)] == expected
+
+
+@requirement("visibility:5", "tools:1")
+async def test_an_act_that_is_switched_off_takes_its_tool_away(open_home: OpenHome) -> None:
+    agents = [{"id": "main", "tools": {"sessions": {"read": False, "list": "self"}}}]
+    async with open_home(settings(agents__list=agents)) as app:
+        own, _ = await open_peer(app, "own"), await open_peer(app, "peer")
+        assert len(rows_of(await call(app, own, "sessions_list"))) == 1
+        with pytest.raises(Denied) as refused:
+            await call(app, own, "sessions_history", sessionKey="current")
+        assert refused.value.code == "tool_not_given"
+        run = await ask(app, str(own.key), '!call sessions_history {"sessionKey": "current"}')
+        assert "unknown_tool" in (run.reply or "")
+
+
+@requirement("tools:1")
+async def test_a_tool_that_does_not_exist_is_not_found(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        own = await open_peer(app, "own")
+        with pytest.raises(NotFound) as refused:
+            await call(app, own, "sessions_lst")
+        assert refused.value.code == "unknown_tool" and "sessions_list" in refused.value.message
+
+
+@requirement("visibility:2")
+async def test_a_sandboxed_session_sees_what_it_spawned_and_an_unclamped_one_more(open_home: OpenHome) -> None:
+    for clamp, count in (("spawned", 1), ("all", 3)):
+        sandbox = {"mode": "all", "sessionToolsVisibility": clamp}
+        async with open_home(settings(agents__defaults={"sandbox": sandbox})) as app:
+            own, _ = await open_peer(app, "own"), await open_peer(app, "peer")
+            await open_peer(app, "agent:main:main")
+            assert len(rows_of(await call(app, own, "sessions_list"))) == count
+
+
+@requirement("answers:4")
+async def test_times_are_whole_milliseconds(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        own = await open_peer(app, "own")
+        await ask(app, str(own.key), "hello")
+        status = await call(app, own, "session_status")
+        session = await find_session(app, str(own.key))
+        assert status["updatedAt"] == round(session.updated_at.timestamp() * 1000)
+        page = await call(app, own, "sessions_history", sessionKey="current")
+        assert all(isinstance(message["createdAt"], int) for message in messages_of(page))
