@@ -1,7 +1,6 @@
 """A platform under the test's control: it records what it gets, and fails as it is told to."""
 
 from collections import deque
-from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 
@@ -11,12 +10,15 @@ from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
 
 NAME = "fake"
+SLOW_SECONDS = 0.3
 
 
 class Act(StrEnum):
     """What the platform does with one request."""
 
     TAKE = "take"
+    TAKE_SLOWLY = "take_slowly"
+    """It takes the text after a moment."""
     DROP = "drop"
     """The connection breaks before the text arrives."""
     TAKE_AND_DROP = "take_and_drop"
@@ -45,7 +47,6 @@ class FakeChannel:
         """Whether two requests for one place were under way at the same time."""
         self.retry_after: timedelta | None = None
         """What it says when it is busy."""
-        self.on_ask: Callable[[Delivery], None] | None = None
         self._script: deque[Act] = deque()
         self._held: anyio.Event | None = None
         self._at_once: list[DeliveryContext] = []
@@ -78,8 +79,6 @@ class FakeChannel:
         self.asked.append(delivery)
         self._changed.set()
         self._changed = anyio.Event()
-        if self.on_ask is not None:
-            self.on_ask(delivery)
         self.has_overlapped |= delivery.place in self._at_once
         self._at_once.append(delivery.place)
         self.most_at_once = max(self.most_at_once, len(self._at_once))
@@ -91,10 +90,12 @@ class FakeChannel:
             self._at_once.remove(delivery.place)
 
     async def _act(self, act: Act, delivery: Delivery) -> str:
-        if act in (Act.TAKE, Act.TAKE_AND_DROP, Act.TAKE_AND_HANG):
+        if act is Act.TAKE_SLOWLY:
+            await anyio.sleep(SLOW_SECONDS)
+        if act in (Act.TAKE, Act.TAKE_SLOWLY, Act.TAKE_AND_DROP, Act.TAKE_AND_HANG):
             self.taken.append(delivery)
         match act:
-            case Act.TAKE:
+            case Act.TAKE | Act.TAKE_SLOWLY:
                 return f"platform-{len(self.taken)}"
             case Act.TAKE_AND_HANG:
                 await anyio.sleep_forever()

@@ -301,8 +301,7 @@ async def test_what_is_being_sent_may_end_before_the_process_does(open_home: Ope
     channel = FakeChannel()
     async with open_home(parts=Parts(channels=[channel])) as app:
         await open_chat(app)
-        channel.hold()
-        channel.on_ask = lambda delivery: channel.release()
+        channel.will(Act.TAKE_SLOWLY)
         await ask(app, "main", "!say last words")
         await channel.until_asked(1)
     async with open_home() as app:
@@ -394,29 +393,33 @@ async def test_two_processes_share_the_work_and_send_each_text_once(
 
 @requirement("channels:1")
 @pytest.mark.parametrize("database_section", ["postgres"], indirect=True)
-async def test_the_claims_of_a_process_that_is_given_up_are_taken_over(
+async def test_the_claims_of_a_process_that_is_given_up_are_taken_over_and_what_it_says_later_counts_no_more(
     home: Path, database_section: DatabaseSection
 ) -> None:
     lost, heir = FakeChannel(), FakeChannel()
     shared = config(gateway__drain_seconds=0).model_copy(update={"database": database_section})
     async with open_app(home / "a", shared, Parts(channels=[lost])) as app:
         await open_chat(app)
-        lost.will(Act.TAKE_AND_HANG)
+        lost.hold()
         await ask(app, "main", "!say one")
         await lost.until_asked(1)
         claimed = await the_only(app)
-        assert claimed.process is not None
 
         async with open_app(home / "b", shared, Parts(channels=[heir])) as other:
             await quiet(other)
             assert heir.asked == []  # the first one lives
 
             async def give_up(tx: Transaction) -> None:
-                await tx.execute("DELETE FROM processes WHERE id = ?", (claimed.process,))
+                await tx.execute("UPDATE deliveries SET process = 'proc_dead' WHERE id = ?", (claimed.id,))
 
             await app.database.run(give_up)
             other.deliverer.wake()
             await heir.until_asked(1)
             await quiet(other)
-            assert heir.taken[0].id == lost.taken[0].id
-            assert (await the_only(other)).status is DeliveryStatus.SENT
+            sent = await the_only(other)
+            assert (sent.status, sent.id) == (DeliveryStatus.SENT, claimed.id)
+            lost.release()
+            await quiet(app)
+            assert lost.taken[0].id == heir.taken[0].id == claimed.id
+            assert await the_only(other) == sent
+            assert len(facts(await read_log(other, "main"), "delivered")) == 1
