@@ -34,10 +34,10 @@ FULL_SWEEP_SECONDS = 60.0
 RECENT_MS = 60_000
 """What counts as lately, before the newest change: more than clocks differ."""
 SESSIONS_AT_ONCE = 32
-MESSAGES_AT_ONCE = 128
+MESSAGES_AT_ONCE = 16
 """In one unit, which others wait for where there is one writer."""
 LISTED_AT_ONCE = 1_000
-REST = 2.0
+REST = 6.0
 """Times as long as a unit took, until the next one: others write meanwhile."""
 
 
