@@ -12,7 +12,6 @@ import pytest
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level
-from antiphon.domain.message import JsonObject
 from antiphon.domain.session import Session
 from antiphon.engine.exchanges import MAX_MESSAGE_BYTES
 from antiphon.engine.upkeep import Upkeep
@@ -53,7 +52,7 @@ def told(answer: Mapping[str, Any]) -> tuple[str, str]:
 @pytest.mark.parametrize("tool", [name for name in TOOLS if name != "sessions_send"])
 async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_home: OpenHome, tool: str) -> None:
     clock = ManualClock()
-    agents = [{"id": "main"}, {"id": "deaf", "tools": {"sessions": {"read": False}}}]
+    agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "deaf", "tools": {"sessions": {"read": False}}}]
     agents.append({"id": "narrow", "tools": {"sessions": {"read": "self"}}})
     async with open_home(settings(agents__list=agents), Parts(clock=clock)) as app:
         own = await open_peer(app, "own")
@@ -63,7 +62,7 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
         await ask(app, str(own.key), "new")
         await Upkeep(app.database, clock, stale_after=None, retention=timedelta(days=30)).prune()
         with_key = {"sessionKey": "current"} if tool == "sessions_history" else {}
-        attempts: list[tuple[Session, JsonObject]] = [
+        attempts: list[tuple[Session, dict[str, Any]]] = [
             (own, {"nonsense": 1}),
             (own, {"sessionKey": "agent:main:cli:nobody"}),
             (own, {"sessionKey": "no such name"}),
@@ -86,7 +85,7 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
 
 @requirement("answers:1", "send:1")
 async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
-    limits = {"session__agent_to_agent": {"maxHops": 1, "maxPingPongTurns": 0}}
+    limits: dict[str, Any] = {"session__agent_to_agent": {"maxHops": 1, "maxPingPongTurns": 0}}
     async with open_home(settings(**limits)) as app:
         own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
         high = await open_peer(app, "high", taint=Classification(Level.CONFIDENTIAL))
@@ -95,8 +94,8 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
         await open_peer(app, "third")
         await open_peer(app, "twin1", label="twin")
         await open_peer(app, "twin2", label="twin")
-        to_peer = {"sessionKey": str(peer.key)}
-        attempts: list[tuple[Session, JsonObject]] = [
+        to_peer: dict[str, Any] = {"sessionKey": str(peer.key)}
+        attempts: list[tuple[Session, dict[str, Any]]] = [
             (own, {"message": "hello"}),
             (own, {"sessionKey": "no such name", "message": "hello"}),
             (own, {**to_peer, "message": " "}),
@@ -110,7 +109,7 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
         ]
         answers = [await call(app, session, "sessions_send", **arguments) for session, arguments in attempts]
         for message in ("!say one", "!say two"):
-            answers.append(await call(app, own, "sessions_send", key="same", **to_peer, message=message))
+            answers += [await call(app, own, "sessions_send", key="same", **to_peer, message=message)]
         answers += await _told_of_a_chain(app)
         seen = {told(answer) for answer in answers if "code" in answer}
     async with open_home(settings(session__agent_to_agent={"maxChainTokens": 1, "maxPingPongTurns": 0})) as app:
