@@ -179,10 +179,7 @@ REQUIREMENTS = {
     ),
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
-    "send_policy:2": Requirement(
-        "Only the owner and patches set the override.",
-        remaining="`/send` comes with chat commands",
-    ),
+    "send_policy:2": Requirement("Only the owner and patches set the override.", CHANNELS),
     "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run; the rest is stored.", CHANNELS),
@@ -197,7 +194,10 @@ REQUIREMENTS = {
     ),
     "checkpoints:2": Requirement("It updates memory, working memory and the description.", CHECKPOINTS),
     # 11. Access
-    "access:1": Requirement("Owners see all, others the sessions that they take part in.", PEOPLE),
+    "access:1": Requirement(
+        "Owners see all, others the sessions that they take part in.",
+        remaining="users, their channels and readers come with people and tokens",
+    ),
     "access:2": Requirement(
         "Tokens are hashed, scoped, confined, expiring and revocable.",
         remaining="scopes, clearance and channel tokens come with people",

@@ -3,13 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from antiphon.version import VERSION
+
 if TYPE_CHECKING:
     from antiphon.agents.toolset import ToolContext, tool
     from antiphon.embedded import Antiphon, RunHandle, SessionHandle
     from antiphon.embedded import open_embedded as open  # noqa: A004 - the public name of contract cli:1
 
 __all__ = ["Antiphon", "RunHandle", "SessionHandle", "ToolContext", "open", "tool"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _PLACES = {
     "Antiphon": ("antiphon.embedded", "Antiphon"),

@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 
-from antiphon import __version__
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop, RetryPolicy
 from antiphon.agents.model import ProviderSettings
@@ -67,6 +66,7 @@ from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
 from antiphon.tools.sessions_search import sessions_search
 from antiphon.tools.sessions_send import sessions_send
+from antiphon.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
         clock=base.clock,
         check=check,
         process=describe_process(
-            process, role.value, __version__, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
+            process, role.value, VERSION, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
         ),
         connections=config.database.connections,
         commit_hook=parts.commit_hook,
@@ -258,7 +258,7 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         tools=tools,
         tool_calls=tool_calls,
         mcp_tools=mcp_tools,
-        mcp=Endpoint(tool_calls, sessions.target, __version__, config.gateway.max_body_bytes),
+        mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
     )
     return app, worker

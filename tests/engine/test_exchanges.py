@@ -1,19 +1,32 @@
 """Sessions that speak to one another: waits, late replies, turns, announcements, cycles, chains."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import anyio
 import pytest
 
-from antiphon.agents.inter_session import FENCE_BEGIN, FENCE_END
+from antiphon.agents.inter_session import FENCE_BEGIN, FENCE_END, exchange_of
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.message import ProvenanceKind, ToolResult, UserMessage, text_content
+from antiphon.domain.message import (
+    AssistantMessage,
+    ProvenanceKind,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+    text_content,
+)
+from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session
+from antiphon.engine.callers import Caller
+from antiphon.engine.context import RunContext
+from antiphon.engine.exchanges import Address, Exchanges
+from antiphon.engine.runner import Ending
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
@@ -100,6 +113,68 @@ async def test_a_wait_that_times_out_ends_the_wait_and_the_reply_comes_late(open
         assert await steps(app, key_of("asker")) == [(RECORD, 0, "late")]
         assert await runs_of(app, key_of("asker")) == before
         assert (await app.services.runs.get(OWNER, answer["runId"])).reply == "late"
+
+
+@requirement("send:2", "send:3")
+async def test_a_reply_that_comes_after_the_wait_while_the_requester_still_runs_is_not_lost(
+    open_home: OpenHome,
+) -> None:
+    async with open_home(settings(**NO_TURNS)) as app:
+        await open_peer(app, "asker")
+        await open_peer(app, "expert")
+        send = send_directive("!sleep 0.2\n!say overdue", label="expert", timeoutSeconds=0.05)
+        posted = await post(app, key_of("asker"), f"{send}\n!sleep 1")
+        await settle(app)
+        assert "overdue" not in ((await wait_end(app, posted.run_id)).reply or "")
+        assert await steps(app, key_of("asker")) == [(RECORD, 0, "overdue")]
+
+
+class StoppingRunner:
+    """Sends as a call of the model's would, and fails before the result is stored; the expert just answers."""
+
+    async def run(self, context: RunContext) -> Ending:
+        transcript = await context.read_log()
+        if not context.run.session_key.endswith(":asker"):
+            return _ending(context, "the answer")
+        if transcript.newest_input(context.run.id) is None or (
+            exchange_of(transcript.newest_input(context.run.id)) is not None
+        ):
+            return _ending(context, "REPLY_SKIP")
+        part = ToolCallPart(call_id="c", name="sessions_send", arguments="{}")
+        step = AssistantMessage(message_id=context.ids.new("msg"), content=(part,), saw=transcript.last_seq)
+        seq = await context.record_step(step)
+        await context.record_call(seq, 0, part.name)
+        caller = Caller(
+            session=SessionRow(context.run.session),
+            agent_id=context.agent.id,
+            principal=OWNER,
+            call_id=f"{context.run.id}-{seq}-0",
+            run=context,
+        )
+        address = Address(label="expert", name="expert")
+        assert self.exchanges is not None
+        answer = await self.exchanges.send(caller, address, "hello", timedelta(seconds=SECONDS))
+        assert answer.reply == "the answer"
+        return Ending(outcome=Outcome(status=RunStatus.ERROR, error="stopped", code="stopped"))
+
+    exchanges: Exchanges | None = None
+
+
+def _ending(context: RunContext, reply: str) -> Ending:
+    message = AssistantMessage(message_id=context.ids.new("msg"), content=text_content(reply), saw=context.last_seq)
+    return Ending(outcome=Outcome(status=RunStatus.OK, reply=reply), message=message)
+
+
+@requirement("send:3")
+async def test_a_reply_whose_result_was_never_stored_comes_as_the_first_turn(open_home: OpenHome) -> None:
+    runner = StoppingRunner()
+    async with open_home(settings(), Parts(runner=runner)) as app:
+        runner.exchanges = app.services.exchanges
+        await open_peer(app, "asker")
+        await open_peer(app, "expert")
+        assert (await ask(app, key_of("asker"), "go")).code == "stopped"
+        await settle(app)
+        assert await steps(app, key_of("asker")) == [(TURN, 1, "the answer")]
 
 
 @requirement("send:5")

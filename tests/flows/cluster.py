@@ -158,7 +158,9 @@ def read_journal(home: Path) -> list[Entry]:
 async def live(number: int, member: Member) -> None:
     """The life of one process, until SIGTERM."""
     role = {"role": member.role, "drain_seconds": 0}
-    config = Config.model_validate({"gateway": role, "database": {"url": member.database, "connections": 6}})
+    database = {"url": member.database, "connections": 6}
+    tools = {"sessions": {"visibility": "agent"}}
+    config = Config.model_validate({"gateway": role, "database": database, "tools": tools})
     parts = Parts(
         runner=JournalRunner(member),
         clock=ShiftedClock(timedelta(seconds=member.clock_shift_seconds)),

@@ -143,6 +143,37 @@ async def test_a_wait_over_a_gateway_that_is_restarted_meanwhile_gets_its_answer
     assert {name: answer["status"] for name, answer in answers.items()} == dict.fromkeys(runs, "ok")
 
 
+@requirement("send:2", "send:8", "tools:1")
+async def test_a_send_whose_gateway_and_worker_die_is_answered_by_the_others(home: Path, database: str) -> None:
+    answers: list[Json] = []
+    async with open_cluster(home, database) as cluster:
+        first, second = [await cluster.start(f"gateway-{number}", "gateway") for number in (1, 2)]
+        worker = await cluster.start("worker-1", "worker")
+        async with open_clients(second) as clients, open_clients(second, first) as sending:
+            await clients.open("api:asker")
+            await clients.open("api:expert")
+
+            async def send() -> None:
+                arguments = {"sessionKey": "api:expert", "message": HOLD, "timeoutSeconds": 60}
+                body = {"sessionKey": "api:asker", "arguments": arguments}
+                headers = {"Idempotency-Key": "one"}
+                answers.append(await sending.ask("POST", "/tools/sessions_send", json=body, headers=headers))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(send)
+                await until_started(clients, "api:expert", attempt=1)
+                await cluster.kill(first)
+                await cluster.kill(worker)
+                await cluster.start("worker-2", "worker")
+                await until_started(clients, "api:expert", attempt=2)
+                await clients.post("api:expert", "go on", "go on", queueMode="steer")
+            history = await clients.ask("GET", "/sessions/api:expert/history")
+            assert [message["role"] for message in history["messages"]].count("user") == 2
+            assert sending.repeats > 0
+    (answer,) = answers
+    assert answer["status"] == "ok" and answer["reply"] == "done by 2 worker-2"
+
+
 @requirement("runs:5")
 async def test_a_run_is_cancelled_over_any_gateway(home: Path, database: str) -> None:
     async with open_cluster(home, database) as cluster:

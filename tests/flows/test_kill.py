@@ -77,6 +77,8 @@ def kill_at_every_commit(
     """At every commit, or at every so manieth, beginning anywhere."""
     killer.carry_out_to_end(places(scenario, directory / "undisturbed"))
     undisturbed = read_dump(directory / "undisturbed")
+    if scenario in ("exchange", "conversation"):
+        check_exchange(undisturbed)
     numbers = range(1 + crc32((scenario + moment).encode()) % step, undisturbed["commits"] + 1, step)
     kills = unknown = 0
     for number in numbers:
@@ -99,6 +101,15 @@ def kill_at_every_commit(
     # Some commits are shared or not as it happens, so the last numbers may not be reached.
     assert kills > 0.8 * len(numbers) - 1
     assert bool(unknown) == (scenario in ("effects", "conversation")) or step > 1
+
+
+def check_exchange(dump: Dump) -> None:
+    """All five turns were taken, and one text was left to deliver. Contract: send 5, 6."""
+    for key, words, count in (("exchange", "from the asker", 3), ("expert", "from the expert", 2)):
+        events = dump["sessions"][f"agent:main:api:{key}"]
+        replies = [event["text"] for event in events if event["type"] == "assistant_message"]
+        assert replies.count(words) == count
+    assert dump["deliveries"] == ["experts told to all"]
 
 
 @requirement("runs:8")

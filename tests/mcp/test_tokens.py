@@ -39,7 +39,7 @@ async def call(client: httpx.AsyncClient, tool: str, **body: Any) -> httpx.Respo
 
 @requirement("access:2")
 async def test_a_bound_token_calls_tools_as_its_session_and_as_no_other(open_home: OpenHome) -> None:
-    async with serve(open_home, {"tools": {"sessions": {"visibility": "all"}}}) as served:
+    async with serve(open_home) as served:
         token = (await create(served))["token"]
         async with new_client(served.url, token) as bound:
             for body in ({}, {"sessionKey": KEY}):
@@ -53,6 +53,15 @@ async def test_a_bound_token_calls_tools_as_its_session_and_as_no_other(open_hom
             missing = (await call(bound, "sessions_history", arguments={"sessionKey": OTHER.replace("r", "x")})).json()
             assert hidden["status"] == missing["status"] == "not_found"
         assert code(await call(served.client, "session_status")) == (400, "session_missing")
+
+
+@requirement("access:2", "tools:1")
+async def test_a_bound_token_sees_what_its_session_sees(open_home: OpenHome) -> None:
+    async with serve(open_home, {"tools": {"sessions": {"visibility": "agent"}}}) as served:
+        token = (await create(served))["token"]
+        async with new_client(served.url, token) as bound:
+            listed = (await call(bound, "sessions_list")).json()
+            assert {row["key"] for row in listed["sessions"]} >= {KEY, OTHER}
 
 
 @requirement("access:2")

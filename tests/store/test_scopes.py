@@ -167,8 +167,9 @@ async def test_a_key_that_comes_again_inherits_nobody(open_home: OpenHome) -> No
         grandchild = await open_peer(app, "agent:main:subagent:g", parent=child.row)
         sessions = app.services.sessions
         await sessions.delete(OWNER, sessions.target(str(child.key)))
-        again = await open_peer(app, "agent:main:subagent:c")
-        assert again.row == child.row and again.depth == 0 and again.ancestors == ()
+        other = await open_peer(app, "other")
+        again = await open_peer(app, "agent:main:subagent:c", parent=other.row)
+        assert again.row == child.row and again.depth == 1 and again.ancestors == (other.row,)
         left = await app.database.read(rows.find_by_row, grandchild.row)
         assert left is not None and left.parent is None
         scope = scope_of(_standing(again, None), Act.LIST, VisibilityRules())

@@ -7,15 +7,18 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio
+import httpx
 import pytest
 
-from antiphon.app import App, Parts, open_app
+from antiphon.app import App, Parts, gateway_app, open_app
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.message import text_content
+from antiphon.domain.keys import parse_key
+from antiphon.domain.message import JsonObject, text_content
 from antiphon.domain.session import Session
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
@@ -23,7 +26,7 @@ from antiphon.store.sqlite import connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer, settings, target_of
-from tests.engine.stage import wait_end
+from tests.engine.stage import SECONDS, wait_end
 
 pytestmark = pytest.mark.anyio
 
@@ -166,6 +169,91 @@ async def least(tap: Tap, world: World, call: str, name: str) -> Counter[str]:
         common = tap.counts.copy() if common is None else common & tap.counts
     assert common is not None
     return common
+
+
+@requirement("answers:2", "search:1")
+async def test_a_search_finds_nothing_alike_for_hidden_words_and_for_none(world: World) -> None:
+    app, hidden = world.app, world.names["hidden"]["key"]
+    sessions = app.services.sessions
+    existing = await app.database.read(rows.find_by_key, parse_key(hidden))
+    if existing is not None:
+        await app.services.inbox.append(OWNER, sessions.target(hidden), text_content("zanzibar"))
+    await app.services.inbox.append(OWNER, target_of(app, world.caller), text_content("visible"))
+    with anyio.fail_after(SECONDS):
+        while await app.services.search.lag():
+            await anyio.sleep(0.01)
+    target = target_of(app, world.caller)
+    told = [
+        await app.tool_calls.call(world.principal, target, "sessions_search", {"query": word})
+        for word in ("zanzibar", "nowhere", "visible")
+    ]
+    assert told[0] == told[1] == {"count": 0, "results": []}
+    assert told[2]["count"] == 1
+
+
+@requirement("answers:2", "answers:5", "access:2")
+async def test_every_route_answers_alike_for_a_session_that_was_deleted_and_for_one_that_never_was(
+    home: Path,
+) -> None:
+    async with open_app(home, settings()) as app:
+        caller, gone = await open_peer(app, "caller"), await open_peer(app, "hidden1")
+        await app.services.sessions.delete(OWNER, target_of(app, gone))
+        _, secret = await app.services.tokens.create(OWNER, target_of(app, caller))
+        transport = httpx.ASGITransport(gateway_app(app, "owner"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for token in ("owner", secret):
+                client.headers["Authorization"] = f"Bearer {token}"
+                for method, path, body in ROUTES:
+                    for form in ("agent:main:cli:{}1", "cli:{}1"):
+                        hidden, missing = [
+                            await ask_route(client, method, path, body, form, name) for name in ("hidden", "missing")
+                        ]
+                        assert hidden == missing, (method, path)
+                        status, text = hidden
+                        is_bound = token != "owner" and "caller" not in str(body)
+                        assert status in ((401, 403) if is_bound else (200, 404)), (method, path, status)
+                        assert is_bound or "not_found" in text
+
+
+async def ask_route(
+    client: httpx.AsyncClient, method: str, path: str, body: JsonObject | None, form: str, name: str
+) -> tuple[int, str]:
+    named = form.format(name)
+    answer = await client.request(method, path.format(named), json=_filled(body, named))
+    return answer.status_code, answer.text.replace(f"{name}1", "NAME")
+
+
+def _filled(value: Any, named: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(each, named) for key, each in cast(dict[str, Any], value).items()}
+    return named if value == "{}" else value
+
+
+ROUTES: list[tuple[str, str, JsonObject | None]] = [
+    ("GET", "/sessions/{}", None),
+    ("PATCH", "/sessions/{}", {"label": "x"}),
+    ("DELETE", "/sessions/{}", None),
+    ("POST", "/sessions/{}/messages", {"text": "hello"}),
+    ("POST", "/sessions/{}/messages?append=1", {"text": "hello"}),
+    ("POST", "/sessions/{}/reset", None),
+    ("POST", "/sessions/{}/cancel", None),
+    ("POST", "/sessions/{}/fork", {}),
+    ("GET", "/sessions/{}/history", None),
+    ("GET", "/sessions/{}/history?follow=1", None),
+    ("GET", "/sessions/{}/history?follow=1&after=1", None),
+    ("GET", "/sessions/{}/events", None),
+    ("GET", "/sessions/{}/transcript", None),
+    ("GET", "/runs?session={}", None),
+    ("POST", "/tokens", {"sessionKey": "{}"}),
+    ("POST", "/tools/session_status", {"sessionKey": "{}", "arguments": {}}),
+    ("POST", "/tools/session_status", {"sessionKey": "agent:main:cli:caller", "arguments": {"sessionKey": "{}"}}),
+    ("POST", "/tools/sessions_history", {"sessionKey": "agent:main:cli:caller", "arguments": {"sessionKey": "{}"}}),
+    (
+        "POST",
+        "/tools/sessions_send",
+        {"sessionKey": "agent:main:cli:caller", "arguments": {"sessionKey": "{}", "message": "m"}},
+    ),
+]
 
 
 @requirement("answers:2")

@@ -384,7 +384,8 @@ def _conditions(where: SessionFilter) -> list[Condition]:
     if where.agent_id is not None:
         conditions.append(Condition("s.agent_id = ?", (where.agent_id,)))
     if where.kinds is not None:
-        conditions.append(Condition(f"s.kind IN ({', '.join('?' * len(where.kinds))})", tuple(sorted(where.kinds))))
+        kinds = sorted(where.kinds) or [""]
+        conditions.append(Condition(f"s.kind IN ({', '.join('?' * len(kinds))})", tuple(kinds)))
     if where.label is not None:
         conditions.append(Condition("s.label = ?", (where.label,)))
     if where.updated_since is not None:
