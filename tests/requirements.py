@@ -183,7 +183,10 @@ REQUIREMENTS = {
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run; the rest is stored.", CHANNELS),
     "groups:2": Requirement("The model sees names, and which owner messages are not for it.", CHANNELS),
-    "groups:3": Requirement("Silence markers are stripped from replies, never from the log.", CHANNELS),
+    "groups:3": Requirement(
+        "Silence markers are stripped from replies, never from the log.",
+        remaining="holding back a tail that could begin a marker while a reply streams to a channel",
+    ),
     # 9. Approvals
     "approvals:1": Requirement("A call that needs approval parks the run for days, then is denied.", APPROVALS),
     "approvals:2": Requirement("The owner decides once, always or deny, for exactly the recorded call.", APPROVALS),
@@ -234,7 +237,10 @@ REQUIREMENTS = {
     "gateway:5": Requirement("It listens locally, checks Host and Origin, bounds bodies, drops slow readers."),
     "gateway:6": Requirement("The page is entered by a single-use code that becomes a strict cookie."),
     # 14. Channels
-    "channels:1": Requirement("Adapters take inbound at most once and send outbound at least once.", CHANNELS),
+    "channels:1": Requirement(
+        "Adapters take inbound at most once and send outbound at least once.",
+        remaining="channels other than `webhook`, with threads and edits",
+    ),
     "channels:2": Requirement("A routes table maps places to agents and sessions.", CHANNELS),
     "channels:3": Requirement("Chats have the listed commands.", CHANNELS),
     "channels:4": Requirement("Commands are standalone and of authorised senders; batches are all or none.", CHANNELS),

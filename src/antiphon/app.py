@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,12 +25,18 @@ from antiphon.backends import (
     open_postgres,
     open_sqlite,
 )
+from antiphon.channels.channel import Channel
+from antiphon.channels.webhook import WebhookChannel
+from antiphon.channels.webhook_inbox import WebhookInbox
+from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
+from antiphon.engine.deliverer import Deliverer
+from antiphon.engine.deliveries import Deliveries
 from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
@@ -58,6 +64,7 @@ from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
+from antiphon.store.deliveries import Address
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
@@ -92,6 +99,9 @@ class App:
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
+    deliverer: Deliverer
+    """At work where the process runs agents."""
+    webhook_inbox: WebhookInbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +109,8 @@ class Parts:
     """What tests and embedding programs bring in place of the defaults."""
 
     tools: Sequence[ToolFunction] = ()
+    channels: Sequence[Channel] = ()
+    """Beside those that the configuration names."""
     runner: AgentRunner | None = None
     clock: Clock | None = None
     ids: Ids | None = None
@@ -127,13 +139,14 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         rules=config.rules(),
         models=open_models(home, config),
         tools=[*installed_tools(), *map(_function_tool, parts.tools)],
+        webhooks=config.webhooks(),
     )
     _check_models(base.rules, base.models)
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
-    async with _open_backend(base, process, workers) as backend:
-        app, worker = _build(base, backend, process)
+    async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
+        app, worker = _build(base, backend, process, channels)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -147,13 +160,17 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 tasks.start_soon(Indexer(backend.database, backend.notifier).run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
+                tasks.start_soon(app.deliverer.run)
             try:
                 yield app
             finally:
                 app.services.health.begin_drain()
                 with anyio.CancelScope(shield=True):
                     backend.dispatch.stop()
+                    deadline = anyio.current_time() + config.gateway.drain_seconds
                     await worker.drain(config.gateway.drain_seconds)
+                    if config.gateway.role.works:
+                        await app.deliverer.drain(max(0.0, deadline - anyio.current_time()))
                     await app.models.aclose()
                 tasks.cancel_scope.cancel()
 
@@ -171,6 +188,7 @@ class _Base:
     models: Models
     tools: Sequence[Tool]
     """Those from elsewhere."""
+    webhooks: Sequence[WebhookSettings]
 
 
 def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
@@ -203,7 +221,24 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
     )
 
 
-def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Worker]:
+@asynccontextmanager
+async def _open_channels(base: _Base) -> AsyncGenerator[dict[Address, Channel]]:
+    """The adapters by whose account they are."""
+    found = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
+    channels: dict[Address, Channel] = {
+        Address(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)
+    }
+    try:
+        yield channels
+    finally:
+        with anyio.CancelScope(shield=True):
+            for channel in channels.values():
+                await channel.aclose()
+
+
+def _build(
+    base: _Base, backend: Backend, process: ProcessId, channels: Mapping[Address, Channel]
+) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
     waits = Waits(database, notifier)
@@ -230,12 +265,13 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         process=process,
         unwind_seconds=parts.unwind_seconds,
     )
+    inbox = Inbox(database, sessions, rules, clock, ids)
     services = Services(
         rules=rules,
         clock=clock,
         ids=ids,
         sessions=sessions,
-        inbox=Inbox(database, sessions, rules, clock, ids),
+        inbox=inbox,
         runs=Runs(database, clock),
         resets=Resets(database, clock, ids),
         forks=Forks(database, clock, ids),
@@ -243,6 +279,7 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         search=search,
         views=views,
         exchanges=exchanges,
+        deliveries=Deliveries(database, clock),
         waits=waits,
         hub=hub,
         sign_in=SignIn(database, clock, ids),
@@ -260,6 +297,10 @@ def _build(base: _Base, backend: Backend, process: ProcessId) -> tuple[App, Work
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
+        deliverer=Deliverer(
+            database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
+        ),
+        webhook_inbox=WebhookInbox(base.webhooks, sessions, inbox, waits, clock, ids),
     )
     return app, worker
 
@@ -406,7 +447,7 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
     def check_model(name: str) -> None:
         app.models.open(name)
 
-    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model)
+    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox)
 
 
 def probe_app(app: App) -> AsgiApp:

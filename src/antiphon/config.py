@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast, get_args
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
@@ -28,11 +29,13 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from antiphon.channels.webhook_settings import NAME as WEBHOOK
+from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.config_file import file_in, line_in, read_file
 from antiphon.domain.agent import Agent, DailyLimits, Effect, RunLimits, SandboxMode
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
-from antiphon.domain.keys import parse_agent_id
+from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 from antiphon.domain.run import QueueMode
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
@@ -64,6 +67,30 @@ def _agent_id(text: str) -> str:
         return parse_agent_id(text)
     except Invalid as error:
         raise ValueError(error.message) from error
+
+
+def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookSection]":
+    """Names that can stand in addresses and in keys."""
+    for name in sections:
+        try:
+            parse_agent_id(name)
+            direct_key(DEFAULT_AGENT, channel=WEBHOOK, account=name, peer="x", scope=DmScope.PER_ACCOUNT_CHANNEL_PEER)
+        except Invalid:
+            raise ValueError(
+                f"{name!r} cannot be a webhook's name; use 1 to 64 of a-z, 0-9, _ and -, and none of the words of keys"
+            ) from None
+    return sections
+
+
+def _web_address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ValueError("needs an address that begins with http:// or https:// and names a host")
+    return url
 
 
 class Section(BaseModel):
@@ -409,11 +436,14 @@ class ToolsSection(Section):
     subagents: SubagentToolsSection = SubagentToolsSection()
 
 
+MIN_SECRET_LENGTH = 16
+
+
 class WebhookSection(Section):
-    url: str | None = None
-    """Where messages of the channel are sent, by POST; without it the channel only takes messages in."""
+    url: Annotated[str, AfterValidator(_web_address)] | None = None
+    """Where replies are sent, by POST; without it the webhook only takes messages in."""
     secret: SecretStr | None = None
-    """Signs what goes out and proves what comes in; better is `secret_env`."""
+    """Signs what goes out and proves what comes in; 16 characters at least. Better is `secret_env`."""
     secret_env: str | None = None
     """The environment variable that holds the secret."""
     agent: str | None = None
@@ -431,7 +461,9 @@ class WebhookSection(Section):
 
 
 class ChannelsSection(Section):
-    webhook: dict[str, WebhookSection] = Field(default_factory=dict[str, WebhookSection])
+    webhook: Annotated[dict[str, WebhookSection], AfterValidator(_webhook_names)] = Field(
+        default_factory=dict[str, WebhookSection]
+    )
     """Programs that speak with sessions by signed POST requests, by their name."""
 
 
@@ -479,7 +511,10 @@ class Config(Section):
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
-        text = self.model_dump_json(include={"agents", "limits", "messages", "groups", "session", "tools", "channels"})
+        text = self.model_dump_json(
+            include={"agents", "limits", "messages", "groups", "session", "tools", "channels"},
+            exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def agent_map(self) -> dict[AgentId, Agent]:
@@ -532,6 +567,13 @@ class Config(Section):
                 f"Setting agents.default names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
                 code="invalid_config",
             )
+        for name, webhook in self.channels.webhook.items():
+            if webhook.agent is not None and webhook.agent not in agents:
+                raise Invalid(
+                    f"Setting channels.webhook.{name}.agent names no listed agent: {webhook.agent!r}. "
+                    f"Listed: {', '.join(agents)}.",
+                    code="invalid_config",
+                )
         days, kept_days = self.session.stale_after_days, self.session.retention_days
         return Rules(
             agents=agents,
@@ -567,6 +609,32 @@ class Config(Section):
                 for section in self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
             },
         )
+
+    def webhooks(self) -> list[WebhookSettings]:
+        """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""
+        default = self.agents.default or next(iter(self.agent_map()))
+        found: list[WebhookSettings] = []
+        for name, section in self.channels.webhook.items():
+            secret = section.key() or ""
+            if len(secret) < MIN_SECRET_LENGTH:
+                place = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
+                what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
+                raise Invalid(
+                    f"Webhook has no secret that protects it: channels.webhook.{name} needs {what} ({place}). "
+                    "Make one with `openssl rand -hex 32`.",
+                    code="invalid_config",
+                )
+            found.append(
+                WebhookSettings(
+                    name=name,
+                    secret=secret,
+                    url=section.url,
+                    agent_id=AgentId(section.agent or default),
+                    is_owner=section.principal == "owner",
+                    timeout_seconds=section.timeout_seconds,
+                )
+            )
+        return found
 
     def daily_total(self) -> DailyLimits:
         daily, total = self.limits.daily, self.limits.daily_total

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from msgspec.json import Encoder
 
 from antiphon.domain.classification import PUBLIC
+from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.event import Event
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import (
@@ -275,5 +276,31 @@ def posted(posted: Posted) -> Json:
             "seq": posted.seq,
             "runId": posted.run_id,
             "triggered": posted.triggered,
+        }
+    )
+
+
+def delivery(delivery: Delivery) -> Json:
+    """As the owner sees it."""
+    place = delivery.place
+    is_waiting = delivery.status is DeliveryStatus.QUEUED
+    return _present(
+        {
+            "deliveryId": delivery.id,
+            "sessionKey": delivery.session_key,
+            "runId": delivery.run_id,
+            "channel": place.channel,
+            "to": place.to,
+            "accountId": place.account_id,
+            "threadId": place.thread_id,
+            "text": delivery.text,
+            "status": delivery.status.value,
+            "attempts": delivery.attempts,
+            "dueAt": milliseconds(delivery.due_at) if is_waiting else None,
+            "platformId": delivery.platform_id,
+            "error": delivery.error,
+            "code": delivery.code,
+            "createdAt": milliseconds(delivery.created_at),
+            "endedAt": None if delivery.ended_at is None else milliseconds(delivery.ended_at),
         }
     )

@@ -24,6 +24,7 @@ from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
 from antiphon.app import Parts, ToolFunction
 from antiphon.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
 from antiphon.domain.run import QueueMode
@@ -33,6 +34,8 @@ from antiphon.store.deliveries import list_all
 from antiphon.store.runs import RunFilter
 
 SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange")
+ROOMS = ("attic", "cellar")
+TEXTS = 3
 CLIENTS = 3
 OUTSTANDING = 4
 LIMIT_SECONDS = 30
@@ -44,7 +47,7 @@ class Request:
     """What one process does, and when it dies."""
 
     scenario: str
-    """One of `SCENES`, `conversation` for all of them in turn, or `storm | effect | example`."""
+    """One of `SCENES`, `conversation` for all of them in turn, or `storm | effect | example | outbox`."""
     home: str
     database: str | None = None
     """Address of a PostgreSQL database; a file in the home if None."""
@@ -56,6 +59,24 @@ class Request:
     """Dies after that long, wherever it is."""
     messages: int | None = None
     """For a storm: how many each client posts in this life; until it dies if None."""
+
+
+class Postbox:
+    """A channel whose platform outlives the process: a file, to which it appends what it takes."""
+
+    name = "postbox"
+    account = None
+    timeout_seconds = 10.0
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def send(self, delivery: Delivery) -> str | None:
+        append_line(self._path, json.dumps([delivery.id, delivery.place.to, delivery.text]))
+        return None
+
+    async def aclose(self) -> None:
+        return
 
 
 class Holds:
@@ -100,7 +121,7 @@ class Program:
         self._commits = 0
 
     async def run(self) -> None:
-        parts = Parts(commit_hook=self._on_commit, tools=self._tools())
+        parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[Postbox(self._outside / "taken")])
         database = {"url": self._request.database, "connections": 6}
         config = Config.model_validate({"database": database, "tools": {"sessions": {"visibility": "agent"}}})
         async with antiphon.open(self._home, config=config, parts=parts) as app:
@@ -117,6 +138,8 @@ class Program:
                     await (await self._post(session, "n-1", '!call note {"text": "once"}')).wait()
                 case "example":
                     await self._example(app)
+                case "outbox":
+                    await self._outbox(app)
                 case other:
                     raise LookupError(f"Scenario not found: {other!r}")
             dumped = {**await dump(app), "commits": self._commits}
@@ -149,11 +172,7 @@ class Program:
 
     def _note(self, name: str, line: str) -> None:
         """Appends a line, which outlives the process once this returns."""
-        file = os.open(self._outside / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(file, f"{line}\n".encode())
-        finally:
-            os.close(file)
+        append_line(self._outside / name, line)
 
     async def _post(
         self, session: SessionHandle, message_id: str, text: str, mode: QueueMode | None = None
@@ -267,10 +286,34 @@ class Program:
                 await runs.pop(0).wait()
             number += 1
 
+    async def _outbox(self, app: Antiphon) -> None:
+        """Replies to two rooms, each of which leaves by a channel."""
+        sessions = app.app.services.sessions
+        for room in ROOMS:
+            session = await app.sessions.open(room)
+            if (await session.status()).delivery == NOWHERE:
+                place = {"delivery_channel": Postbox.name, "delivery_to": room}
+                await sessions.patch(OWNER, sessions.target(session.key), place)
+        for number in range(TEXTS):
+            for room in ROOMS:
+                session = await app.sessions.open(room)
+                run = await self._post(session, f"{room}-{number}", f"!say {room} {number}")
+                await run.wait()
+        await app.app.deliverer.wait_idle()
+
     async def _example(self, app: Antiphon) -> None:
         session = await app.sessions.open("customer-42")
         run = await self._post(session, "m-1", "Hello")
         await run.wait()
+
+
+def append_line(path: Path, line: str) -> None:
+    """Appends in one write, which outlives the process."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)
 
 
 def acknowledgements(directory: Path) -> list[tuple[str, str, str]]:

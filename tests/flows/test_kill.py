@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.engine.runs import OUTCOME_UNKNOWN
 from tests.claims import requirement
-from tests.flows.kill_target import SCENES, Killer, Request, acknowledgements
+from tests.flows.kill_target import ROOMS, SCENES, TEXTS, Killer, Request, acknowledgements
 from tests.postgres import fresh_database
 
 TERMINAL = {"ok", "error", "timeout", "cancelled"}
@@ -151,6 +151,43 @@ def test_clients_that_post_while_the_process_is_killed_lose_nothing(
     dump = read_dump(tmp_path)
     check(tmp_path, dump)
     assert len(acknowledgements(tmp_path)) > 5 * lives
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_every_text_leaves_in_order_under_one_id_wherever_the_process_is_killed(
+    killer: Killer, places: Places, tmp_path: Path, backend: str, moment: str, *, is_soak: bool
+) -> None:
+    """A kill before the commit that notes a text as sent comes after its sending: it is sent again."""
+    killer.carry_out_to_end(places("outbox", tmp_path / "undisturbed"))
+    commits = read_dump(tmp_path / "undisturbed")["commits"]
+    step = 1 if is_soak or backend == "sqlite" else SPARSE
+    kills = repeated = 0
+    for number in range(1, commits + 1, step):
+        directory = tmp_path / str(number)
+        request = replace(places("outbox", directory), kill_at=number, moment=moment)
+        kills += killer.carry_out(request) == -9
+        bury_the_dead(request)
+        killer.carry_out_to_end(request)
+        dump = read_dump(directory)
+        check_acknowledged(directory, dump)
+        repeated += check_deliveries(directory, dump)
+    assert kills > 0.7 * len(range(1, commits + 1, step))
+    assert repeated > 0 or step > 1 or moment == "after"
+
+
+def check_deliveries(directory: Path, dump: Dump) -> int:
+    """Every text arrived, in order, each time under its one id, and is noted once; how many arrived again."""
+    taken = [tuple(json.loads(line)) for line in (directory / "taken").read_text("utf-8").splitlines()]
+    first = list(dict.fromkeys(taken))
+    for room in ROOMS:
+        assert [text for _, to, text in first if to == room] == [f"{room} {number}" for number in range(TEXTS)]
+        events = dump["sessions"][f"agent:main:api:{room}"]
+        noted = [event["data"]["deliveryId"] for event in events if event["type"] == "delivered"]
+        assert noted == [id for id, to, _ in first if to == room]
+    assert len({id for id, _, _ in first}) == len(first) == len(ROOMS) * TEXTS
+    assert max(Counter(taken).values()) <= 2
+    return len(taken) - len(first)
 
 
 @requirement("cli:1", "sessions:4", "runs:3")

@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from antiphon.agents.toolset import Toolset
-from antiphon.app import OWNER_TOKEN_NAME, check_home, installed_tools, mcp_settings, open_models
+from antiphon.app import OWNER_TOKEN_NAME, DatabaseState, check_home, installed_tools, mcp_settings, open_models
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, look_at_server
 from antiphon.cli.connection import client_of
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
@@ -22,6 +22,7 @@ from antiphon.cli.home import config_of, home_of
 from antiphon.cli.keys import key_problem
 from antiphon.config import Config, find_config_file
 from antiphon.config_file import TOML_NAME
+from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.mcp.client import look_at_servers
 
@@ -63,7 +64,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     findings += _home(home)
     url = config.database.url if config is not None else None
     if url is None:
-        findings.append(_database(home))
+        findings += _database(home)
     else:
         findings += _shared_database(home, url.get_secret_value())
     findings += _disk(home)
@@ -71,6 +72,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     if config is not None:
         findings += _port(config, running)
         findings += _models(home, config)
+        findings += _webhooks(config)
         findings += _mcp_servers(home, config)
     findings.append(_tools())
     return findings
@@ -113,6 +115,7 @@ def _shared_database(home: Path, url: str) -> Iterator[Finding]:
     else:
         yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
     yield from _processes(state)
+    yield _outbox(state.outbox)
     if (home / DATABASE_NAME).exists():
         yield Finding(
             "embedded database",
@@ -141,21 +144,47 @@ def _processes(state: "ServerState") -> Iterator[Finding]:
         yield Finding(name, Grade.OK, kinds)
 
 
-def _database(home: Path) -> Finding:
+def _outbox(counts: Mapping[str, int]) -> Finding:
+    name = "deliveries"
+    dead = counts.get(DeliveryStatus.DEAD, 0)
+    waiting = counts.get(DeliveryStatus.QUEUED, 0) + counts.get(DeliveryStatus.CLAIMED, 0)
+    if dead:
+        remedy = "`antiphon deliveries list --status dead` tells why; `antiphon deliveries retry` sends one again."
+        return Finding(name, Grade.WARNING, f"{dead} given up, {waiting} waiting", remedy)
+    return Finding(name, Grade.OK, f"none given up, {waiting} waiting")
+
+
+def _webhooks(config: Config) -> Iterator[Finding]:
+    try:
+        webhooks = config.webhooks()
+    except Invalid as error:
+        yield Finding("webhooks", Grade.BROKEN, error.message, "Nothing starts until then.")
+        return
+    if webhooks:
+        ways = [f"{webhook.name} ({'both ways' if webhook.url else 'in only'})" for webhook in webhooks]
+        yield Finding("webhooks", Grade.OK, ", ".join(ways))
+
+
+def _database(home: Path) -> Iterator[Finding]:
     name, path = "database", home / DATABASE_NAME
-    has_token = (home / OWNER_TOKEN_NAME).exists()
     moved = home / (DATABASE_NAME + MOVED_SUFFIX)
     if moved.exists() and not path.exists():
-        return Finding(name, Grade.BROKEN, f"it was moved to PostgreSQL; {moved} is what was left", "Set database.url.")
+        yield Finding(name, Grade.BROKEN, f"it was moved to PostgreSQL; {moved} is what was left", "Set database.url.")
+        return
     try:
         state = check_home(home)
     except AntiphonError as error:
-        return Finding(
-            name,
-            Grade.BROKEN,
-            error.message,
-            "It is never overwritten: restore a backup, or move it away to start anew.",
-        )
+        remedy = "It is never overwritten: restore a backup, or move it away to start anew."
+        yield Finding(name, Grade.BROKEN, error.message, remedy)
+        return
+    yield _database_file(name, home, state)
+    if state is not None and state.schema:
+        yield _outbox(state.outbox)
+
+
+def _database_file(name: str, home: Path, state: DatabaseState | None) -> Finding:
+    path = home / DATABASE_NAME
+    has_token = (home / OWNER_TOKEN_NAME).exists()
     if state is None or path.stat().st_size == 0:
         if has_token:
             return Finding(name, Grade.BROKEN, f"{path} is missing or empty, though it was in use", "Restore a backup.")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import chat, config, doctor, runs, sessions, tokens
+from antiphon.cli import chat, config, deliveries, doctor, runs, sessions, tokens
 from antiphon.cli.mcp import mcp
 from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
@@ -27,6 +27,7 @@ app.command("open")(open_page)
 app.command()(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
+app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(tokens.app, name="tokens")
 app.command()(mcp)
 

@@ -4,6 +4,7 @@ AntiphonError
 ├── Invalid        the request itself is wrong; the same request fails again       HTTP 400 or 422
 │   └── TooLarge   more bytes than are taken                                       HTTP 413
 ├── Denied         policy says no to something the caller can see                  HTTP 403
+├── Unproven       who asks has not proved to be who they say                      HTTP 401
 ├── NotFound       it does not exist, or the caller may not know that it does      HTTP 404
 ├── Conflict       the state does not allow it now                                 HTTP 409
 └── Unavailable    try again later: the store, a provider or the process is not able  HTTP 503
@@ -44,6 +45,12 @@ class Denied(AntiphonError):
     """Policy forbids the act on something that the caller can see."""
 
     default_code = "forbidden"
+
+
+class Unproven(AntiphonError):
+    """Whoever asks has not proved to be who they say."""
+
+    default_code = "unauthorized"
 
 
 class NotFound(AntiphonError):

@@ -165,6 +165,11 @@ def group_key(
     return parse_key(text)
 
 
+def thread_key(base: SessionKey, thread: str) -> SessionKey:
+    """The session of one thread in a chat."""
+    return parse_key(f"{base}:thread:{quote_platform_id(thread)}")
+
+
 def cron_key(job_id: str) -> SessionKey:
     return parse_key(f"cron:{job_id}")
 

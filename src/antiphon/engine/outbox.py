@@ -26,7 +26,7 @@ async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, text: str, 
     digest = hashlib.sha256(run.id.encode()).hexdigest()
     await deliveries.insert(
         tx,
-        id=f"dlv_{at_ms:011x}{digest[:20]}",
+        name=digest[:20],
         session=SessionRow(run.session),
         incarnation=SessionId(run.session_id),
         run_id=run.id,

@@ -1,7 +1,9 @@
 """What the send policy says of a session. Contract: send_policy 3."""
 
+from msgspec.structs import replace
+
 from antiphon.domain.keys import SessionKind
-from antiphon.domain.session import SendOverride, SessionSummary
+from antiphon.domain.session import DeliveryContext, SendOverride, SessionSummary
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Decision
 from antiphon.policy.send import SendFacts, decide_send
@@ -19,6 +21,11 @@ def may_send(session: SessionSummary, rules: Rules) -> Decision:
             override=session.send_policy,
         ),
     )
+
+
+def may_deliver(session: SessionSummary, place: DeliveryContext, rules: Rules) -> Decision:
+    """The same for a text that goes to the place, which may be another than the session's present one."""
+    return may_send(replace(session, delivery=place), rules)
 
 
 def may_post(session: SessionHead, rules: Rules) -> Decision:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from antiphon.clock import Clock
 from antiphon.domain.ids import Ids
+from antiphon.engine.deliveries import Deliveries
 from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
@@ -35,6 +36,7 @@ class Services:
     search: Search
     views: Views
     exchanges: Exchanges
+    deliveries: Deliveries
     waits: Waits
     hub: Hub
     sign_in: SignIn

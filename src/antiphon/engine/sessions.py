@@ -11,7 +11,7 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
 from antiphon.domain.message import JsonObject, JsonValue
-from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
+from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access import Found, find_session, look_up, may_access, not_found, target_name
@@ -39,6 +39,11 @@ class OpenSession:
     clearance: Classification | None = None
     parent: SessionRow | None = None
     """Who spawns it."""
+    place: DeliveryContext | None = None
+    """Where its answers go, as the channel says that opens it for the principal; None for others than channels.
+
+    A channel chooses keys, and whom it opens for takes part.
+    """
     new_session_id: SessionId
     """Of the incarnation, if the session is new and the target names none."""
     at_ms: int
@@ -83,11 +88,13 @@ class Sessions:
         label: str | None = None,
         taint: Classification | None = None,
         clearance: Classification | None = None,
+        place: DeliveryContext | None = None,
     ) -> Opened:
         """Creates the session, or reopens it with its source kept and its metadata merged.
 
-        Raises `NotFound` for one that the principal may not know, `Denied` if it may not choose keys,
-        `Invalid` for an agent that is not configured. Contract: sessions 3, keys 4.
+        `place` is for channels alone: they choose keys, and the principal takes part in the session then. Raises
+        `NotFound` for one that the principal may not know, `Denied` if it may not choose keys, `Invalid` for an
+        agent that is not configured. Contract: sessions 3, keys 4.
         """
         source = source or Source()
         owner_agent = self._agent_for(target, agent_id)
@@ -100,6 +107,7 @@ class Sessions:
             label=label,
             taint=taint,
             clearance=clearance,
+            place=place,
             new_session_id=self.new_session_id(source),
             at_ms=self._clock.now_ms(),
         )
@@ -150,6 +158,8 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusa
     existing = await look_up(tx, command.target)
     if existing is not None:
         found = existing.session
+        if command.place is not None and not command.principal.is_owner:
+            await rows.add_participant(tx, found.row, str(command.principal))
         if not await may_access(tx, command.principal, found.row):
             return Refusal(not_found(target_name(command.target)))
         if command.target.key is None and found.agent_id != command.agent_id:
@@ -160,7 +170,7 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusa
                 )
             )
         return Opened(await _reopen(tx, found, command), is_new=False)
-    if not command.principal.is_owner:
+    if not command.principal.is_owner and command.place is None:
         return Refusal(Denied("Session keys are chosen by the owner, channels and configured hooks only"))
     session = await create_session(tx, command)
     return Opened(session, is_new=True)
@@ -179,6 +189,8 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
     columns: dict[str, SqlValue] = {"label": command.label}
     if is_group:
         columns["type"] = SessionType.GROUP.value
+    if command.place is not None:
+        columns |= _place_columns(command.place)
     if command.taint is not None:
         names = ("base_level", "base_compartments", "base_integrity")
         columns |= zip(names, classification_values(command.taint), strict=True)
@@ -231,6 +243,8 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
         changes["label"] = command.label
     if session.status is SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
+    if command.place is not None and command.place != session.delivery:
+        changes |= _place_columns(command.place)
     if not changes:
         return session
     changes["interacted_at"] = max(command.at_ms, milliseconds(session.interacted_at))
@@ -238,6 +252,15 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
     changed = await rows.find_by_row(tx, session.row)
     assert changed is not None
     return changed
+
+
+def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
+    return {
+        "delivery_channel": place.channel,
+        "delivery_to": place.to,
+        "delivery_account_id": place.account_id,
+        "delivery_thread_id": place.thread_id,
+    }
 
 
 async def patch_session(

@@ -1,8 +1,8 @@
 """What routes find in the request: the services, and who asks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import Request, Response
 
@@ -14,6 +14,16 @@ from antiphon.engine.services import Services
 from antiphon.gateway.guard import GatewaySettings
 
 
+class InboundWebhooks(Protocol):
+    """Takes in what webhooks post, whoever they are: the message itself proves that.
+
+    - `headers` have names in lower case; `body` is what was sent, byte for byte.
+    - Raises `Unproven`, pydantic's `ValidationError`, and what posting a message raises.
+    """
+
+    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     services: Services
@@ -21,6 +31,7 @@ class Gateway:
     settings: GatewaySettings
     check_model: Callable[[str], None]
     """Raises `Invalid` for a model name that cannot be used."""
+    webhooks: InboundWebhooks
 
     def session_row(self, session: SessionSummary) -> dict[str, Any]:
         agent = self.services.rules.agents.get(session.agent_id)

@@ -29,6 +29,17 @@ MCP_PATH = "/mcp"
 TOOLS_PATH = "/tools/"
 
 
+_STATUSES = {
+    "Invalid": 400,
+    "TooLarge": 413,
+    "Unproven": 401,
+    "Denied": 403,
+    "NotFound": 404,
+    "Conflict": 409,
+    "Unavailable": 503,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     owner_token: str
@@ -50,7 +61,13 @@ class Guard:
     """
 
     def __init__(
-        self, app: AsgiApp, services: Services, settings: GatewaySettings, *, open_paths: Iterable[str]
+        self,
+        app: AsgiApp,
+        services: Services,
+        settings: GatewaySettings,
+        *,
+        open_paths: Iterable[str],
+        open_prefixes: Iterable[str],
     ) -> None:
         self.application = app
         self._services = services
@@ -58,6 +75,7 @@ class Guard:
         self._token_hash = _digest(settings.owner_token)
         self._hosts = frozenset((*LOCAL_HOSTS, *settings.allowed_hosts))
         self._open_paths = tuple(open_paths)
+        self._open_prefixes = tuple(open_prefixes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,7 +129,7 @@ class Guard:
                 if scope["method"] not in SAFE_METHODS and "origin" not in headers:
                     raise _Refused(403, "forbidden", "origin_missing", "A write by cookie needs an Origin header.")
                 return principal
-        if path == "/" or path in self._open_paths or path.startswith("/static/"):
+        if path == "/" or path in self._open_paths or path.startswith(self._open_prefixes):
             return None
         raise _Refused(
             401,
@@ -182,9 +200,7 @@ def cookie_of(headers: dict[str, str]) -> str | None:
 
 def status_of(error: AntiphonError) -> int:
     """Contract: answers 5."""
-    return {"Invalid": 400, "TooLarge": 413, "Denied": 403, "NotFound": 404, "Conflict": 409, "Unavailable": 503}.get(
-        type(error).__name__, 500
-    )
+    return _STATUSES.get(type(error).__name__, 500)
 
 
 def _too_large(limit: int) -> _Refused:

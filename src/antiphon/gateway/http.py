@@ -12,17 +12,27 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from antiphon.agents.calls import ToolCalls
-from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.domain.errors import AntiphonError, Unavailable, Unproven
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
-from antiphon.gateway import page, runs, sessions, signin, tokens, tools
-from antiphon.gateway.context import Gateway
+from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, webhooks
+from antiphon.gateway.context import Gateway, InboundWebhooks
 from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
 
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
-ROUTERS = (sessions.router, runs.router, tools.router, tokens.router, signin.router)
+OPEN_PREFIXES = ("/static/", webhooks.PREFIX)
+"""Below these the routes themselves ask who it is, where that matters."""
+ROUTERS = (
+    sessions.router,
+    runs.router,
+    deliveries.router,
+    tools.router,
+    tokens.router,
+    signin.router,
+    webhooks.router,
+)
 _TYPES = {
     400: "invalid_request",
     401: "unauthorized",
@@ -44,6 +54,7 @@ def build_gateway(
     mcp: AsgiApp,
     settings: GatewaySettings,
     check_model: Callable[[str], None],
+    inbound: InboundWebhooks,
 ) -> AsgiApp:
     """The whole application, behind its guard."""
     api = FastAPI(
@@ -54,7 +65,9 @@ def build_gateway(
         openapi_url="/openapi.json",
         separate_input_output_schemas=False,
     )
-    api.state.gateway = Gateway(services=services, tool_calls=tool_calls, settings=settings, check_model=check_model)
+    api.state.gateway = Gateway(
+        services=services, tool_calls=tool_calls, settings=settings, check_model=check_model, webhooks=inbound
+    )
     for router in ROUTERS:
         api.include_router(router)
     api.router.routes.append(Route(MCP_PATH, _McpRoute(mcp), methods=["POST"]))
@@ -64,7 +77,7 @@ def build_gateway(
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(HTTPException, _on_http_error)
     api.add_exception_handler(Exception, _on_crash)
-    return Guard(api, services, settings, open_paths=OPEN_PATHS)
+    return Guard(api, services, settings, open_paths=OPEN_PATHS, open_prefixes=OPEN_PREFIXES)
 
 
 class _McpRoute:
@@ -120,7 +133,11 @@ def error_response(status: int, code: str, message: str, headers: dict[str, str]
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AntiphonError)
-    headers = {"Retry-After": "1"} if isinstance(error, Unavailable) else None
+    headers = None
+    if isinstance(error, Unavailable):
+        headers = {"Retry-After": "1"}
+    elif isinstance(error, Unproven):
+        headers = {"WWW-Authenticate": "Signature"}
     return error_response(status_of(error), error.code, error.message, headers)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from antiphon.store.migrate import StoreUnusable, migrations
 from antiphon.store.search import LAG, SCHEMA
 
+COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
@@ -19,6 +21,8 @@ class DatabaseState:
     """The newest that this program has."""
     problems: tuple[str, ...]
     """What SQLite's quick check complains of; empty if all is well."""
+    outbox: dict[str, int]
+    """How many deliveries there are of each status."""
     unindexed: int
     """Messages that cannot be searched yet."""
 
@@ -31,6 +35,8 @@ def check_database(path: Path) -> DatabaseState:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)").fetchall()]
             has_table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchone()
             schema = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0] if has_table else 0
+            has_outbox = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'deliveries'").fetchone()
+            outbox = dict[str, int](connection.execute(COUNT_DELIVERIES).fetchall()) if has_outbox else {}
             unindexed = connection.execute(LAG).fetchone()[0] if found == ["ok"] and (schema or 0) >= SCHEMA else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
@@ -38,5 +44,6 @@ def check_database(path: Path) -> DatabaseState:
         schema=schema or 0,
         known_schema=known,
         problems=tuple(line for line in found if line != "ok"),
+        outbox=outbox,
         unindexed=unindexed,
     )

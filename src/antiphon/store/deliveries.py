@@ -1,22 +1,65 @@
-"""Rows of the outbox."""
+"""Rows of the outbox.
+
+A *place* is a channel's account with a recipient and a thread. Its texts leave in the order of their ids, so each gets
+an id above those that wait there.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from antiphon.domain.delivery import Delivery, DeliveryStatus
-from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.store import codec
-from antiphon.store.database import Query, Row, Transaction
+from antiphon.store.database import Query, Row, SqlValue, Transaction
+
+OUTBOX = SessionRow(0)
+"""No session's row; woken when a text was queued."""
 
 _COLUMNS = (
     "d.id, d.session, s.key, d.incarnation, d.run_id, d.channel, d.recipient, d.account_id, d.thread_id, d.text, "
-    "d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at"
+    "d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at, d.process, d.platform_id"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM deliveries d JOIN sessions s ON s.id = d.session"
+_WAITS = "d.status IN ('queued', 'claimed')"
+_IS_FREE = (
+    "((d.status = 'queued' AND d.due_at <= ?) OR (d.status = 'claimed' AND (d.process = ? OR NOT EXISTS "
+    "(SELECT 1 FROM processes p WHERE p.id = d.process))))"
+)
+_IS_FIRST = (
+    "NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.status IN ('queued', 'claimed') AND e.channel = d.channel "
+    "AND e.recipient = d.recipient AND COALESCE(e.account_id, '') = COALESCE(d.account_id, '') "
+    "AND COALESCE(e.thread_id, '') = COALESCE(d.thread_id, '') AND e.id < d.id)"
+)
+
+
+class Address(NamedTuple):
+    """Whose adapter sends: an account of a channel."""
+
+    channel: str
+    account: str | None
+
+
+class Head(NamedTuple):
+    """The first text that waits for its place."""
+
+    id: str
+    session: SessionRow
+    address: Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryFilter:
+    statuses: frozenset[DeliveryStatus] | None = None
+    before: str | None = None
+    """The last id of the page before."""
 
 
 async def insert(
     tx: Transaction,
     *,
-    id: str,
+    name: str,
     session: SessionRow,
     incarnation: SessionId,
     run_id: RunId | None,
@@ -24,12 +67,19 @@ async def insert(
     text: str,
     at_ms: int,
 ) -> None:
-    """Queues a text for the place, due at once."""
+    """Queues a text for the place, due at once. The id is made of the time and of `name`, 20 characters of chance."""
+    newest = await tx.fetch_one(
+        f"SELECT MAX(d.id) FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ?",
+        (place.channel, place.to),
+    )
+    number = at_ms
+    if newest is not None and newest[0] is not None:
+        number = max(at_ms, _number_in(newest[0]) + 1)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
         "status, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
         (
-            id,
+            f"dlv_{number:011x}{name}",
             session,
             incarnation,
             run_id,
@@ -42,6 +92,70 @@ async def insert(
             at_ms,
         ),
     )
+    tx.wake(OUTBOX)
+
+
+def _number_in(id: str) -> int:
+    return int(id.removeprefix("dlv_")[:11], 16)
+
+
+async def list_heads(
+    query: Query, addresses: Collection[Address], process: ProcessId, now_ms: int, limit: int
+) -> list[Head]:
+    """The first texts of their places that are due, or that nobody living is sending; the longest due first.
+
+    Those that the process itself is sending are among them.
+    """
+    marks = ", ".join(["(?, ?)"] * len(addresses))
+    served = [part for address in addresses for part in (address.channel, address.account or "")]
+    found = await query.fetch_all(
+        f"SELECT d.id, d.session, d.channel, d.account_id FROM deliveries d WHERE {_WAITS} "
+        f"AND (d.channel, COALESCE(d.account_id, '')) IN (VALUES {marks}) "
+        f"AND {_IS_FREE} AND {_IS_FIRST} ORDER BY d.due_at, d.id LIMIT ?",
+        (*served, now_ms, process, limit),
+    )
+    return [Head(row[0], SessionRow(row[1]), Address(row[2], row[3])) for row in found]
+
+
+async def claim(tx: Transaction, id: str, process: ProcessId, now_ms: int) -> Delivery | None:
+    """The text as the process has claimed it; None where another has, or where it is not its turn any more."""
+    row = await tx.fetch_one(
+        f"{_SELECT} WHERE d.id = ? AND {_WAITS} AND {_IS_FREE} AND {_IS_FIRST}", (id, now_ms, process)
+    )
+    if row is None:
+        return None
+    waiting = _delivery(row)
+    is_ours = await tx.change(
+        "UPDATE deliveries SET status = 'claimed', process = ?, attempts = attempts + 1 "
+        "WHERE id = ? AND status = ? AND attempts = ?",
+        (process, id, waiting.status.value, waiting.attempts),
+    )
+    return await find(tx, id) if is_ours else None
+
+
+async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue]) -> bool:
+    """Sets what became of the claim; False where the claim is not the newest any more."""
+    assignments = ", ".join(f"{column} = ?" for column in columns)
+    return (
+        await tx.change(
+            f"UPDATE deliveries SET {assignments} WHERE id = ? AND status = 'claimed' AND process = ? AND attempts = ?",
+            (*columns.values(), claimed.id, claimed.process, claimed.attempts),
+        )
+        == 1
+    )
+
+
+async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:
+    """Makes a text that waits or has ended due now, with all its attempts before it; whether it stood as given."""
+    tx.wake(OUTBOX)
+    return (
+        await tx.change(
+            "UPDATE deliveries SET status = 'queued', attempts = 0, due_at = ?, process = NULL, error = NULL, "
+            "code = NULL, ended_at = NULL WHERE id = ? AND status = ? AND attempts = ?",
+            (at_ms, delivery.id, delivery.status.value, delivery.attempts),
+        )
+        == 1
+    )
 
 
 async def find(query: Query, id: str) -> Delivery | None:
@@ -49,9 +163,24 @@ async def find(query: Query, id: str) -> Delivery | None:
     return None if row is None else _delivery(row)
 
 
+async def list_page(query: Query, where: DeliveryFilter, limit: int) -> list[Delivery]:
+    """The newest, newest first."""
+    conditions, values = ["1 = 1"], list[SqlValue]()
+    if where.statuses is not None:
+        conditions.append(f"d.status IN ({', '.join('?' * len(where.statuses))})")
+        values += [status.value for status in where.statuses]
+    if where.before is not None:
+        conditions.append("d.id < ?")
+        values.append(where.before)
+    found = await query.fetch_all(
+        f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY d.id DESC LIMIT ?", (*values, limit)
+    )
+    return [_delivery(row) for row in found]
+
+
 async def list_all(query: Query, limit: int) -> list[Delivery]:
     """The newest, newest first."""
-    return [_delivery(row) for row in await query.fetch_all(f"{_SELECT} ORDER BY d.id DESC LIMIT ?", (limit,))]
+    return await list_page(query, DeliveryFilter(), limit)
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
@@ -75,4 +204,6 @@ def _delivery(row: Row) -> Delivery:
         code=row[14],
         created_at=codec.moment(row[15]),
         ended_at=codec.optional_moment(row[16]),
+        process=row[17],
+        platform_id=row[18],
     )

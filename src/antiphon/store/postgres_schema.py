@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from antiphon.domain.errors import Invalid
 from antiphon.store import migrate
+from antiphon.store.checkup import COUNT_DELIVERIES
 from antiphon.store.migrate import StoreUnusable, statements
 from antiphon.store.postgres import connect
 from antiphon.store.search import LAG, SCHEMA
@@ -68,6 +69,8 @@ class ServerState:
     """The newest that this program has."""
     bytes: int
     living: tuple[Member, ...]
+    outbox: dict[str, int]
+    """How many deliveries there are of each status."""
     unindexed: int
     """Messages that cannot be searched yet."""
 
@@ -139,6 +142,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             known_schema=known[-1][0],
             bytes=size[0],
             living=await _find_living(connection, seconds),
+            outbox=await _count_deliveries(connection),
             unindexed=await _count_unindexed(connection) if max(applied, default=0) >= SCHEMA else 0,
         )
     except psycopg.errors.InsufficientPrivilege as error:
@@ -147,6 +151,12 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
         raise _unreachable(url, error) from error
     finally:
         await connection.close()
+
+
+async def _count_deliveries(connection: AsyncConnection[Any]) -> dict[str, int]:
+    if not await _exists(connection, "deliveries"):
+        return {}
+    return dict(await (await connection.execute(COUNT_DELIVERIES)).fetchall())
 
 
 async def _count_unindexed(connection: AsyncConnection[Any]) -> int:

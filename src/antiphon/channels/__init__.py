@@ -1,0 +1,1 @@
+"""Adapters to where people and programs write: each translates one platform's messages, and decides nothing."""

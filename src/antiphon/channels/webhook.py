@@ -1,0 +1,147 @@
+"""The channel `webhook`: texts leave as signed POST requests. Contract: channels 1."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder
+
+from antiphon.channels.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, sign
+from antiphon.channels.webhook_settings import NAME, WebhookSettings
+from antiphon.clock import Clock
+from antiphon.domain.delivery import Delivery, DeliveryFailed
+from antiphon.wire import compact_json, milliseconds
+
+MAX_ANSWER_BYTES = 16 * 1024
+MAX_PLATFORM_ID = 200
+PASSING = frozenset({408, 409, 425, 429})
+"""Refusals that another attempt may not meet."""
+
+
+class WebhookChannel:
+    """Implements `Channel` for one webhook that has an address."""
+
+    def __init__(self, settings: WebhookSettings, clock: Clock) -> None:
+        assert settings.url is not None
+        self._settings = settings
+        self._url = settings.url
+        self._host = urlsplit(settings.url).netloc.rpartition("@")[2]
+        self._clock = clock
+        self._client: httpx.AsyncClient | None = None
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def account(self) -> str | None:
+        return self._settings.name
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self._settings.timeout_seconds
+
+    async def send(self, delivery: Delivery) -> str | None:
+        """Posts the text. Of the answer only the status counts, and an `id` if it is a JSON object with one."""
+        body = compact_json(_shown(delivery, self._settings.name))
+        timestamp = int(self._clock.now().timestamp())
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "antiphon",
+            ID_HEADER: delivery.id,
+            TIME_HEADER: str(timestamp),
+            SIGNATURE_HEADER: sign(self._settings.secret, timestamp, body),
+        }
+        try:
+            async with self._open_client().stream("POST", self._url, content=body, headers=headers) as answer:
+                if answer.is_success:
+                    return _platform_id(await _read(answer))
+                raise self._refusal(answer)
+        except httpx.TimeoutException as error:
+            raise DeliveryFailed(
+                f"{self._host} did not answer in time; it may have the text.", code="channel_timeout"
+            ) from error
+        except httpx.HTTPError as error:
+            raise DeliveryFailed(
+                f"{self._host} cannot be reached ({type(error).__name__}).", code="channel_unreachable"
+            ) from error
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _open_client(self) -> httpx.AsyncClient:
+        if self._client is None:
+            # Neither proxies nor passwords that the environment or a .netrc holds for other programs.
+            self._client = httpx.AsyncClient(
+                timeout=self._settings.timeout_seconds, follow_redirects=False, trust_env=False
+            )
+        return self._client
+
+    def _refusal(self, answer: httpx.Response) -> DeliveryFailed:
+        status = answer.status_code
+        is_permanent = 400 <= status < 500 and status not in PASSING
+        hint = " Redirects are not followed; set the url that it is to go to." if answer.is_redirect else ""
+        return DeliveryFailed(
+            f"{self._host} answered with HTTP {status}.{hint}",
+            code="channel_refused" if is_permanent else "channel_busy" if status == 429 else "channel_failed",
+            is_permanent=is_permanent,
+            retry_after=retry_after(answer.headers.get("Retry-After"), self._clock.now()),
+        )
+
+
+def retry_after(value: str | None, now: datetime) -> timedelta | None:
+    """What a `Retry-After` of seconds or of a date says; None for any other."""
+    if value is None:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return timedelta(seconds=int(text[:9]))
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(timedelta(0), (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now)
+
+
+def _shown(delivery: Delivery, name: str) -> dict[str, Any]:
+    shown = {
+        "id": delivery.id,
+        "channel": NAME,
+        "account": name,
+        "to": delivery.place.to,
+        "threadId": delivery.place.thread_id,
+        "text": delivery.text,
+        "sessionKey": delivery.session_key,
+        "runId": delivery.run_id,
+        "createdAt": milliseconds(delivery.created_at),
+    }
+    return {key: value for key, value in shown.items() if value is not None}
+
+
+async def _read(answer: httpx.Response) -> bytes:
+    """The answer, as it came; nothing of one that is long."""
+    body = b""
+    async for part in answer.aiter_raw():
+        body += part
+        if len(body) > MAX_ANSWER_BYTES:
+            return b""
+    return body
+
+
+class _Answer(Struct):
+    id: str | None = None
+
+
+_decode = Decoder(_Answer).decode
+
+
+def _platform_id(body: bytes) -> str | None:
+    try:
+        found = _decode(body).id
+    except MsgspecError:
+        return None
+    return found if found and len(found) <= MAX_PLATFORM_ID and found.isprintable() else None

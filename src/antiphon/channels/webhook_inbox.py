@@ -1,0 +1,138 @@
+"""Messages that come in by webhooks: proved by their signature, stored once. Contract: channels 1, keys 1."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from antiphon.channels.signature import verify
+from antiphon.channels.webhook_settings import NAME, WebhookSettings
+from antiphon.clock import Clock
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.ids import Ids
+from antiphon.domain.keys import DmScope, SessionKey, direct_key, thread_key
+from antiphon.domain.message import text_content
+from antiphon.domain.session import NOWHERE, DeliveryContext, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.inbox import Inbox
+from antiphon.engine.sessions import Sessions
+from antiphon.engine.waits import Waits
+from antiphon.wire import posted as shown_posted
+from antiphon.wire import run as shown_run
+
+MAX_WAIT_SECONDS = 600.0
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("text holds half of a surrogate pair, which is no character") from None
+    return text
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("text holds a control character")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
+Name = Annotated[Text, AfterValidator(_printable), Field(min_length=1, max_length=120)]
+
+
+class WebhookMessage(BaseModel):
+    """The body of a message that comes in. Unknown names are refused. Contract: answers 3."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
+
+    message_id: Name
+    """The sender's own; the same again is the same message."""
+    peer: Name
+    """Whose chat it is, by the sender's id."""
+    text: Annotated[Text, Field(min_length=1)]
+    thread_id: Name | None = None
+    sender: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    """What the peer is called."""
+    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] | None = None
+    """Seconds to wait for the reply."""
+
+
+class WebhookInbox:
+    """Where webhooks post."""
+
+    def __init__(
+        self,
+        webhooks: Sequence[WebhookSettings],
+        sessions: Sessions,
+        inbox: Inbox,
+        waits: Waits,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self._webhooks = {webhook.name: webhook for webhook in webhooks}
+        self._sessions = sessions
+        self._inbox = inbox
+        self._waits = waits
+        self._clock = clock
+        self._nobody = ids.random_hex(64)
+        """Signs in place of a webhook that there is not, so that its name cannot be told from a wrong secret."""
+
+    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+        """Stores the message and queues its run; the same message again gets the same answer.
+
+        `headers` have names in lower case. Raises `Unproven`, pydantic's `ValidationError`, and what posting raises.
+        """
+        webhook = self._webhooks.get(name)
+        secret = self._nobody if webhook is None else webhook.secret
+        verify(secret, headers, body, self._clock.now().timestamp())
+        assert webhook is not None
+        message = WebhookMessage.model_validate_json(body)
+        principal = principal_of(webhook)
+        key = key_of(webhook, message.peer, message.thread_id)
+        target = NamedTarget(key, None)
+        await self._sessions.open(
+            principal,
+            target,
+            agent_id=webhook.agent_id,
+            source=Source(kind="channel", platform=NAME),
+            place=place_of(webhook, message.peer, message.thread_id),
+        )
+        posted = await self._inbox.post(
+            principal,
+            target,
+            text_content(message.text),
+            message_id=f"{NAME}:{name}:{message.message_id}",
+            sender=message.sender,
+            is_inbound=True,
+        )
+        answer = {**shown_posted(posted), "messageId": message.message_id}
+        if message.wait is None or posted.run_id is None:
+            return answer
+        run = await self._waits.wait(posted.run_id, timedelta(seconds=message.wait))
+        if run is None:
+            return {**answer, "status": "timeout"}
+        shown = shown_run(run)
+        return {**answer, **{field: shown[field] for field in ("status", "reply", "error", "code") if field in shown}}
+
+
+def principal_of(webhook: WebhookSettings) -> Principal:
+    """Whose rights the webhook's messages have."""
+    return OWNER if webhook.is_owner else Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}")
+
+
+def key_of(webhook: WebhookSettings, peer: str, thread: str | None) -> SessionKey:
+    """The session of the peer's chat, or of a thread in it."""
+    key = direct_key(
+        webhook.agent_id, channel=NAME, account=webhook.name, peer=peer, scope=DmScope.PER_ACCOUNT_CHANNEL_PEER
+    )
+    return key if thread is None else thread_key(key, thread)
+
+
+def place_of(webhook: WebhookSettings, peer: str, thread: str | None) -> DeliveryContext:
+    """Where the chat's replies go; nowhere, if the webhook has no address."""
+    if webhook.url is None:
+        return NOWHERE
+    return DeliveryContext(channel=NAME, to=peer, account_id=webhook.name, thread_id=thread)

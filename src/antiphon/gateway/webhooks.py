@@ -1,0 +1,39 @@
+"""Where webhooks post. They send no token: each message is signed. Contract: channels 1."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from antiphon.domain.errors import TooLarge
+from antiphon.gateway.context import gateway_of
+
+PREFIX = "/channels/webhook/"
+MAX_BODY_BYTES = 1024 * 1024
+
+router = APIRouter(tags=["channels"])
+
+
+@router.post("/channels/webhook/{name}", status_code=202)
+async def receive_message(request: Request, name: str) -> dict[str, Any]:
+    """Takes a signed message in: `{messageId, peer, text, threadId?, sender?, wait?}`."""
+    body = await _read_body(request)
+    headers = {key.lower(): value for key, value in request.headers.items()}
+    try:
+        return await gateway_of(request).webhooks.receive(name, headers, body)
+    except ValidationError as error:
+        problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
+        raise RequestValidationError(problems) from error
+
+
+async def _read_body(request: Request) -> bytes:
+    """The body as it was sent. Nobody has proved anything yet, so it may not be large."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            raise TooLarge(
+                f"Body is larger than {MAX_BODY_BYTES} bytes, the most that is taken.", code="body_too_large"
+            )
+    return bytes(body)

@@ -1,0 +1,111 @@
+"""A platform under the test's control: it records what it gets, and fails as it is told to."""
+
+from collections import deque
+from datetime import timedelta
+from enum import StrEnum
+
+import anyio
+
+from antiphon.domain.delivery import Delivery, DeliveryFailed
+from antiphon.domain.session import DeliveryContext
+
+NAME = "fake"
+SLOW_SECONDS = 0.3
+
+
+class Act(StrEnum):
+    """What the platform does with one request."""
+
+    TAKE = "take"
+    TAKE_SLOWLY = "take_slowly"
+    """It takes the text after a moment."""
+    DROP = "drop"
+    """The connection breaks before the text arrives."""
+    TAKE_AND_DROP = "take_and_drop"
+    """It breaks after the text arrived."""
+    TAKE_AND_HANG = "take_and_hang"
+    """The text arrives; the answer never comes."""
+    BUSY = "busy"
+    """HTTP 429, as it were."""
+    REFUSE = "refuse"
+    """It will never take the text."""
+
+
+class FakeChannel:
+    """Implements `Channel`. Takes texts at once, unless the test scripts or holds them."""
+
+    def __init__(self, account: str | None = None, *, timeout_seconds: float = 30.0) -> None:
+        self.name = NAME
+        self.account = account
+        self.timeout_seconds = timeout_seconds
+        self.taken: list[Delivery] = []
+        """What arrived, repetitions included."""
+        self.asked: list[Delivery] = []
+        """Every request, in the order in which they began."""
+        self.most_at_once = 0
+        self.has_overlapped = False
+        """Whether two requests for one place were under way at the same time."""
+        self.retry_after: timedelta | None = None
+        """What it says when it is busy."""
+        self._script: deque[Act] = deque()
+        self._held: anyio.Event | None = None
+        self._at_once: list[DeliveryContext] = []
+        self._changed = anyio.Event()
+
+    def will(self, *acts: Act) -> None:
+        """What it does with the next requests, one after the other; then it takes again."""
+        self._script.extend(acts)
+
+    def hold(self) -> None:
+        """Requests stay unanswered until `release`."""
+        self._held = anyio.Event()
+
+    def release(self) -> None:
+        assert self._held is not None
+        self._held.set()
+        self._held = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [delivery.text for delivery in self.taken]
+
+    async def until_asked(self, count: int) -> None:
+        with anyio.fail_after(10):
+            while len(self.asked) < count:
+                await self._changed.wait()
+
+    async def send(self, delivery: Delivery) -> str | None:
+        act = self._script.popleft() if self._script else Act.TAKE
+        self.asked.append(delivery)
+        self._changed.set()
+        self._changed = anyio.Event()
+        self.has_overlapped |= delivery.place in self._at_once
+        self._at_once.append(delivery.place)
+        self.most_at_once = max(self.most_at_once, len(self._at_once))
+        try:
+            if self._held is not None:
+                await self._held.wait()
+            return await self._act(act, delivery)
+        finally:
+            self._at_once.remove(delivery.place)
+
+    async def _act(self, act: Act, delivery: Delivery) -> str:
+        if act is Act.TAKE_SLOWLY:
+            await anyio.sleep(SLOW_SECONDS)
+        if act in (Act.TAKE, Act.TAKE_SLOWLY, Act.TAKE_AND_DROP, Act.TAKE_AND_HANG):
+            self.taken.append(delivery)
+        match act:
+            case Act.TAKE | Act.TAKE_SLOWLY:
+                return f"platform-{len(self.taken)}"
+            case Act.TAKE_AND_HANG:
+                await anyio.sleep_forever()
+                raise AssertionError
+            case Act.BUSY:
+                raise DeliveryFailed("Too many requests.", code="channel_busy", retry_after=self.retry_after)
+            case Act.REFUSE:
+                raise DeliveryFailed("No such chat.", code="channel_refused", is_permanent=True)
+            case _:
+                raise DeliveryFailed("The connection broke.", code="channel_unreachable")
+
+    async def aclose(self) -> None:
+        return

@@ -1,0 +1,432 @@
+"""Webhooks over real HTTP, both ways: signed, once in, at least once out."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from antiphon.app import App, Parts
+from antiphon.channels.signature import sign
+from antiphon.channels.webhook import retry_after
+from antiphon.config import Config, load_config
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.errors import Invalid
+from antiphon.gateway.guard import Receive, Scope, Send
+from antiphon.gateway.server import bind, serving
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.parley import deliveries, runs_of
+from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
+from tests.gateway.served import Json, Served, new_client, serve
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "s3cret-of-the-door-bell"
+DOOR = "agent:main:webhook:door:direct:anna"
+PATH = "/channels/webhook/door"
+
+
+class Receiver:
+    """A program that takes what the webhook posts, and answers as it is told to."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[dict[str, str], bytes]] = []
+        self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        self.url = ""
+
+    @property
+    def bodies(self) -> list[Json]:
+        return [json.loads(body) for _, body in self.requests]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, is_open = b"", True
+        while is_open:
+            part = await receive()
+            body, is_open = body + part.get("body", b""), part.get("more_body", False)
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.requests.append(({**headers, ":path": scope["path"]}, body))
+        status, more, answer = self.answers.pop(0) if self.answers else (204, {}, b"")
+        shown = [(name.encode(), value.encode()) for name, value in more.items()]
+        await send({"type": "http.response.start", "status": status, "headers": shown})
+        await send({"type": "http.response.body", "body": answer})
+
+
+@pytest.fixture
+async def receiver() -> AsyncGenerator[Receiver]:
+    receiver = Receiver()
+    async with serving(receiver, bind("127.0.0.1", 0), on_stop=lambda: None) as url:
+        receiver.url = f"{url}/bell?of=door"
+        yield receiver
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@asynccontextmanager
+async def serve_door(
+    open_home: OpenHome, clock: ManualClock, url: str | None = None, **settings: Any
+) -> AsyncGenerator[tuple[Served, httpx.AsyncClient]]:
+    """A gateway with the webhook `door`, and a client without a token."""
+    door = {"secret": SECRET, "url": url, **settings}
+    async with (
+        serve(open_home, {"channels": {"webhook": {"door": door}}}, Parts(clock=clock)) as served,
+        new_client(served.url) as client,
+    ):
+        yield served, client
+
+
+def signed(body: bytes, clock: ManualClock, *, secret: str = SECRET, age: int = 0) -> dict[str, str]:
+    """What a sender adds, written without the code under test."""
+    timestamp = str(int(clock.now().timestamp()) - age)
+    digest = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return {
+        "Content-Type": "application/json",
+        "Antiphon-Timestamp": timestamp,
+        "Antiphon-Signature": f"v1={digest}",
+    }
+
+
+def message(text: str, message_id: str = "m-1", **fields: Any) -> bytes:
+    return json.dumps({"messageId": message_id, "peer": "anna", "text": text, **fields}).encode()
+
+
+async def ring(client: httpx.AsyncClient, clock: ManualClock, body: bytes, path: str = PATH) -> httpx.Response:
+    return await client.post(path, content=body, headers=signed(body, clock))
+
+
+async def quiet(app: App) -> None:
+    with anyio.fail_after(10):
+        await app.deliverer.wait_idle()
+
+
+async def answered(app: App, answer: httpx.Response) -> None:
+    """Returns when the message's run has ended and the outbox is quiet."""
+    assert answer.status_code == 202, answer.text
+    await app.services.waits.wait(answer.json()["runId"], timedelta(seconds=10))
+    await quiet(app)
+
+
+@requirement("channels:1", "groups:3")
+async def test_a_message_comes_in_and_the_reply_goes_out_signed(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    receiver.answers = [(200, {"content-type": "application/json"}, b'{"id": "bell-7"}')]
+    async with serve_door(open_home, clock, receiver.url) as (served, client):
+        answer = await ring(client, clock, message("hello", sender="Anna"))
+        await answered(served.app, answer)
+        posted = answer.json()
+        assert posted == {
+            "sessionKey": DOOR,
+            "messageId": "m-1",
+            "seq": 2,
+            "runId": posted["runId"],
+            "triggered": True,
+        }
+        ((headers, raw),) = receiver.requests
+        (sent,) = await deliveries(served.app)
+        assert json.loads(raw) == {
+            "id": sent.id,
+            "channel": "webhook",
+            "account": "door",
+            "to": "anna",
+            "text": "echo: hello",
+            "sessionKey": DOOR,
+            "runId": posted["runId"],
+            "createdAt": int(START.timestamp() * 1000),
+        }
+        expected = signed(raw, clock)
+        assert headers["antiphon-delivery"] == sent.id
+        assert headers["antiphon-timestamp"] == expected["Antiphon-Timestamp"]
+        assert headers["antiphon-signature"] == expected["Antiphon-Signature"] == sign(SECRET, 1772625600, raw)
+        assert headers["content-type"] == "application/json" and headers[":path"] == "/bell"
+        (told,) = facts(await read_log(served.app, DOOR), "delivered")
+        assert told == {"deliveryId": sent.id, "channel": "webhook", "to": "anna", "platformId": "bell-7"}
+
+        await answered(served.app, await ring(client, clock, message("!say <NO_REPLY>", "m-2")))
+        assert len(receiver.requests) == 1
+
+        session = await find_session(served.app, DOOR)
+        assert (session.source.kind, session.source.platform, session.id[:17]) == (
+            "channel",
+            "webhook",
+            "webhook:20260304-",
+        )
+        row = (await served.client.get(f"/sessions/{DOOR}")).json()
+        assert row["deliveryContext"] == {"channel": "webhook", "to": "anna", "accountId": "door"}
+
+
+@requirement("channels:1")
+async def test_a_message_acts_as_the_guest_that_takes_part_in_its_session_alone(
+    open_home: OpenHome, clock: ManualClock
+) -> None:
+    async with serve_door(open_home, clock) as (served, client):
+        await served.open("main")
+        await answered(served.app, await ring(client, clock, message("hello")))
+        guest = Principal(PrincipalKind.GUEST, "webhook:door")
+        sessions = served.app.services.sessions
+        assert (await sessions.get(guest, sessions.target(DOOR))).session.message_count == 2
+        (event,) = [event for event in await read_log(served.app, DOOR) if event.type == "user_message"]
+        assert event.actor == "guest:webhook:door"
+        for path in ("/sessions", f"/sessions/{DOOR}", "/sessions/main", "/deliveries", "/channels/other"):
+            body = message("hello")
+            assert (await client.get(path, headers=signed(body, clock))).status_code == 401
+
+
+@requirement("channels:1")
+async def test_a_webhook_of_the_owner_posts_as_the_owner_for_its_agent(open_home: OpenHome, clock: ManualClock) -> None:
+    door = {"secret": SECRET, "principal": "owner", "agent": "porter"}
+    settings = {"channels": {"webhook": {"door": door}}, "agents": {"list": [{"id": "main"}, {"id": "porter"}]}}
+    async with serve(open_home, settings, Parts(clock=clock)) as served, new_client(served.url) as client:
+        answer = await ring(client, clock, message("hello", threadId="Step/1"))
+        await answered(served.app, answer)
+        key = "agent:porter:webhook:door:direct:anna:thread:Step%2F1"
+        assert answer.json()["sessionKey"] == key
+        (event,) = [event for event in await read_log(served.app, key) if event.type == "user_message"]
+        assert event.actor == str(OWNER)
+
+
+@requirement("channels:1")
+async def test_a_thread_has_its_own_session_and_its_replies_name_it(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    async with serve_door(open_home, clock, receiver.url) as (served, client):
+        await answered(served.app, await ring(client, clock, message("hello", threadId="T1")))
+        assert [(body["to"], body["threadId"]) for body in receiver.bodies] == [("anna", "T1")]
+
+
+@requirement("channels:1")
+async def test_the_same_message_again_is_one_message_with_one_answer(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    async with serve_door(open_home, clock, receiver.url) as (served, client):
+        body = message("once")
+        answers: list[httpx.Response] = []
+
+        async def repeat() -> None:
+            answers.append(await ring(client, clock, body))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(repeat)
+        await answered(served.app, answers[0])
+        clock.pass_time(timedelta(seconds=200))
+        answers.append(await client.post(PATH, content=body, headers=signed(body, clock, age=200)))
+        assert {answer.text for answer in answers} == {answers[0].text}
+        assert await runs_of(served.app, DOOR) == 1
+        assert len(receiver.requests) == 1
+        other = await ring(client, clock, message("twice"))
+        assert (other.status_code, other.json()["error"]["code"]) == (409, "message_id_reused")
+        of_bob = await ring(client, clock, message("once", peer="bob"))
+        assert of_bob.status_code == 202 and of_bob.json()["sessionKey"] != DOOR
+
+
+@requirement("channels:1")
+async def test_who_waits_gets_the_reply_with_the_answer(open_home: OpenHome, clock: ManualClock) -> None:
+    async with serve_door(open_home, clock) as (_, client):
+        answer = (await ring(client, clock, message("hello", wait=10))).json()
+        assert (answer["status"], answer["reply"]) == ("ok", "echo: hello")
+        late = (await ring(client, clock, message("!sleep 30", "m-2", wait=0.01))).json()
+        assert late["status"] == "timeout" and "reply" not in late
+
+
+@requirement("channels:1")
+async def test_forged_unsigned_and_unknown_get_one_and_the_same_answer(open_home: OpenHome, clock: ManualClock) -> None:
+    async with serve_door(open_home, clock) as (served, client):
+        body = message("let me in")
+        good = signed(body, clock)
+        other = signed(body, clock, secret="s3cret-of-somebody-else")
+        bare = good["Antiphon-Signature"].removeprefix("v1=")
+        cases: list[tuple[str, bytes, dict[str, str]]] = [
+            (PATH, body, other),
+            (PATH, body + b" ", good),
+            (PATH, body, {**good, "Antiphon-Timestamp": "1772625601"}),
+            (PATH, body, {**good, "Antiphon-Timestamp": "\N{SUPERSCRIPT TWO}"}),
+            (PATH, body, {**good, "Antiphon-Timestamp": "9" * 5000}),
+            (PATH, body, {**good, "Antiphon-Signature": bare}),
+            (PATH, body, {**good, "Antiphon-Signature": "v1=\N{LATIN SMALL LETTER E WITH ACUTE}"}),
+            (PATH, body, {"Content-Type": "application/json"}),
+            (PATH, b"no json", good),
+            ("/channels/webhook/window", body, good),
+            ("/channels/webhook/window", b"no json", good),
+        ]
+        forged = [
+            await client.post(
+                path, content=sent, headers=[(name.encode(), headers[name].encode("latin-1")) for name in headers]
+            )
+            for path, sent, headers in cases
+        ]
+        assert {(answer.status_code, answer.text) for answer in forged} == {(401, forged[0].text)}
+        assert forged[0].json()["error"]["code"] == "bad_signature"
+        assert forged[0].json()["error"]["type"] == "unauthorized"
+        assert "door" not in forged[0].text and "www-authenticate" in forged[0].headers
+        listed = (await served.client.get("/sessions")).json()
+        assert listed["count"] == 0
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("age", [301, -301])
+async def test_a_message_signed_long_ago_or_for_later_is_refused(
+    open_home: OpenHome, clock: ManualClock, age: int
+) -> None:
+    async with serve_door(open_home, clock) as (_, client):
+        body = message("hello")
+        refused = await client.post(PATH, content=body, headers=signed(body, clock, age=age))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "stale_timestamp")
+        taken = await client.post(PATH, content=body, headers=signed(body, clock, age=age - (1 if age > 0 else -1)))
+        assert taken.status_code == 202
+
+
+@requirement("channels:1", "answers:3")
+async def test_a_signed_body_must_be_json_of_the_known_form_and_not_too_large(
+    open_home: OpenHome, clock: ManualClock
+) -> None:
+    async with serve_door(open_home, clock) as (_, client):
+        for body, status, code in (
+            (b"{", 400, "not_json"),
+            (b"\xff", 400, "not_json"),
+            (b"[]", 422, "invalid_request"),
+            (message("x", more=1), 422, "invalid_request"),
+            (message("x", principal="owner"), 422, "invalid_request"),
+            (message(""), 422, "invalid_request"),
+            (message("x", message_id=""), 422, "invalid_request"),
+            (message("x", message_id="a" * 121), 422, "invalid_request"),
+            (message("x", peer="a\nb"), 422, "invalid_request"),
+            (message("x", wait=601), 422, "invalid_request"),
+            (message("x", wait="1"), 422, "invalid_request"),
+            (message("x", peer="\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 100), 400, "invalid_key"),
+            (message("x" * (1024 * 1024)), 413, "body_too_large"),
+        ):
+            answer = await ring(client, clock, body)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+        plain = await client.post(PATH, content=b"x", headers={**signed(b"x", clock), "Content-Type": "text/plain"})
+        assert plain.status_code == 415
+        body = message("hello")
+        evil = await client.post(PATH, content=body, headers={**signed(body, clock), "Host": "evil.example"})
+        assert evil.status_code == 403
+        assert (await client.get(PATH)).status_code == 405
+
+
+@requirement("channels:1")
+async def test_answers_decide_between_again_and_never(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    async with serve_door(open_home, clock, receiver.url) as (served, client):
+        await answered(served.app, await ring(client, clock, message("!say zero", "m-0")))
+        receiver.answers = [
+            (429, {"retry-after": "33"}, b"slow down"),
+            (503, {"retry-after": "Wed, 04 Mar 2026 12:01:33 GMT"}, b""),
+            (302, {"location": "http://127.0.0.1:1/elsewhere"}, b""),
+            (500, {}, b"x" * 100_000),
+            (200, {}, b"x" * 100_000),
+        ]
+        await answered(served.app, await ring(client, clock, message("!say one", "m-1")))
+        for count, seconds in enumerate((33, 60, 20, 40), start=2):
+            for passed in (seconds - 1, 1):
+                assert len(receiver.requests) == count
+                clock.pass_time(timedelta(seconds=passed))
+                served.app.deliverer.wake()
+                await quiet(served.app)
+        assert len({headers["antiphon-delivery"] for headers, _ in receiver.requests[1:]}) == 1
+        receiver.answers = [(404, {}, b"")]
+        await answered(served.app, await ring(client, clock, message("!say two", "m-2")))
+        zero, one, two = await deliveries(served.app)
+        assert (zero.status, one.status, two.status, two.code) == ("sent", "sent", "dead", "channel_refused")
+        assert two.error is not None and "HTTP 404" in two.error and "of=door" not in two.error
+
+        listed = (await served.client.get("/deliveries", params={"status": "dead"})).json()
+        assert [found["deliveryId"] for found in listed["deliveries"]] == [two.id]
+        assert (await served.client.post(f"/deliveries/{two.id}/retry")).json()["status"] == "queued"
+        await quiet(served.app)
+        shown = (await served.client.get(f"/deliveries/{two.id}")).json()
+        assert (shown["status"], shown["text"], shown["to"], shown["accountId"]) == ("sent", "two", "anna", "door")
+        again = await served.client.post(f"/deliveries/{two.id}/retry")
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "delivery_sent")
+        assert (await served.client.get("/deliveries/dlv_none")).status_code == 404
+        page = (await served.client.get("/deliveries", params={"limit": 1, "before": two.id})).json()
+        assert [found["deliveryId"] for found in page["deliveries"]] == [one.id]
+
+
+@requirement("channels:1")
+async def test_an_address_where_nobody_answers_is_tried_again_and_a_hanging_one_given_up_in_time(
+    open_home: OpenHome, clock: ManualClock
+) -> None:
+    deaf = bind("127.0.0.1", 0)  # takes connections, and answers nothing
+    port = deaf.getsockname()[1]
+    try:
+        async with serve_door(open_home, clock, f"http://127.0.0.1:{port}/", timeout_seconds=0.1) as (served, client):
+            await answered(served.app, await ring(client, clock, message("hello")))
+            (waiting,) = await deliveries(served.app)
+            assert (waiting.status, waiting.code) == ("queued", "channel_timeout")
+            deaf.close()
+            clock.pass_time(timedelta(seconds=5))
+            served.app.deliverer.wake()
+            await quiet(served.app)
+            (waiting,) = await deliveries(served.app)
+            assert (waiting.status, waiting.attempts, waiting.code) == ("queued", 2, "channel_unreachable")
+    finally:
+        deaf.close()
+
+
+def test_retry_after_is_read_in_both_forms_and_never_believed_blindly() -> None:
+    assert retry_after("7", START) == timedelta(seconds=7)
+    assert retry_after("Wed, 04 Mar 2026 12:00:30 GMT", START) == timedelta(seconds=30)
+    assert retry_after("Wed, 04 Mar 2020 12:00:30 GMT", START) == timedelta(0)
+    assert retry_after("soon", START) is retry_after(None, START) is retry_after("-1", START) is None
+    assert retry_after("9" * 400, START) is not None
+
+
+def webhook(name: str = "door", **settings: Any) -> Config:
+    return config(channels__webhook={name: settings})
+
+
+@requirement("config:1")
+async def test_a_webhook_without_a_secret_that_protects_is_refused_at_the_start(
+    open_home: OpenHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for settings in ({}, {"secret": "short"}, {"secret_env": "DOOR_SECRET"}):
+        with pytest.raises(Invalid, match=r"channels\.webhook\.door needs") as refused:
+            async with open_home(webhook(**settings)):
+                pass
+        assert refused.value.code == "invalid_config" and "short" not in refused.value.message
+    monkeypatch.setenv("DOOR_SECRET", SECRET)
+    async with open_home(webhook(secret_env="DOOR_SECRET")):
+        pass
+
+
+@requirement("config:1")
+def test_addresses_and_names_of_webhooks_are_checked_and_agents_are_known() -> None:
+    for url in (
+        "ftp://example.org/x",
+        "example.org",
+        "http://",
+        "https://[",
+        "http://host:99999",
+        "file:///etc/passwd",
+    ):
+        with pytest.raises(ValidationError, match="http"):
+            webhook(url=url)
+    for name in ("Door", "a b", "direct", "node-1", "x" * 65, ""):
+        with pytest.raises(ValidationError, match="webhook's name"):
+            webhook(name)
+    with pytest.raises(Invalid, match="agent names no listed agent: 'nobody'"):
+        load_config(None, environment={"ANTIPHON_CHANNELS__WEBHOOK__DOOR__AGENT": "nobody"})
+
+
+@requirement("config:1")
+def test_a_secret_is_shown_nowhere_and_does_not_count_in_the_fingerprint() -> None:
+    one, other = webhook(secret=SECRET), webhook(secret_env="DOOR_SECRET")
+    assert one.fingerprint() == other.fingerprint() == webhook().fingerprint()
+    assert one.fingerprint() != webhook(secret=SECRET, principal="owner").fingerprint()
+    (settings,) = one.webhooks()
+    assert settings.secret == SECRET
+    assert SECRET not in f"{one!r} {one.model_dump_json()} {settings!r}"
