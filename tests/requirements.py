@@ -40,7 +40,7 @@ REQUIREMENTS = {
     "keys:2": Requirement("A key's kind follows from its canonical text."),
     "keys:3": Requirement(
         "`global` and `unknown` are never keys; `current` and `parent` are relative.",
-        remaining="`session.scope = global`; never listed comes with the session tools",
+        remaining="`session.scope = global`",
     ),
     "keys:4": Requirement(
         "A key is parsed once, strictly, and never repaired; URLs encode it once more.",
@@ -52,7 +52,6 @@ REQUIREMENTS = {
     ),
     "keys:6": Requirement(
         "A key is an address with one current incarnation; seq counts over resets and deletion.",
-        remaining="targets of tools come with the session tools",
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",

@@ -1,27 +1,31 @@
 """What the documents say is what the program does.
 
-`python -m tests.test_docs` brings the table of settings up to date.
+`python -m tests.test_docs` brings the tables of settings, parameters and codes up to date.
 """
 
 import re
+import tempfile
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import anyio
 import typer.main
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from antiphon.app import open_app
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.main import app
 from antiphon.config import Config
+from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 
 DOCS = Path(__file__).parents[1] / "docs"
-BEGIN, END = "<!-- settings -->\n", "<!-- /settings -->"
+SOURCES = Path(__file__).parents[1] / "src"
 
 
 def settings(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
@@ -99,15 +103,69 @@ def table() -> str:
     return "\n".join(["| Setting | Values | Default | Meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
-def with_table(text: str) -> str:
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    return text[:start] + table() + text[end:]
+def with_table(text: str, name: str, rows: str) -> str:
+    """The text with these rows between its marks of that name."""
+    begin = f"<!-- {name} -->\n"
+    start, end = text.index(begin) + len(begin), text.index(f"<!-- /{name} -->")
+    return text[:start] + rows + text[end:]
+
+
+def with_settings(text: str) -> str:
+    return with_table(text, "settings", table())
+
+
+def with_tables(text: str, tool: SessionTool[Any]) -> str:
+    """A tool's page with the parameters and codes that it has."""
+    return with_table(with_table(text, "parameters", parameters(tool)), "codes", codes(tool))
+
+
+def session_tools() -> list[SessionTool[Any]]:
+    async def read() -> list[SessionTool[Any]]:
+        with tempfile.TemporaryDirectory() as directory:
+            async with open_app(Path(directory) / "home", Config()) as running:
+                tools = [running.tools.find(name) for name in running.tools.names]
+                return [tool for tool in tools if isinstance(tool, SessionTool)]
+
+    return anyio.run(read)
+
+
+def parameters(tool: SessionTool[Any]) -> str:
+    schema: Any = tool.schema.parameters
+    if not schema["properties"]:
+        return "It has none.\n"
+    rows = [
+        f"| `{name}` | {type_of(each)} | {shown_default(name, each, schema)} | {each['description']} |"
+        for name, each in schema["properties"].items()
+    ]
+    return "\n".join(["| parameter | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def type_of(schema: Any) -> str:
+    kinds = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` `false`"}
+    return "list of texts" if schema["type"] == "array" else kinds[schema["type"]]
+
+
+def shown_default(name: str, schema: Any, whole: Any) -> str:
+    if name in whole.get("required", ()):
+        return "required"
+    if "default" not in schema:
+        return "unset"
+    default = schema["default"]
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def codes(tool: SessionTool[Any]) -> str:
+    """The rows of ERRORS.md that concern the tool."""
+    tools = (DOCS / "ERRORS.md").read_text("utf-8").partition("\n## Tools\n")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^(\| `(?:\w+)`) (\|.*)$", tools, re.MULTILINE))
+    lines = [f"| `{code}` {rows[f'| `{code}`']}" for code in tool.codes]
+    return "\n".join(["| code | status | when |", "|---|---|---|", *lines]) + "\n"
 
 
 @requirement("config:1")
 def test_every_setting_is_documented_with_its_default() -> None:
     text = (DOCS / "CONFIGURATION.md").read_text("utf-8")
-    assert text == with_table(text), "python -m tests.test_docs brings it up to date"
+    assert text == with_settings(text), "python -m tests.test_docs brings it up to date"
     assert [name for name, _, _, meaning in settings(Config) if not meaning] == []
 
 
@@ -140,6 +198,36 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     yield from walk(typer.main.get_command(app), "")
 
 
+@requirement("tools:1", "answers:1")
+def test_every_tool_has_a_page_with_its_parameters_and_codes() -> None:
+    tools = {tool.schema.name: tool for tool in session_tools()}
+    pages = {path.stem: path.read_text("utf-8") for path in (DOCS / "tools").glob("*.md")}
+    index = pages.pop("README")
+    assert tools.keys() == pages.keys()
+    for name, text in pages.items():
+        assert text == with_tables(text, tools[name]), "python -m tests.test_docs brings it up to date"
+        assert f"({name}.md)" in index
+
+
+@requirement("answers:1")
+def test_every_error_code_is_documented() -> None:
+    text = (DOCS / "ERRORS.md").read_text("utf-8")
+    sources = [path for path in SOURCES.rglob("*.py") if path.name != "testing.py"]  # its codes are those of providers
+    used = {code for path in sources for code in re.findall(r"\bcode=\"(\w+)\"", path.read_text("utf-8"))}
+    assert sorted(code for code in used if f"`{code}`" not in text) == []
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    links = [
+        (page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", page.read_text("utf-8"))
+    ]
+    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+
+
 if __name__ == "__main__":
     path = DOCS / "CONFIGURATION.md"
-    path.write_text(with_table(path.read_text("utf-8")), "utf-8")
+    path.write_text(with_settings(path.read_text("utf-8")), "utf-8")
+    for each in session_tools():
+        path = DOCS / "tools" / f"{each.schema.name}.md"
+        path.write_text(with_tables(path.read_text("utf-8"), each), "utf-8")

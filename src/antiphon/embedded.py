@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from antiphon.agents.model import ToolSchema
 from antiphon.app import App, Parts, ToolFunction, open_app
 from antiphon.config import AgentSection, Config, find_config_file, load_config
 from antiphon.domain.actor import OWNER
@@ -139,17 +140,46 @@ class SessionHandles:
             return self._services.sessions.target(f"api:{name}")
 
 
+class Tools:
+    """`app.tools`: what agents may call, for a program that acts as one of its sessions. Contract: tools 1."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    @property
+    def names(self) -> list[str]:
+        return self._app.tools.names
+
+    @property
+    def schemas(self) -> list[ToolSchema]:
+        """Name, description and JSON Schema of the arguments of each."""
+        return self._app.tool_calls.schemas
+
+    async def call(
+        self,
+        name: str,
+        arguments: JsonObject | None = None,
+        *,
+        session: SessionHandle | str,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        """The tool's answer, an object, failures too; with the same `idempotency_key` it is the same call.
+
+        The call acts as the session, a handle, key or id, with the rights of its agent, and takes no turn of it.
+        Raises `NotFound` for a session or tool that does not exist, `Denied` for a tool that the session has not.
+        """
+        acting = session.key if isinstance(session, SessionHandle) else session
+        target = self._app.services.sessions.target(acting)
+        return await self._app.tool_calls.call(OWNER, target, name, arguments or {}, idempotency_key=idempotency_key)
+
+
 class Antiphon:
     """A running system in this process."""
 
     def __init__(self, app: App) -> None:
         self.app = app
         self.sessions = SessionHandles(app.services)
-
-    @property
-    def tools(self) -> list[str]:
-        """Names of the tools that agents have."""
-        return self.app.tools.names
+        self.tools = Tools(app)
 
     def run(self, run_id: str) -> RunHandle:
         """The run of that id, as `RunHandle.id` gave it; also one of an earlier process."""

@@ -51,4 +51,11 @@ def session_status(views: Views, rules: Rules) -> SessionTool[StatusArguments]:
         }
         return {name: value for name, value in answer.items() if value is not None}
 
-    return SessionTool("session_status", DESCRIPTION, StatusArguments, carry_out, aliases={"session_id": "sessionKey"})
+    return SessionTool(
+        "session_status",
+        DESCRIPTION,
+        StatusArguments,
+        carry_out,
+        codes=("invalid_key", "not_found"),
+        aliases={"session_id": "sessionKey"},
+    )

@@ -48,11 +48,14 @@ class SessionTool(Generic[A]):
         arguments: type[A],
         carry_out: Callable[[Caller, A], Awaitable[Mapping[str, Any]]],
         *,
+        codes: tuple[str, ...] = (),
         effects: frozenset[Effect] = frozenset({Effect.READS}),
         aliases: Mapping[str, str] | None = None,
     ) -> None:
         self._arguments = arguments
         self._carry_out = carry_out
+        self.codes = ("invalid_arguments", *codes)
+        """Those of the failures that it answers itself."""
         self._effects = effects
         self._aliases = aliases or {}
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))

@@ -53,5 +53,10 @@ def sessions_history(views: Views) -> SessionTool[HistoryArguments]:
         return answer
 
     return SessionTool(
-        "sessions_history", DESCRIPTION, HistoryArguments, carry_out, aliases={"session_id": "sessionKey"}
+        "sessions_history",
+        DESCRIPTION,
+        HistoryArguments,
+        carry_out,
+        codes=("invalid_key", "not_found", "invalid_cursor", "cursor_pruned"),
+        aliases={"session_id": "sessionKey"},
     )

@@ -77,7 +77,9 @@ def sessions_list(views: Views, rules: Rules, clock: Clock) -> SessionTool[ListA
             answer["nextCursor"] = list_cursor(page.next.updated_at_ms, page.next.row)
         return answer
 
-    return SessionTool("sessions_list", DESCRIPTION, ListArguments, carry_out)
+    return SessionTool(
+        "sessions_list", DESCRIPTION, ListArguments, carry_out, codes=("invalid_cursor", "act_off", "act_narrowed")
+    )
 
 
 def _rows(listed: Sequence[Listed], rules: Rules, *, with_messages: bool) -> list[dict[str, Any]]:

@@ -38,4 +38,4 @@ def sessions_search(search: Search) -> SessionTool[SearchArguments]:
             ],
         }
 
-    return SessionTool("sessions_search", DESCRIPTION, SearchArguments, carry_out)
+    return SessionTool("sessions_search", DESCRIPTION, SearchArguments, carry_out, codes=("invalid_query",))

@@ -19,6 +19,13 @@ DESCRIPTION = (
     "sessionKey or by label. With timeoutSeconds 0 it does not wait: a reply then comes to this session later."
 )
 
+CODES = (
+    *("invalid_key", "empty_message", "message_too_large", "not_found", "ambiguous_label", "self_send"),
+    *("write_down", "send_denied", "chain_too_long", "chain_too_costly", "idempotency_key_reused"),
+    *("timeout", "session_deleted"),
+)
+"""Beside those of the run that answers."""
+
 
 class SendArguments(Arguments):
     session_key: str | None = Field(None, description="Its key, its session id, 'main' or 'parent'. Or give label.")
@@ -39,6 +46,7 @@ def sessions_send(exchanges: Exchanges) -> SessionTool[SendArguments]:
         DESCRIPTION,
         SendArguments,
         carry_out,
+        codes=CODES,
         effects=frozenset({Effect.WRITES}),
         aliases={"session_id": "sessionKey", "content": "message"},
     )

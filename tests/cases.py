@@ -1,0 +1,477 @@
+"""Behaviours of related products, restated in our words, and what becomes of each here.
+
+Numbers have gaps. A case names the tests that show it. `changed` says how the contract departs from the behaviour,
+and then the tests show what is done instead. `open` says why nothing shows it yet.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    behaviour: str
+    tests: tuple[str, ...] = ()
+    """Node ids below `tests/`, without parameters."""
+    changed: str | None = None
+    open: str | None = None
+
+
+KEYS = "domain/test_keys.py"
+TARGETS = "domain/test_targets.py"
+PATTERNS = "policy/test_patterns.py"
+SEND_POLICY = "policy/test_send.py"
+VISIBILITY = "policy/test_visibility.py"
+SCOPES = "store/test_scopes.py"
+HIDDEN = "tools/test_hidden_is_missing.py"
+SHOWN = "tools/test_session_tools.py"
+HERE = "tools/test_cases.py"
+EXCHANGES = "engine/test_exchanges.py"
+RUNS = "engine/test_runs.py"
+
+REFUSED = "what is malformed is refused, and never repaired into another value"
+GLOBAL_SCOPE = "`session.scope = global` is not built yet"
+
+
+CASES = {
+    # A. Session keys
+    "A1": Case(
+        behaviour="A key is split into agent and rest; blanks, upper case and empty parts are repaired.",
+        tests=(
+            f"{KEYS}::test_a_key_says_its_kind_agent_channel_and_chat_type",
+            f"{KEYS}::test_an_invalid_key_is_an_error_and_never_repaired",
+        ),
+        changed=REFUSED,
+    ),
+    "A2": Case(
+        behaviour="A text is told to be missing, a key, a malformed key, or a short form.",
+        tests=(
+            f"{TARGETS}::test_a_text_names_a_key_an_id_or_both",
+            f"{TARGETS}::test_a_text_that_can_be_neither_is_invalid",
+        ),
+    ),
+    "A3": Case(
+        behaviour="An agent id is normalised; spawning refuses a malformed one.",
+        tests=(
+            f"{KEYS}::test_an_invalid_agent_id_is_refused_not_normalised",
+            f"{KEYS}::test_a_valid_agent_id_stays_as_it_is",
+        ),
+        changed=REFUSED,
+    ),
+    "A5": Case(
+        behaviour="A direct chat with an empty peer falls back to the main session.",
+        tests=(f"{KEYS}::test_an_id_that_cannot_be_written_has_no_key",),
+        changed="an empty peer has no key: sharing the main session with a stranger would leak",
+    ),
+    "A6": Case(
+        behaviour="Links fold a person's peers into one; a link of one channel does not count on another.",
+        tests=(
+            f"{KEYS}::test_identity_links_fold_a_persons_peers_into_one",
+            f"{KEYS}::test_links_change_nothing_for_the_owners_shared_session",
+        ),
+    ),
+    "A7": Case(
+        behaviour="Groups and channels have keys; a missing channel or peer is written `unknown`.",
+        tests=(
+            f"{KEYS}::test_a_key_says_its_kind_agent_channel_and_chat_type",
+            f"{KEYS}::test_a_channel_whose_name_means_something_else_in_keys_is_refused",
+            f"{KEYS}::test_an_id_that_cannot_be_written_has_no_key",
+        ),
+        changed="platform ids keep their case; what is missing is refused, `unknown` is never a key",
+    ),
+    "A9": Case(
+        behaviour="A thread hangs on the place before its last marker; without a marker there is no parent.",
+        tests=(
+            f"{KEYS}::test_a_thread_hangs_on_the_place_before_its_last_marker",
+            f"{KEYS}::test_a_key_without_a_thread_marker_has_no_thread_parent",
+        ),
+    ),
+    "A10": Case(
+        behaviour="The kind of chat follows from any part of the key.",
+        tests=(
+            f"{KEYS}::test_a_key_says_its_kind_agent_channel_and_chat_type",
+            f"{KEYS}::test_a_marker_is_never_read_as_an_account",
+        ),
+        changed="it follows from the marker at its place, so that names cannot imitate one",
+    ),
+    "A11": Case(
+        behaviour="The kind follows from the key as it was written; `agent:main:cron:job` is `other`.",
+        tests=(f"{KEYS}::test_a_key_says_its_kind_agent_channel_and_chat_type",),
+        changed="it follows from the canonical key: `agent:<id>:cron:<job>` is `cron` too",
+    ),
+    "A13": Case(
+        behaviour="What looks like a key is tried as a key and then as an id.",
+        tests=(
+            f"{TARGETS}::test_a_text_names_a_key_an_id_or_both",
+            f"{TARGETS}::test_current_and_parent_are_relative_to_the_caller",
+        ),
+        changed="ids are `<namespace>:<rest>`; both are looked up by the same statements, whatever is found",
+    ),
+    "A14": Case(
+        behaviour="`main` is short for the main key, and how one global session is shown; `current` is the caller.",
+        tests=(
+            f"{TARGETS}::test_main_is_the_main_session_of_the_callers_agent",
+            f"{TARGETS}::test_current_and_parent_are_relative_to_the_caller",
+        ),
+        open=GLOBAL_SCOPE,
+    ),
+    "A15": Case(
+        behaviour="Depth is counted in the key, unless stored; circles of parents end.",
+        tests=(
+            f"{KEYS}::test_the_depth_of_a_sub_agent_is_how_many_spawns_its_key_shows",
+            f"{SCOPES}::test_a_key_that_comes_again_inherits_nobody",
+        ),
+        changed="ancestors are written once, when a session is made, so there are no circles",
+    ),
+    # B. Visibility
+    "B1": Case(
+        behaviour="An unknown visibility is the default; case and blanks do not matter.",
+        tests=(
+            f"{HERE}::test_a_setting_out_of_its_range_is_refused_and_never_guessed",
+            f"{HERE}::test_a_session_sees_its_tree_and_takes_five_turns_unless_told_otherwise",
+        ),
+        changed=REFUSED,
+    ),
+    "B2": Case(
+        behaviour="A sandbox clamps to the tree, which even widens `self`.",
+        tests=(
+            f"{VISIBILITY}::test_a_sandbox_takes_the_smaller_and_widens_nothing",
+            f"{SHOWN}::test_a_sandboxed_session_sees_what_it_spawned_and_an_unclamped_one_more",
+        ),
+        changed="the smaller of the two counts: `self` stays `self`",
+    ),
+    "B3": Case(
+        behaviour="A sandboxed session is held to what it spawned; sub-agents are not.",
+        tests=(f"{SHOWN}::test_a_sandboxed_session_sees_what_it_spawned_and_an_unclamped_one_more",),
+        changed="sub-agents too: a sandbox only narrows",
+    ),
+    "B5": Case(
+        behaviour="Both agents must be allowed; no patterns allow all.",
+        tests=(
+            f"{VISIBILITY}::test_both_agents_must_be_allowed_in_either_direction",
+            f"{VISIBILITY}::test_agents_meet_only_where_all_is_seen_and_the_switch_is_on",
+        ),
+    ),
+    "B6": Case(
+        behaviour="A star stands for any part and makes case not matter; nothing else is special.",
+        tests=(f"{PATTERNS}::test_a_star_stands_for_any_part_and_nothing_else_is_special",),
+    ),
+    "B7": Case(
+        behaviour="Matching takes no time that grows with the number of stars.",
+        tests=(f"{PATTERNS}::test_matching_takes_linear_time",),
+    ),
+    "B9": Case(
+        behaviour="Each act has its own words for a refusal between agents, which names the setting.",
+        tests=(f"{HIDDEN}::test_the_answer_names_the_setting_and_depends_on_the_callers_policy_alone",),
+        changed="one text for hidden and missing, which names the caller's own setting",
+    ),
+    "B10": Case(
+        behaviour="`self` refuses every other session, `tree` what was not spawned; one's own is always allowed.",
+        tests=(
+            f"{VISIBILITY}::test_each_visibility_includes_the_one_before",
+            f"{SHOWN}::test_a_session_lists_itself_and_what_it_spawned_unless_told_otherwise",
+        ),
+        changed="the answer is `not_found`, not `forbidden`",
+    ),
+    "B11": Case(
+        behaviour="A child under another agent is seen in the tree, though agents may not meet; not under `agent`.",
+        tests=(f"{VISIBILITY}::test_each_visibility_includes_the_one_before",),
+        changed="each visibility includes the one before, so it is seen under `agent` too",
+    ),
+    "B13": Case(
+        behaviour="A sandboxed session is not told whether an id exists; others get the error as it is.",
+        tests=(
+            f"{HIDDEN}::test_every_tool_answers_alike_for_hidden_and_for_missing",
+            f"{HIDDEN}::test_hidden_and_missing_cost_the_same_statements",
+        ),
+        changed="nobody is told",
+    ),
+    "B14": Case(
+        behaviour="A main session sees all of its agent; hidden sessions are refused before any other rule.",
+        tests=(
+            f"{SHOWN}::test_a_session_lists_itself_and_what_it_spawned_unless_told_otherwise",
+            f"{EXCHANGES}::test_words_do_not_flow_down",
+        ),
+        changed="a main session sees its tree like any other; what is above the caller is refused first",
+    ),
+    # C. sessions_list
+    "C1": Case(
+        behaviour="Rows carry the stored facts and, where asked for, the newest messages without tool results.",
+        tests=(
+            f"{SHOWN}::test_a_row_holds_the_listed_fields_and_absent_ones_are_absent",
+            f"{SHOWN}::test_messages_of_a_list_are_the_newest_without_tool_results_and_within_80_kib",
+        ),
+    ),
+    "C2": Case(
+        behaviour="`kinds` filters, whatever case and blanks; an unknown kind is ignored.",
+        tests=(f"{SHOWN}::test_filters_narrow_a_list", f"{SHOWN}::test_a_wrong_list_is_told_what_is_wrong"),
+        changed="an unknown kind is refused",
+    ),
+    "C3": Case(
+        behaviour="`count` is the number of rows.",
+        tests=(f"{SHOWN}::test_pages_follow_one_another_and_hidden_sessions_take_no_place",),
+    ),
+    "C5": Case(
+        behaviour="A limit below 1 is 1, fractions are cut, and there is a most.",
+        tests=(f"{SHOWN}::test_filters_narrow_a_list", f"{SHOWN}::test_a_wrong_list_is_told_what_is_wrong"),
+        changed="default 50 and at most 200; what is no whole number is refused",
+    ),
+    "C6": Case(
+        behaviour="The one global session is listed as `main`; `unknown` never is.",
+        tests=(f"{KEYS}::test_reserved_and_relative_names_are_not_keys",),
+        open=GLOBAL_SCOPE,
+    ),
+    "C7": Case(
+        behaviour="A caller that is held to its tree asks for what it spawned alone.",
+        tests=(f"{SCOPES}::test_a_list_shows_exactly_what_policy_allows_one_by_one",),
+        changed="the scope is a condition of the one statement, before limit and count",
+    ),
+    "C9": Case(
+        behaviour="Who spawned a session is looked up in registered runs, then in the session.",
+        tests=(f"{SHOWN}::test_a_session_lists_itself_and_what_it_spawned_unless_told_otherwise",),
+        changed="it is stored in the session alone, and never changes",
+    ),
+    "C10": Case(
+        behaviour="Each row's transcript path is its own session's.",
+        tests=(f"{SHOWN}::test_a_row_holds_the_listed_fields_and_absent_ones_are_absent",),
+        changed="it is a path on the gateway, not in a file system",
+    ),
+    "C11": Case(
+        behaviour="The last channel is the place's; a place without parts is absent; a thread's number is kept.",
+        tests=(
+            f"{SHOWN}::test_a_row_holds_the_listed_fields_and_absent_ones_are_absent",
+            f"{HERE}::test_a_place_without_parts_is_absent_and_a_number_of_a_thread_is_kept",
+        ),
+    ),
+    "C13": Case(
+        behaviour="A list that policy narrows says so.",
+        tests=(f"{HIDDEN}::test_every_tool_answers_alike_for_hidden_and_for_missing",),
+        changed="a list says nothing of what it leaves out; a target that is not found names the setting",
+    ),
+    # D. sessions_history
+    "D1": Case(
+        behaviour="Results of tools are hidden unless asked for.",
+        tests=(f"{SHOWN}::test_a_history_hides_tool_results_unless_asked_for",),
+    ),
+    "D2": Case(
+        behaviour="Eighty long messages come cut, the newest that fit 80 KiB, without thoughts, usage and signatures.",
+        tests=(f"{SHOWN}::test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothing",),
+    ),
+    "D3": Case(
+        behaviour="One message that is too large leaves a placeholder.",
+        tests=(f"{SHOWN}::test_one_message_that_is_too_large_leaves_a_placeholder",),
+    ),
+    "D5": Case(
+        behaviour="Secrets are taken out before texts are cut, and no character is split.",
+        tests=(f"{SHOWN}::test_secrets_are_redacted_before_anything_is_cut",),
+        changed="4,000 characters are counted, not UTF-16 units",
+    ),
+    "D6": Case(
+        behaviour="Images are told by their size.",
+        tests=(f"{SHOWN}::test_arguments_of_calls_are_redacted_and_images_are_told_by_their_size",),
+    ),
+    "D7": Case(
+        behaviour="Every place where a message may hold text is redacted and cut.",
+        tests=(f"{SHOWN}::test_arguments_of_calls_are_redacted_and_images_are_told_by_their_size",),
+        changed="messages have one shape; its texts and calls are all there are",
+    ),
+    "D9": Case(
+        behaviour="The answer has flags for what was dropped, cut and redacted; `truncated` joins the first two.",
+        tests=(
+            f"{SHOWN}::test_a_history_hides_tool_results_unless_asked_for",
+            f"{SHOWN}::test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothing",
+        ),
+    ),
+    "D10": Case(
+        behaviour="`bytes` is the size of the compact messages; the oldest are dropped until they fit.",
+        tests=(f"{SHOWN}::test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothing",),
+    ),
+    "D11": Case(
+        behaviour="Keys, tokens, passwords and private keys of known forms are redacted.",
+        tests=(
+            f"{SHOWN}::test_what_looks_like_a_secret_is_not_shown",
+            f"{SHOWN}::test_what_is_no_secret_is_shown",
+            f"{HERE}::test_every_known_form_of_a_secret_is_taken_out",
+        ),
+    ),
+    "D13": Case(
+        behaviour="Pages stay as they are while messages are appended.",
+        tests=(
+            f"{SHOWN}::test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothing",
+            "flows/test_patterns.py::test_a_pattern_prints_what_the_page_says",
+        ),
+    ),
+    # E. sessions_send
+    "E1": Case(
+        behaviour="Exactly one of key and label is given.",
+        tests=(f"{EXCHANGES}::test_a_wrong_send_is_told_what_is_wrong_and_leaves_no_trace",),
+    ),
+    "E2": Case(
+        behaviour="A label that is not found, or found twice, is an error; a sandbox finds its own alone.",
+        tests=(f"{EXCHANGES}::test_a_label_is_looked_for_among_what_the_caller_sees",),
+        changed="two matches are not named",
+    ),
+    "E3": Case(
+        behaviour="Time-out 0 is answered at once, with the run's id.",
+        tests=(f"{EXCHANGES}::test_without_a_wait_the_reply_comes_as_the_first_turn",),
+    ),
+    "E5": Case(
+        behaviour="Every run of an exchange delivers nothing, and knows the session that it comes from.",
+        tests=(
+            f"{EXCHANGES}::test_the_target_is_told_who_asks_and_that_it_is_not_its_user",
+            f"{EXCHANGES}::test_two_turns_and_an_announcement_are_four_runs_and_one_visible_message",
+        ),
+    ),
+    "E6": Case(
+        behaviour="Two turns and an announcement are four runs and one outbound message.",
+        tests=(f"{EXCHANGES}::test_two_turns_and_an_announcement_are_four_runs_and_one_visible_message",),
+    ),
+    "E7": Case(
+        behaviour="Exactly the skip word keeps an announcement silent.",
+        tests=(f"{EXCHANGES}::test_only_the_exact_word_keeps_an_announcement_silent",),
+    ),
+    "E9": Case(
+        behaviour="The number of turns is brought into 0 to 5; 0 goes straight to the announcement.",
+        tests=(
+            f"{HERE}::test_a_setting_out_of_its_range_is_refused_and_never_guessed",
+            f"{HERE}::test_a_session_sees_its_tree_and_takes_five_turns_unless_told_otherwise",
+            f"{HERE}::test_without_turns_the_announcement_follows_the_first_reply",
+        ),
+        changed="a number out of range is refused",
+    ),
+    "E10": Case(
+        behaviour="To oneself, or without a requester, there are no turns.",
+        tests=(
+            f"{EXCHANGES}::test_a_wrong_send_is_told_what_is_wrong_and_leaves_no_trace",
+            f"{HERE}::test_a_call_from_outside_is_followed_by_no_turns",
+        ),
+        changed="to oneself is an error, however long the wait",
+    ),
+    "E11": Case(
+        behaviour="A wait that ends leaves the run going, and its reply comes late.",
+        tests=(f"{EXCHANGES}::test_a_wait_that_times_out_ends_the_wait_and_the_reply_comes_late",),
+    ),
+    "E13": Case(
+        behaviour="An old reply is not taken for the answer.",
+        tests=(f"{EXCHANGES}::test_a_send_waits_for_the_reply_of_the_very_run_that_answers_it",),
+        changed="the reply is that of the run, so nothing has to be compared",
+    ),
+    "E14": Case(
+        behaviour="The default wait is 30 seconds; negative and fractional ones are brought into range.",
+        tests=(
+            f"{EXCHANGES}::test_a_wrong_send_is_told_what_is_wrong_and_leaves_no_trace",
+            "test_docs.py::test_every_tool_has_a_page_with_its_parameters_and_codes",
+        ),
+        changed="fractions count, at most 600, else it is refused; turns have no time-out of their own",
+    ),
+    "E15": Case(
+        behaviour="Where an announcement goes follows from the key, else from the session's last place.",
+        tests=(f"{EXCHANGES}::test_two_turns_and_an_announcement_are_four_runs_and_one_visible_message",),
+        changed="it goes to the session's recorded place, and a key is never taken apart for one",
+    ),
+    "E17": Case(
+        behaviour="An announcement that cannot be delivered changes no answer, and is sent under an id of its own.",
+        open="comes with the delivery of channels",
+    ),
+    "E18": Case(
+        behaviour="What the requester answers at the same place itself is not announced there.",
+        tests=(f"{EXCHANGES}::test_nothing_is_announced_at_the_place_where_the_requester_answers_itself",),
+    ),
+    "E19": Case(
+        behaviour="A silent first reply ends everything.",
+        tests=(f"{EXCHANGES}::test_a_target_that_says_nothing_replies_nothing_and_nothing_follows",),
+    ),
+    "E21": Case(
+        behaviour="A run without visible text is told as `no_reply`.",
+        tests=(f"{EXCHANGES}::test_a_target_that_says_nothing_replies_nothing_and_nothing_follows",),
+        changed='it is `ok` with `reply: ""`',
+    ),
+    "E22": Case(
+        behaviour="A cascade that comes back to its beginning is stopped.",
+        tests=(
+            f"{EXCHANGES}::test_with_one_slot_a_cycle_of_sends_ends_at_once",
+            f"{EXCHANGES}::test_two_sessions_that_send_to_one_another_at_the_same_time_do_not_wait_for_ever",
+            f"{EXCHANGES}::test_a_chain_of_sends_is_refused_beyond_its_hops",
+            f"{EXCHANGES}::test_a_chain_of_sends_is_refused_beyond_its_tokens",
+        ),
+    ),
+    "E23": Case(
+        behaviour="The target reads who asks and that it is no user; the stored message says so too.",
+        tests=(
+            f"{EXCHANGES}::test_the_target_is_told_who_asks_and_that_it_is_not_its_user",
+            "agents/test_prompt.py::test_another_sessions_message_is_fenced_as_data_and_cannot_close_its_fence",
+        ),
+    ),
+    # F. Runs and waits
+    "F1": Case(
+        behaviour="Who waits is released by the run's end, with its times.",
+        tests=(
+            f"{HERE}::test_all_who_wait_for_one_run_are_released_with_its_end",
+            f"{RUNS}::test_every_one_of_many_waits_is_told",
+        ),
+    ),
+    "F2": Case(
+        behaviour="Two who wait for one run are both released; a time-out ends one wait.",
+        tests=(
+            f"{HERE}::test_all_who_wait_for_one_run_are_released_with_its_end",
+            f"{RUNS}::test_a_timeout_ends_the_wait_and_not_the_run",
+        ),
+    ),
+    "F3": Case(
+        behaviour="Of two records of a run the newer counts.",
+        tests=(f"{RUNS}::test_a_wait_ends_at_once_for_a_run_that_has_ended_and_reads_the_ledger_after_a_restart",),
+        changed="a run has one row in the ledger, and one end",
+    ),
+    "F5": Case(
+        behaviour="Time-out 0 is a look; an unknown run times out.",
+        tests=(
+            f"{RUNS}::test_a_wait_ends_at_once_for_a_run_that_has_ended_and_reads_the_ledger_after_a_restart",
+            f"{HERE}::test_all_who_wait_for_one_run_are_released_with_its_end",
+        ),
+        changed="an unknown run is `not_found`",
+    ),
+    "F6": Case(
+        behaviour="An error is held back for a while, in case the run begins anew.",
+        tests=(
+            f"{EXCHANGES}::test_a_target_that_fails_is_told_with_its_reason",
+            "engine/test_runs.py::test_a_worker_with_an_old_fence_changes_nothing",
+        ),
+        changed="a run that may go on has not ended; one that ended stays so",
+    ),
+    "F7": Case(
+        behaviour="Results are kept for minutes, in memory.",
+        tests=(
+            f"{RUNS}::test_a_wait_ends_at_once_for_a_run_that_has_ended_and_reads_the_ledger_after_a_restart",
+            f"{EXCHANGES}::test_the_same_call_from_outside_is_one_message",
+        ),
+        changed="results are rows of the ledger, read after a restart too",
+    ),
+    "F9": Case(
+        behaviour="Who was cut off and asks again gets the result.",
+        tests=(
+            "flows/test_cluster.py::test_a_wait_over_a_gateway_that_is_restarted_meanwhile_gets_its_answer",
+            "gateway/test_http.py::test_waits_end_without_ending_the_run_and_cancelling_repeats",
+        ),
+    ),
+    # K. Send policy
+    "K1": Case(
+        behaviour="The session's own setting goes before rules and default; rules look at channel, chat and key.",
+        tests=(
+            f"{SEND_POLICY}::test_a_deny_goes_before_an_allow_and_both_before_the_default",
+            f"{SEND_POLICY}::test_the_sessions_own_setting_goes_before_all_rules",
+            f"{EXCHANGES}::test_nothing_is_sent_in_a_session_whose_policy_denies_it",
+        ),
+    ),
+    "K2": Case(
+        behaviour="A prefix is met by the key with or without its agent, a raw one by the whole key; in any case.",
+        tests=(f"{SEND_POLICY}::test_a_deny_goes_before_an_allow_and_both_before_the_default",),
+        changed="there is one kind of prefix; one that begins with `agent:` is of the whole key",
+    ),
+    "K3": Case(
+        behaviour="Any deny goes before any allow, whatever the order; an unknown action allows.",
+        tests=(
+            f"{SEND_POLICY}::test_one_more_deny_never_allows_more_and_order_does_not_matter",
+            f"{HERE}::test_a_setting_out_of_its_range_is_refused_and_never_guessed",
+        ),
+        changed="an unknown action is refused",
+    ),
+}

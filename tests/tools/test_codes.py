@@ -1,0 +1,124 @@
+"""Each tool answers the codes that it declares, with the status that docs/ERRORS.md names, and no others."""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.app import App, Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import Classification, Level
+from antiphon.domain.session import Session
+from antiphon.engine.exchanges import MAX_MESSAGE_BYTES
+from antiphon.engine.upkeep import Upkeep
+from antiphon.tools.session_tool import SessionTool
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.parley import call, key_of, open_peer, send_directive, settings, target_of
+from tests.engine.stage import ManualClock, ask
+
+pytestmark = pytest.mark.anyio
+
+ERRORS = Path(__file__).parents[2] / "docs" / "ERRORS.md"
+TOOLS = ("agents_list", "session_status", "sessions_history", "sessions_list", "sessions_search", "sessions_send")
+
+RACED = "session_deleted"
+"""Told only where the target goes between its run's end and the reading of it; see the tests of exchanges."""
+
+
+def documented() -> dict[str, str]:
+    """The status of each code that tools answer, as ERRORS.md has it."""
+    tools = ERRORS.read_text("utf-8").partition("## Tools")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", tools, re.MULTILINE))
+
+
+def declared(app: App, name: str) -> set[str]:
+    tool = app.tools.find(name)
+    assert isinstance(tool, SessionTool)
+    return set(tool.codes)
+
+
+def told(answer: Mapping[str, Any]) -> tuple[str, str]:
+    """Code and status of an answer that says no."""
+    assert answer["error"]
+    return answer["code"], answer["status"]
+
+
+@requirement("answers:1")
+@pytest.mark.parametrize("tool", [name for name in TOOLS if name != "sessions_send"])
+async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_home: OpenHome, tool: str) -> None:
+    clock = ManualClock()
+    agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "deaf", "tools": {"sessions": {"read": False}}}]
+    agents.append({"id": "narrow", "tools": {"sessions": {"read": "self"}}})
+    async with open_home(settings(agents__list=agents), Parts(clock=clock)) as app:
+        own = await open_peer(app, "own")
+        deaf, narrow = await open_peer(app, "d", agent="deaf"), await open_peer(app, "n", agent="narrow")
+        await ask(app, str(own.key), "old")
+        clock.pass_time(timedelta(days=60))
+        await ask(app, str(own.key), "new")
+        await Upkeep(app.database, clock, stale_after=None, retention=timedelta(days=30)).prune()
+        with_key = {"sessionKey": "current"} if tool == "sessions_history" else {}
+        attempts: list[tuple[Session, dict[str, Any]]] = [
+            (own, {"nonsense": 1}),
+            (own, {"sessionKey": "agent:main:cli:nobody"}),
+            (own, {"sessionKey": "no such name"}),
+            (own, {**with_key, "cursor": "nonsense"}),
+            (own, {**with_key, "cursor": "1"}),
+            (own, {"query": "?!"}),
+            (deaf, {"messageLimit": 1}),
+            (narrow, {"messageLimit": 1}),
+        ]
+        off = {"sessions_history", "sessions_search"}
+        answers = [
+            await call(app, session, tool, **arguments)
+            for session, arguments in attempts
+            if not (session is deaf and tool in off)
+        ]
+        seen = {told(answer) for answer in answers if "code" in answer}
+        assert {code for code, _ in seen} == declared(app, tool)
+        assert seen <= set(documented().items())
+
+
+@requirement("answers:1", "send:1")
+async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
+    limits: dict[str, Any] = {"session__agent_to_agent": {"maxHops": 1, "maxPingPongTurns": 0}}
+    async with open_home(settings(**limits)) as app:
+        own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
+        high = await open_peer(app, "high", taint=Classification(Level.CONFIDENTIAL))
+        shut = await open_peer(app, "shut")
+        await app.services.sessions.patch(OWNER, target_of(app, shut), {"send_policy": "deny"})
+        await open_peer(app, "third")
+        await open_peer(app, "twin1", label="twin")
+        await open_peer(app, "twin2", label="twin")
+        to_peer: dict[str, Any] = {"sessionKey": str(peer.key)}
+        attempts: list[tuple[Session, dict[str, Any]]] = [
+            (own, {"message": "hello"}),
+            (own, {"sessionKey": "no such name", "message": "hello"}),
+            (own, {**to_peer, "message": " "}),
+            (own, {**to_peer, "message": "x" * (MAX_MESSAGE_BYTES + 1)}),
+            (own, {"label": "nobody", "message": "hello"}),
+            (own, {"label": "twin", "message": "hello"}),
+            (own, {"sessionKey": "current", "message": "hello"}),
+            (high, {**to_peer, "message": "hello"}),
+            (own, {"sessionKey": str(shut.key), "message": "hello"}),
+            (own, {**to_peer, "message": "!sleep 0.2", "timeoutSeconds": 0.01}),
+        ]
+        answers = [await call(app, session, "sessions_send", **arguments) for session, arguments in attempts]
+        for message in ("!say one", "!say two"):
+            answers += [await call(app, own, "sessions_send", key="same", **to_peer, message=message)]
+        answers += await _told_of_a_chain(app)
+        seen = {told(answer) for answer in answers if "code" in answer}
+    async with open_home(settings(session__agent_to_agent={"maxChainTokens": 1, "maxPingPongTurns": 0})) as app:
+        seen |= {told(answer) for answer in await _told_of_a_chain(app)}
+        assert {code for code, _ in seen} == declared(app, "sessions_send") - {RACED}
+        assert seen <= set(documented().items())
+
+
+async def _told_of_a_chain(app: App) -> list[dict[str, Any]]:
+    """What a session is told that passes a message on, within the answer to who sent it."""
+    run = await ask(app, key_of("own"), send_directive(send_directive("hello", label="third"), label="peer"))
+    return [json.loads(json.loads(run.reply or "")["reply"])]
