@@ -370,7 +370,7 @@ CASES = {
     ),
     "E17": Case(
         behaviour="An announcement that cannot be delivered changes no answer, and is sent under an id of its own.",
-        open="comes with the delivery of channels",
+        tests=(f"{EXCHANGES}::test_an_announcement_that_cannot_be_delivered_changes_no_answer",),
     ),
     "E18": Case(
         behaviour="What the requester answers at the same place itself is not announced there.",

@@ -178,7 +178,10 @@ REQUIREMENTS = {
     ),
     # 7. Send policy
     "send_policy:1": Requirement("Override, denies, allows and default decide, in this order."),
-    "send_policy:2": Requirement("Only the owner and patches set the override.", CHANNELS),
+    "send_policy:2": Requirement(
+        "Only the owner and patches set the override.",
+        remaining="`/send` comes with chat commands",
+    ),
     "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
     # 8. Groups
     "groups:1": Requirement("Owners and mentions trigger a run; the rest is stored.", CHANNELS),

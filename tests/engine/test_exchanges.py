@@ -11,6 +11,7 @@ from antiphon.agents.inter_session import FENCE_BEGIN, FENCE_END, exchange_of
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level
+from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import (
@@ -31,6 +32,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, Reply, fake_provider
+from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import (
@@ -276,6 +278,26 @@ async def test_nothing_is_announced_at_the_place_where_the_requester_answers_its
         run = await ask(app, key_of("asker"), send_directive("!say first\n!announce twice", label="expert"))
         await settle(app)
         assert [sent.text for sent in await deliveries(app)] == [run.reply]
+
+
+@requirement("send:6", "channels:1")
+async def test_an_announcement_that_cannot_be_delivered_changes_no_answer(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    channel.will(Act.REFUSE)
+    async with open_home(settings(), Parts(channels=[channel])) as app:
+        await open_peer(app, "asker")
+        expert = await open_peer(app, "expert")
+        await set_place(app, expert, "experts", NAME)
+        for number in (1, 2):
+            request = f"!say first\n!announce number {number}"
+            answer = await ask_to_send(app, "asker", request, label="expert")
+            assert (answer["status"], answer["reply"]) == ("ok", "first")
+            await settle(app)
+            with anyio.fail_after(SECONDS):
+                await app.deliverer.wait_idle()
+        refused, sent = await deliveries(app)
+        assert (refused.status, sent.status) == (DeliveryStatus.DEAD, DeliveryStatus.SENT)
+        assert refused.id != sent.id and channel.texts == ["number 2"]
 
 
 @requirement("send:2", "answers:1")
@@ -604,6 +626,20 @@ async def test_nothing_is_sent_in_a_session_whose_policy_denies_it(open_home: Op
         assert (await call(app, asker, "sessions_send", label="closed", message="!say open"))["reply"] == "open"
         await app.services.sessions.patch(OWNER, target_of(app, closed), {"send_policy": "deny"})
         assert (await call(app, asker, "sessions_send", label="closed", message="hello"))["code"] == "send_denied"
+
+
+@requirement("send_policy:2")
+async def test_only_the_owner_sets_the_send_policy_of_a_session(open_home: OpenHome) -> None:
+    guest = Principal(PrincipalKind.GUEST, "webhook:x")
+    async with open_home(settings()) as app:
+        shared = await open_peer(app, "shared")
+        await app.database.run(_let_in, shared.row, str(guest))
+        patch = app.services.sessions.patch
+        assert (await patch(guest, target_of(app, shared), {"label": "theirs"})).label == "theirs"
+        with pytest.raises(Denied):
+            await patch(guest, target_of(app, shared), {"label": "x", "send_policy": "allow"})
+        session = await find_session(app, str(shared.key))
+        assert session.send_policy is None and session.label == "theirs"
 
 
 @requirement("runs:7", "send:4")

@@ -269,6 +269,8 @@ async def patch_session(
     found = await find_session(tx, principal, target)
     if isinstance(found, Refusal):
         return found
+    if "send_policy" in changes and not principal.is_owner:
+        return Refusal(Denied("Send policy is set by the owner only"))
     await _change(tx, found.session, changes, str(principal), at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
