@@ -27,9 +27,9 @@ SHOWN = "tools/test_session_tools.py"
 HERE = "tools/test_cases.py"
 EXCHANGES = "engine/test_exchanges.py"
 RUNS = "engine/test_runs.py"
+WEBHOOK = "channels/test_webhook.py"
 
 REFUSED = "what is malformed is refused, and never repaired into another value"
-GLOBAL_SCOPE = "`session.scope = global` is not built yet"
 
 
 CASES = {
@@ -111,8 +111,8 @@ CASES = {
         tests=(
             f"{TARGETS}::test_main_is_the_main_session_of_the_callers_agent",
             f"{TARGETS}::test_current_and_parent_are_relative_to_the_caller",
+            f"{WEBHOOK}::test_with_one_session_for_all_each_still_gets_the_reply_to_what_they_said",
         ),
-        open=GLOBAL_SCOPE,
     ),
     "A15": Case(
         behaviour="Depth is counted in the key, unless stored; circles of parents end.",
@@ -217,8 +217,10 @@ CASES = {
     ),
     "C6": Case(
         behaviour="The one global session is listed as `main`; `unknown` never is.",
-        tests=(f"{KEYS}::test_reserved_and_relative_names_are_not_keys",),
-        open=GLOBAL_SCOPE,
+        tests=(
+            f"{KEYS}::test_reserved_and_relative_names_are_not_keys",
+            f"{WEBHOOK}::test_with_one_session_for_all_each_still_gets_the_reply_to_what_they_said",
+        ),
     ),
     "C7": Case(
         behaviour="A caller that is held to its tree asks for what it spawned alone.",

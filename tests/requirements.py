@@ -38,10 +38,7 @@ REQUIREMENTS = {
     # 1. Keys
     "keys:1": Requirement("Keys have the listed forms; old short forms are canonicalised."),
     "keys:2": Requirement("A key's kind follows from its canonical text."),
-    "keys:3": Requirement(
-        "`global` and `unknown` are never keys; `current` and `parent` are relative.",
-        remaining="`session.scope = global`",
-    ),
+    "keys:3": Requirement("`global` and `unknown` are never keys; `current` and `parent` are relative."),
     "keys:4": Requirement(
         "A key is parsed once, strictly, and never repaired; URLs encode it once more.",
         remaining="who may choose keys comes with people and tokens",

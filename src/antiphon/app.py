@@ -30,7 +30,7 @@ from antiphon.channels.webhook import WebhookChannel
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
-from antiphon.config import Config, McpServerSection, ProviderSection
+from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.engine.callers import Callers
@@ -300,7 +300,15 @@ def _build(
         deliverer=Deliverer(
             database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
         ),
-        webhook_inbox=WebhookInbox(base.webhooks, sessions, inbox, waits, clock, ids),
+        webhook_inbox=WebhookInbox(
+            base.webhooks,
+            sessions,
+            inbox,
+            waits,
+            clock,
+            ids,
+            is_global=config.session.scope is SessionScope.GLOBAL,
+        ),
     )
     return app, worker
 

@@ -467,7 +467,17 @@ class ChannelsSection(Section):
     """Programs that speak with sessions by signed POST requests, by their name."""
 
 
+class SessionScope(StrEnum):
+    """Which chats of channels share a session."""
+
+    PER_SENDER = "per-sender"
+    GLOBAL = "global"
+
+
 class SessionSection(Section):
+    scope: SessionScope = SessionScope.PER_SENDER
+    """Whether each chat of a channel has a session of its own, or all share their agent's main one (`global`). Whoever
+    writes there then speaks into what the others said."""
     send_policy: SendPolicySection = SendPolicySection()
     """Whether anything may be sent in a session, by its channel and kind of chat."""
     agent_to_agent: ExchangeSection = ExchangeSection()

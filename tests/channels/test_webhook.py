@@ -165,6 +165,58 @@ async def test_a_message_comes_in_and_the_reply_goes_out_signed(
         assert row["deliveryContext"] == {"channel": "webhook", "to": "anna", "accountId": "door"}
 
 
+@requirement("keys:3", "channels:1")
+async def test_with_one_session_for_all_each_still_gets_the_reply_to_what_they_said(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    door = {"secret": SECRET, "url": receiver.url, "principal": "owner"}
+    config = {"channels": {"webhook": {"door": door}}, "session": {"scope": "global"}}
+    async with (
+        serve(open_home, config, Parts(clock=clock)) as served,
+        new_client(served.url) as client,
+    ):
+        slow = await ring(client, clock, message("!sleep 0.2\n!say to anna", "m-1"))
+        quick = await ring(client, clock, message("!say to bob", "m-2", peer="bob"))
+        for answer in (slow, quick):
+            assert answer.json()["sessionKey"] == "agent:main:main"
+            await answered(served.app, answer)
+        said = sorted((body["to"], body["text"]) for body in receiver.bodies)
+        assert said == [("anna", "to anna"), ("bob", "to bob")]
+        listed = (await served.client.post("/tools/sessions_list", json={"sessionKey": "main"})).json()
+        assert [(row["key"], row["kind"]) for row in listed["sessions"]] == [("agent:main:main", "main")]
+        named = {"sessionKey": "main", "arguments": {"sessionKey": "global"}}
+        hidden = (await served.client.post("/tools/sessions_history", json=named)).json()
+        assert hidden["code"] == "invalid_key"
+
+
+@requirement("runs:4", "channels:1")
+async def test_messages_for_different_places_do_not_share_an_answer(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    door = {"secret": SECRET, "url": receiver.url}
+    config = {
+        "channels": {"webhook": {"door": door}},
+        "session": {"scope": "global"},
+        "messages": {"queue": {"mode": "collect"}},
+    }
+    async with (
+        serve(open_home, config, Parts(clock=clock)) as served,
+        new_client(served.url) as client,
+    ):
+        first = await ring(client, clock, message("!sleep 0.2\n!say one", "m-1"))
+        rest = [
+            await ring(client, clock, message("!say two", "m-2")),
+            await ring(client, clock, message("!say three", "m-3", peer="bob")),
+        ]
+        for answer in (first, *rest):
+            await answered(served.app, answer)
+        assert sorted((body["to"], body["text"]) for body in receiver.bodies) == [
+            ("anna", "one"),
+            ("anna", "two"),
+            ("bob", "three"),
+        ]
+
+
 @requirement("channels:1")
 async def test_a_message_acts_as_the_guest_that_takes_part_in_its_session_alone(
     open_home: OpenHome, clock: ManualClock

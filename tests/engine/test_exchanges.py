@@ -22,7 +22,7 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
-from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.run import Outcome, QueueMode, RunStatus
 from antiphon.domain.session import Session
 from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
@@ -298,6 +298,27 @@ async def test_an_announcement_that_cannot_be_delivered_changes_no_answer(open_h
         refused, sent = await deliveries(app)
         assert (refused.status, sent.status) == (DeliveryStatus.DEAD, DeliveryStatus.SENT)
         assert refused.id != sent.id and channel.texts == ["number 2"]
+
+
+@requirement("runs:4", "send:2")
+@pytest.mark.parametrize("mode", [QueueMode.COLLECT, QueueMode.STEER])
+async def test_no_message_is_folded_into_the_run_that_answers_another_session(
+    open_home: OpenHome, mode: QueueMode
+) -> None:
+    runner = HeldRunner()
+    async with open_home(settings(), Parts(runner=runner)) as app:
+        asker, expert = await open_peer(app, "asker"), await open_peer(app, "expert")
+        if mode is QueueMode.COLLECT:
+            await post(app, str(expert.key), "held")
+            await runner.until_begun(1)
+        await call(app, asker, "sessions_send", label="expert", message="theirs", timeoutSeconds=0)
+        (request,) = await app.services.runs.list(_of(expert), limit=1)
+        if mode is QueueMode.STEER:
+            await runner.until_begun(1)
+        mine = await post(app, str(expert.key), "mine", mode=mode)
+        assert mine.run_id not in (None, request.id)
+        runner.release_all()
+        await settle(app)
 
 
 @requirement("send:2", "answers:1")

@@ -12,7 +12,7 @@ from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.ids import Ids
-from antiphon.domain.keys import DmScope, SessionKey, direct_key, thread_key
+from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
@@ -71,12 +71,15 @@ class WebhookInbox:
         waits: Waits,
         clock: Clock,
         ids: Ids,
+        *,
+        is_global: bool,
     ) -> None:
         self._webhooks = {webhook.name: webhook for webhook in webhooks}
         self._sessions = sessions
         self._inbox = inbox
         self._waits = waits
         self._clock = clock
+        self._is_global = is_global
         self._nobody = ids.random_hex(64)
         """Signs in place of a webhook that there is not, so that its name cannot be told from a wrong secret."""
 
@@ -91,14 +94,14 @@ class WebhookInbox:
         assert webhook is not None
         message = WebhookMessage.model_validate_json(body)
         principal = principal_of(webhook)
-        key = key_of(webhook, message.peer, message.thread_id)
-        target = NamedTarget(key, None)
+        place = place_of(webhook, message.peer, message.thread_id)
+        target = NamedTarget(self._key_of(webhook, message), None)
         await self._sessions.open(
             principal,
             target,
             agent_id=webhook.agent_id,
             source=Source(kind="channel", platform=NAME),
-            place=place_of(webhook, message.peer, message.thread_id),
+            place=place,
         )
         posted = await self._inbox.post(
             principal,
@@ -106,7 +109,7 @@ class WebhookInbox:
             text_content(message.text),
             message_id=f"{NAME}:{name}:{message.message_id}",
             sender=message.sender,
-            is_inbound=True,
+            place=place,
         )
         answer = {**shown_posted(posted), "messageId": message.message_id}
         if message.wait is None or posted.run_id is None:
@@ -116,6 +119,12 @@ class WebhookInbox:
             return {**answer, "status": "timeout"}
         shown = shown_run(run)
         return {**answer, **{field: shown[field] for field in ("status", "reply", "error", "code") if field in shown}}
+
+    def _key_of(self, webhook: WebhookSettings, message: WebhookMessage) -> SessionKey:
+        """The session of the chat, or the one that all chats share. Contract: keys 3, 5."""
+        if self._is_global:
+            return main_key(webhook.agent_id)
+        return key_of(webhook, message.peer, message.thread_id)
 
 
 def principal_of(webhook: WebhookSettings) -> Principal:

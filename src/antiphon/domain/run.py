@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
+from antiphon.domain.session import DeliveryContext
 
 
 class RunStatus(StrEnum):
@@ -83,6 +84,8 @@ class Run(Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     deadline: datetime | None = None
+    place: DeliveryContext | None = None
+    """Where its message came from and its reply goes; None for wherever its session's answers go."""
     exchange: str | None = None
     """The exchange between sessions that it is a part of."""
     partner: SessionRow | None = None

@@ -25,7 +25,7 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import QueueMode, Run, RunStatus
-from antiphon.domain.session import DescriptionSource, SessionStatus, SessionType, Source
+from antiphon.domain.session import DeliveryContext, DescriptionSource, SessionStatus, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.engine.access import find_head
@@ -57,8 +57,8 @@ class PostMessage(Struct, frozen=True, kw_only=True):
     new_session_id: SessionId
     """Of an incarnation that has to begin: an agent's main session, or a stale one's next."""
     rules: Rules
-    is_inbound: bool
-    """Whether a channel brought it: the send policy holds for what is sent, not for what comes in."""
+    place: DeliveryContext | None
+    """Where the reply goes, as the channel says that brought it."""
     now: datetime
     at_ms: int
 
@@ -103,12 +103,13 @@ class Inbox:
         sender: str | None = None,
         mentioned: bool = True,
         provenance: Provenance = EXTERNAL,
-        is_inbound: bool = False,
+        place: DeliveryContext | None = None,
     ) -> Posted:
         """Stores the message and queues its run, in one transaction; returns before any model is called.
 
-        The same `message_id` again gives the first answer. Raises `NotFound`, `Invalid`, and `Conflict` for
-        an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
+        The same `message_id` again gives the first answer. `place` is for channels: the reply goes there, and what
+        comes in is not held up by the send policy. Raises `NotFound`, `Invalid`, `Denied` (`send_denied`), and
+        `Conflict` for an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
         """
         _check_content(content)
         message = UserMessage(
@@ -127,7 +128,7 @@ class Inbox:
             run_id=RunId(self._ids.new("run")),
             new_session_id=self._sessions.new_session_id(Source()),
             rules=self._rules,
-            is_inbound=is_inbound,
+            place=place,
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -181,7 +182,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(command.message.message_id))):
         return _repeated(session, first, command.message)
-    if not command.is_inbound and isinstance(denied := may_post(session, command.rules), Deny):
+    if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
@@ -215,6 +216,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             mode=command.mode,
             principal=command.principal,
             at_ms=command.at_ms,
+            place=command.place,
         )
         if not is_delivered:
             await tx.dispatch(session.row)
@@ -261,9 +263,9 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
                     code="session_busy",
                 )
             )
-        case QueueMode.COLLECT if queued and queued[-1].principal == command.principal:
-            return queued[-1].id if queued[-1].session_id == session.id else None
-        case QueueMode.STEER if active and _is_joinable(active, session, command.principal):
+        case QueueMode.COLLECT if queued and _is_like(queued[-1], session, command):
+            return queued[-1].id
+        case QueueMode.STEER if active and _is_joinable(active, session, command):
             return active.id
         case QueueMode.INTERRUPT if active:
             await ledger.change(tx, active.id, {"cancel_requested": 1})
@@ -273,13 +275,14 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
     return None
 
 
-def _is_joinable(active: Run, session: SessionHead, principal: Principal) -> bool:
-    return (
-        active.status is RunStatus.RUNNING
-        and active.principal == principal
-        and active.session_id == session.id
-        and not active.is_cancel_requested
-    )
+def _is_joinable(active: Run, session: SessionHead, command: PostMessage) -> bool:
+    return active.status is RunStatus.RUNNING and _is_like(active, session, command) and not active.is_cancel_requested
+
+
+def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
+    """Whether the message may share the run's answer: of the same principal, for the same place, and no session's."""
+    is_same = run.principal == command.principal and run.place == command.place
+    return is_same and run.exchange is None and run.session_id == session.id
 
 
 async def _store(

@@ -278,7 +278,7 @@ async def finish_run(
         steps += [_closing_step(run, call) for call in unfinished]
     ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end)
     if run.exchange is None and outcome.status is RunStatus.OK and run.code != "reset":
-        await outbox.enqueue(tx, run, found.place, outcome.reply, at_ms)
+        await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms)
     await follow_run(tx, ended, {call_name(run.id, call) for call in unfinished}, at_ms)
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)

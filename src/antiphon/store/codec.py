@@ -11,6 +11,7 @@ from antiphon.domain.classification import PUBLIC, Classification, Integrity, Le
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage, role_of
+from antiphon.domain.session import DeliveryContext
 from antiphon.store.database import Row, SqlValue
 
 _INTEGRITIES = (Integrity.TRUSTED, Integrity.UNTRUSTED)
@@ -68,6 +69,15 @@ def classification(level: int, compartments: int, integrity: int) -> Classificat
 def classification_values(value: Classification) -> tuple[int, int, int]:
     """For columns level, compartments, integrity."""
     return int(value.level), value.compartments, _INTEGRITIES.index(value.integrity)
+
+
+def place_text(place: DeliveryContext) -> str:
+    return json_text([place.channel, place.to, place.account_id, place.thread_id])
+
+
+def place(text: str) -> DeliveryContext:
+    channel, to, account_id, thread_id = json_list(text)
+    return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
 
 
 def usage(row: Row) -> Usage:

@@ -18,7 +18,7 @@ _COLUMNS = """r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest
 r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for,
 r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps,
-r.exchange, r.partner, r.chain, r.hops, r.has_sent"""
+r.exchange, r.partner, r.chain, r.hops, r.has_sent, r.place"""
 
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_COLUMNS} {_FROM}"
@@ -52,8 +52,27 @@ async def insert(
     principal: Principal,
     at_ms: int,
     link: ExchangeLink | None = None,
+    place: DeliveryContext | None = None,
 ) -> None:
     """A queued run."""
+    if place is not None:
+        await tx.execute(
+            "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, "
+            "created_at, place) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?)",
+            (
+                run_id,
+                session,
+                incarnation,
+                agent_id,
+                seq,
+                seq,
+                mode.value,
+                str(principal),
+                at_ms,
+                codec.place_text(place),
+            ),
+        )
+        return
     if link is None:
         await tx.execute(
             "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, "
@@ -303,4 +322,5 @@ def _run(row: Row) -> Run:
         chain=row[30],
         hops=row[31],
         has_sent=bool(row[32]),
+        place=None if row[33] is None else codec.place(row[33]),
     )

@@ -16,6 +16,8 @@ ALTER TABLE runs ADD COLUMN partner BIGINT;
 ALTER TABLE runs ADD COLUMN chain TEXT;
 ALTER TABLE runs ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN has_sent SMALLINT NOT NULL DEFAULT 0;
+-- Where the run's reply goes, if that is another place than its session's.
+ALTER TABLE runs ADD COLUMN place TEXT;
 CREATE INDEX runs_by_chain ON runs (chain, input_tokens, output_tokens) WHERE chain IS NOT NULL;
 
 -- One message from a session to another, the turns that follow, and the announce step.
