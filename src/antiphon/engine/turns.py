@@ -116,21 +116,20 @@ async def _look_around(query: Query, exchange: Exchange, sides: _Sides, at_ms: i
     requester, target = sides.requester, sides.target
     are_present = requester.id == exchange.requester_incarnation and target.id == exchange.target_incarnation
     spent = await ledger.spent_in_chain(query, exchange.chain)
+    origin = None if exchange.origin_run is None else await ledger.find(query, exchange.origin_run)
     place = target.delivery
+    own_place = requester.delivery if origin is None or origin.place is None else origin.place
     return Surroundings(
-        is_taken=exchange.is_awaited and await _is_waiting(query, exchange, at_ms),
+        is_taken=exchange.is_awaited and _is_waiting(exchange, origin, at_ms),
         may_flow=target.taint.flows_to(requester.taint),
         may_go_on=are_present and spent < exchange.max_chain_tokens,
-        can_announce=(
-            target.id == exchange.target_incarnation and outbox.is_external(place) and place != requester.delivery
-        ),
+        can_announce=target.id == exchange.target_incarnation and outbox.is_external(place) and place != own_place,
     )
 
 
-async def _is_waiting(query: Query, exchange: Exchange, at_ms: int) -> bool:
+def _is_waiting(exchange: Exchange, origin: Run | None, at_ms: int) -> bool:
     if exchange.origin_run is None:
         return exchange.wait_until is not None and moment(at_ms) <= exchange.wait_until
-    origin = await ledger.find(query, exchange.origin_run)
     return origin is not None and origin.status.is_active
 
 
