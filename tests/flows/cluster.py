@@ -547,8 +547,10 @@ def check_overlaps(journal: list[Entry], nodes: list[Node]) -> None:
 
 
 def takeovers(journal: list[Entry], nodes: list[Node]) -> list[float]:
-    """How long each run that was cut by a kill was without a process, in seconds."""
+    """How long each run that was cut by a kill was without a process, in seconds; from the last kill before, if it
+    was to be taken over by one that was killed too."""
     found: list[float] = []
+    kills = sorted(node.killed_at for node in nodes if node.killed_at is not None)
     for node in nodes:
         if node.killed_at is None:
             continue
@@ -562,7 +564,7 @@ def takeovers(journal: list[Entry], nodes: list[Node]) -> list[float]:
         for run_id in cut:
             later = [entry.at for entry in journal if entry.run_id == run_id and entry.at > node.killed_at]
             if later:
-                found.append(later[0] - node.killed_at)
+                found.append(later[0] - max(kill for kill in kills if kill < later[0]))
     return found
 
 
