@@ -64,7 +64,7 @@ from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
-from antiphon.store.deliveries import Address
+from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
@@ -222,11 +222,11 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
 
 
 @asynccontextmanager
-async def _open_channels(base: _Base) -> AsyncGenerator[dict[Address, Channel]]:
+async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Channel]]:
     """The adapters by whose account they are."""
     found = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
-    channels: dict[Address, Channel] = {
-        Address(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)
+    channels: dict[ChannelAccount, Channel] = {
+        ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)
     }
     try:
         yield channels
@@ -237,7 +237,7 @@ async def _open_channels(base: _Base) -> AsyncGenerator[dict[Address, Channel]]:
 
 
 def _build(
-    base: _Base, backend: Backend, process: ProcessId, channels: Mapping[Address, Channel]
+    base: _Base, backend: Backend, process: ProcessId, channels: Mapping[ChannelAccount, Channel]
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules

@@ -404,6 +404,29 @@ async def test_an_act_that_is_switched_off_takes_its_tool_away(open_home: OpenHo
         assert "unknown_tool" in (run.reply or "")
 
 
+@requirement("tools:1", "foreign_tools:1")
+async def test_a_call_from_outside_has_the_tools_of_the_sessions_agent_and_no_others(open_home: OpenHome) -> None:
+    def look(what: str) -> str:
+        """Looks."""
+        return f"seen {what}"
+
+    def wipe() -> str:
+        """Deletes."""
+        raise AssertionError
+
+    agents = [{"id": "main", "tools": {"allow": ["look"], "sessions": {"send": False}}}]
+    async with open_home(settings(agents__list=agents), Parts(tools=[look, wipe])) as app:
+        own = await open_peer(app, "own")
+        assert (await call(app, own, "look", what="it"))["result"] == "seen it"
+        for name in ("wipe", "sessions_send"):
+            with pytest.raises(Denied) as refused:
+                await call(app, own, name)
+            assert refused.value.code == "tool_not_given"
+        given = {schema.name for schema in await app.tool_calls.schemas_for(OWNER, target_of(app, own))}
+        assert "look" in given and "sessions_list" in given and given.isdisjoint({"wipe", "sessions_send"})
+        assert {"wipe", "sessions_send"} <= {schema.name for schema in app.tool_calls.schemas}
+
+
 @requirement("tools:1")
 async def test_a_tool_that_does_not_exist_is_not_found(open_home: OpenHome) -> None:
     async with open_home() as app:

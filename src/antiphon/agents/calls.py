@@ -11,9 +11,8 @@ from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import not_found, target_name
-from antiphon.engine.callers import Callers
+from antiphon.engine.callers import Callers, FoundCaller
 from antiphon.engine.rules import Rules
-from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 
 MAX_IDEMPOTENCY_KEY = 200
 
@@ -29,6 +28,7 @@ class ToolCalls:
 
     @property
     def schemas(self) -> list[ToolSchema]:
+        """Those of all tools, whoever has them."""
         return self._tools.schemas
 
     async def call(
@@ -53,16 +53,24 @@ class ToolCalls:
         found = await self._callers.find(principal, target, self._call_id(idempotency_key))
         if found is None:
             raise not_found(target_name(target))
-        if name in SESSION_TOOLS and name not in allowed_session_tools(
-            found.caller.agent_id, found.depth, self._rules.visibility, self._rules.subagent_tools
-        ):
+        if self._given_to(found).find(name) is None:
             raise Denied(
                 f"Tool is not given to this session: {name!r}. "
-                "See tools.subagents.tools and agents.list[].tools.sessions.",
+                "See agents.list[].tools and tools.subagents.tools in the configuration.",
                 code="tool_not_given",
             )
         output = await tool.call(ToolContext(found.caller), arguments)
         return _object(output.text, is_error=output.is_error)
+
+    async def schemas_for(self, principal: Principal, target: NamedTarget) -> list[ToolSchema]:
+        """Those of the tools that the session has. Raises `NotFound`."""
+        found = await self._callers.find(principal, target, "schemas")
+        if found is None:
+            raise not_found(target_name(target))
+        return self._given_to(found).schemas
+
+    def _given_to(self, found: FoundCaller) -> Toolset:
+        return self._tools.for_session(found.caller.agent_id, found.depth, self._rules)
 
     def _call_id(self, idempotency_key: str | None) -> str:
         if idempotency_key is None:

@@ -23,14 +23,12 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
 from antiphon.domain.run import Outcome, RunStatus
-from antiphon.domain.session import Session
 from antiphon.domain.transcript import OpenCall, Step, Transcript
 from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import Ending
 from antiphon.engine.runs import OUTCOME_UNKNOWN, call_name
-from antiphon.policy.session_tools import allowed_session_tools
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +66,7 @@ class AgentLoop:
             return _failed(error.code, error.message)
         await self._models.prepare(model)
         context.is_counted = model.is_counted
-        tools = await self._tools_for(agent, session)
+        tools = (await self._tools.tools_for(agent.id)).for_session(agent.id, session.depth, self._rules)
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -106,11 +104,6 @@ class AgentLoop:
             if not message.calls:
                 return Ending(outcome=Outcome(status=RunStatus.OK, reply=message.text), message=message)
             await context.record_step(message)
-
-    async def _tools_for(self, agent: Agent, session: Session) -> Toolset:
-        rules = self._rules
-        own = allowed_session_tools(agent.id, session.depth, rules.visibility, rules.subagent_tools)
-        return (await self._tools.tools_for(agent.id)).for_session(agent.tools, own)
 
     def _ending_in_log(self, context: RunContext, transcript: Transcript) -> Ending | None:
         """The end, if the log says that the run has come to it; None if there is more to do."""

@@ -20,7 +20,8 @@ from antiphon.domain.message import JsonObject
 from antiphon.domain.run import Run
 from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
-from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.engine.rules import Rules
+from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +199,15 @@ class Toolset:
                 raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Give the other another name.")
             self._tools[entry.schema.name] = entry
 
-    def for_session(self, allowed: Collection[str] | None, session_tools: Collection[str]) -> "Toolset":
-        """The tools from elsewhere that an agent is allowed, None for all, and the session tools that a session has."""
+    def for_session(self, agent_id: AgentId, depth: int, rules: Rules) -> "Toolset":
+        """What a session of the agent at that depth has of them: session tools by policy, others as its agent may."""
+        own = allowed_session_tools(agent_id, depth, rules.visibility, rules.subagent_tools)
+        agent = rules.agents.get(agent_id)
+        allowed = () if agent is None else agent.tools
         kept = (
             entry
             for name, entry in self._tools.items()
-            if (name in session_tools if name in SESSION_TOOLS else allowed is None or name in allowed)
+            if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
         )
         return Toolset(kept, self._absent)
 

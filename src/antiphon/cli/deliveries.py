@@ -35,15 +35,14 @@ def list_deliveries(
     """List deliveries, newest first."""
     from antiphon.cli.connection import connect
     from antiphon.cli.output import ago, show, show_json, show_table
+    from antiphon.cli.rows import rows_of
 
     with connect(home, config) as client:
         answer = client.get("/deliveries", status=status, limit=limit, before=before)
     if as_json:
         show_json(answer)
         return
-    found = answer["deliveries"]
-    assert isinstance(found, list)
-    rows = [delivery for delivery in found if isinstance(delivery, dict)]
+    rows = rows_of(answer, "deliveries")
     if not rows:
         show("There are no deliveries.", "dim")
         return

@@ -50,7 +50,7 @@ class RemoteTools:
         self._home = home_of(home)
 
     async def schemas(self) -> Sequence[ToolSchema]:
-        answer = await self._ask("GET", "/tools")
+        answer = await self._ask("GET", f"/tools?sessionKey={quote(self._session_key, safe='')}")
         tools = cast(list[JsonObject], answer["tools"])
         return [
             ToolSchema(

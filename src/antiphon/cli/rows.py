@@ -14,11 +14,16 @@ REMEDIES = {
 """What to do about a code whose message does not say it already."""
 
 
+def rows_of(answer: JsonObject, name: str) -> list[JsonObject]:
+    """The objects of a list in an answer, in its order."""
+    rows = answer[name]
+    assert isinstance(rows, list)
+    return [row for row in rows if isinstance(row, dict)]
+
+
 def messages_of(page: JsonObject) -> list[JsonObject]:
     """The messages of a history page, oldest first."""
-    messages = page["messages"]
-    assert isinstance(messages, list)
-    return [message for message in messages if isinstance(message, dict)]
+    return rows_of(page, "messages")
 
 
 def session_fields(row: JsonObject) -> dict[str, str | None]:

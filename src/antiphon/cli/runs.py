@@ -28,6 +28,7 @@ def list_runs(
     from antiphon.cli.connection import connect
     from antiphon.cli.names import find_session
     from antiphon.cli.output import ago, show, show_json, show_table
+    from antiphon.cli.rows import rows_of
 
     with connect(home, config) as client:
         key = None if session is None else str(find_session(client, session)["key"])
@@ -35,9 +36,7 @@ def list_runs(
     if as_json:
         show_json(answer)
         return
-    found = answer["runs"]
-    assert isinstance(found, list)
-    rows = [run for run in found if isinstance(run, dict)]
+    rows = rows_of(answer, "runs")
     if not rows:
         show("There are no runs.", "dim")
         return

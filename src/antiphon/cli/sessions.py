@@ -31,6 +31,7 @@ def list_sessions(
     """List sessions, newest first."""
     from antiphon.cli.connection import connect
     from antiphon.cli.output import ago, show, show_json, show_table
+    from antiphon.cli.rows import rows_of
 
     with connect(home, config) as client:
         answer = client.get(
@@ -45,9 +46,7 @@ def list_sessions(
     if as_json:
         show_json(answer)
         return
-    found = answer["sessions"]
-    assert isinstance(found, list)
-    rows = [row for row in found if isinstance(row, dict)]
+    rows = rows_of(answer, "sessions")
     if not rows:
         show("There are no sessions yet. `antiphon chat` begins one.", "dim")
         return

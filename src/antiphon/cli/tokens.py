@@ -50,15 +50,14 @@ def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: J
     """List the tokens that are valid."""
     from antiphon.cli.connection import connect
     from antiphon.cli.output import ago, clock_time, show, show_json, show_table
+    from antiphon.cli.rows import rows_of
 
     with connect(home, config) as client:
         answer = client.get("/tokens")
     if as_json:
         show_json(answer)
         return
-    found = answer["tokens"]
-    assert isinstance(found, list)
-    rows = [token for token in found if isinstance(token, dict)]
+    rows = rows_of(answer, "tokens")
     if not rows:
         show("There are no tokens.", "dim")
         return

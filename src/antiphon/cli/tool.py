@@ -58,15 +58,14 @@ def call_tool(
 def _list(home: HomeOption, config: ConfigOption, *, as_json: bool) -> None:
     from antiphon.cli.connection import connect
     from antiphon.cli.output import show_json, show_table
+    from antiphon.cli.rows import rows_of
 
     with connect(home, config) as client:
         answer = client.get("/tools")
     if as_json:
         show_json(answer)
         return
-    tools = answer["tools"]
-    assert isinstance(tools, list)
-    rows = [tool for tool in tools if isinstance(tool, dict)]
+    rows = rows_of(answer, "tools")
     show_table(["Tool", "What it does"], [[str(row["name"]), str(row["description"])] for row in rows])
 
 

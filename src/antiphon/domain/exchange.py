@@ -80,7 +80,7 @@ ANNOUNCE_SKIP = "ANNOUNCE_SKIP"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunEnd:
     """A run of the exchange has ended."""
 
     status: RunStatus
@@ -137,7 +137,7 @@ class Step:
     actions: tuple[Action, ...]
 
 
-def on_request_ended(exchange: Exchange, ended: Ended, around: Surroundings) -> Step:
+def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Step:
     """The target answered the request, or failed to."""
     assert exchange.stage is Stage.REQUEST
     exchange = replace(exchange, is_awaited=around.is_taken)
@@ -166,7 +166,7 @@ def on_requester_ended(exchange: Exchange, around: Surroundings, *, has_result: 
     return _first_turn(exchange, around, words=None if has_result else exchange.first_reply)
 
 
-def on_turn_ended(exchange: Exchange, ended: Ended, around: Surroundings) -> Step:
+def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Step:
     """A side took its turn; the other's begins, or the turns are over. Contract: send 5."""
     assert exchange.stage is Stage.TURN
     if ended.status is not RunStatus.OK or is_silent(ended.reply, REPLY_SKIP):
@@ -182,7 +182,7 @@ def on_turn_ended(exchange: Exchange, ended: Ended, around: Surroundings) -> Ste
     return Step(replace(exchange, turn=turn), (Turn(turn, other, ended.reply),))
 
 
-def on_announce_ended(exchange: Exchange, ended: Ended) -> tuple[Exchange, str | None]:
+def on_announce_ended(exchange: Exchange, ended: RunEnd) -> tuple[Exchange, str | None]:
     """The exchange, and what the target's channel is told; None for nothing. Contract: send 6."""
     assert exchange.stage is Stage.ANNOUNCE
     is_spoken = ended.status is RunStatus.OK and not is_silent(ended.reply, ANNOUNCE_SKIP)

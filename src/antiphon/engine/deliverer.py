@@ -22,7 +22,7 @@ from antiphon.engine.rules import Rules
 from antiphon.feed.notifier import Notifier
 from antiphon.store import deliveries as outbox
 from antiphon.store.database import Database
-from antiphon.store.deliveries import OUTBOX, Address, Head
+from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Deliverer:
         *,
         database: Database,
         notifier: Notifier,
-        senders: Mapping[Address, Sender],
+        senders: Mapping[ChannelAccount, Sender],
         rules: Rules,
         clock: Clock,
         process: ProcessId,
@@ -69,7 +69,7 @@ class Deliverer:
         self._rules = rules
         self._clock = clock
         self._process = process
-        self._sending: dict[str, Address] = {}
+        self._sending: dict[str, ChannelAccount] = {}
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_stopped = False
@@ -114,7 +114,7 @@ class Deliverer:
         """Begins to send what is due, as far as there is room; whether there was anything."""
         busy = Counter(self._sending.values())
         room = MAX_AT_ONCE - len(self._sending)
-        open_ = tuple(address for address in self._senders if busy[address] < MAX_OF_ACCOUNT)
+        open_ = tuple(account for account in self._senders if busy[account] < MAX_OF_ACCOUNT)
         if not open_ or room <= 0:
             return False
         try:
@@ -126,12 +126,12 @@ class Deliverer:
             return False
         begun = 0
         for head in heads:
-            if begun >= room or head.id in self._sending or busy[head.address] >= MAX_OF_ACCOUNT:
+            if begun >= room or head.id in self._sending or busy[head.account] >= MAX_OF_ACCOUNT:
                 continue
-            busy[head.address] += 1
+            busy[head.account] += 1
             begun += 1
-            self._sending[head.id] = head.address
-            tasks.start_soon(self._deliver, head, self._senders[head.address])
+            self._sending[head.id] = head.account
+            tasks.start_soon(self._deliver, head, self._senders[head.account])
         return begun > 0
 
     async def _deliver(self, head: Head, sender: Sender) -> None:

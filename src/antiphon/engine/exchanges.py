@@ -10,30 +10,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
-from antiphon.domain.event import user_event
 from antiphon.domain.exchange import REPLY_SKIP, Exchange, Stage
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
 from antiphon.domain.run import QueueMode, Run, RunStatus
-from antiphon.domain.session import DescriptionSource, Session, SessionStatus
+from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, Target
-from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.engine.access import Found
+from antiphon.engine.arrivals import shown_columns
 from antiphon.engine.callers import Caller, Reach, find_by_label, find_reach, find_target
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Fenced
 from antiphon.engine.sending import may_send
-from antiphon.engine.turns import provenance_of
+from antiphon.engine.turns import append_words, provenance_of
 from antiphon.engine.waits import Waits
 from antiphon.policy.decision import Deny
 from antiphon.policy.visibility import Act
-from antiphon.store import events as log
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
+from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Named, Query, SqlValue, Transaction
 
 MAX_MESSAGE_BYTES = 1024 * 1024
@@ -306,23 +304,10 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
         provenance=provenance_of(source),
         exchange=ExchangeStep(id=exchange.id, stage=ExchangeStage.REQUEST),
     )
-    actor = str(Principal(PrincipalKind.AGENT, str(source.key)))
-    event = replace(
-        user_event(message, actor=actor, run_id=command.run_id, is_addressed=False), classification=source.taint
-    )
-    changes: dict[str, SqlValue] = {
-        "interacted_at": command.at_ms,
-        "preview": one_line(command.text, PREVIEW_LENGTH),
-    }
-    if target.description is None:
-        changes["description"] = one_line(command.text, DESCRIPTION_LENGTH)
-        changes["description_source"] = DescriptionSource.FALLBACK.value
-    if target.status is SessionStatus.INACTIVE:
-        changes["status"] = SessionStatus.IDLE.value
     incarnation = SessionId(target.id)
-    position = await log.append(
-        tx, target.row, incarnation, [event], at_ms=command.at_ms, set=changes, add={"message_count": 1}
-    )
+    described = shown_columns(command.text, describes=target.description is None)
+    changes: dict[str, SqlValue] = {"interacted_at": command.at_ms, **described}
+    seq = await append_words(tx, target, incarnation, message, source, command.run_id, command.at_ms, changes)
     is_delivered = await ledger.is_busy(tx, target.row)
     await ledger.insert(
         tx,
@@ -330,7 +315,7 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
         session=target.row,
         incarnation=incarnation,
         agent_id=target.agent_id,
-        seq=position.last_seq,
+        seq=seq,
         mode=QueueMode.ENQUEUE,
         principal=exchange.principal,
         at_ms=command.at_ms,
@@ -346,7 +331,7 @@ async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None
     columns: dict[str, SqlValue] = {"has_sent": 1, "chain": exchange.chain}
     if exchange.wait_until is not None:
         columns["waiting_for"] = exchange.request_run
-        columns["wait_until"] = round(exchange.wait_until.timestamp() * 1000)
+        columns["wait_until"] = milliseconds(exchange.wait_until)
     await ledger.change(tx, origin.id, columns)
 
 

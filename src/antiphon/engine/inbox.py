@@ -25,10 +25,10 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import QueueMode, Run, RunStatus
-from antiphon.domain.session import DeliveryContext, DescriptionSource, SessionStatus, SessionType, Source
+from antiphon.domain.session import DeliveryContext, SessionStatus, SessionType, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.engine.access import find_head
+from antiphon.engine.arrivals import shown_columns
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.resets import begin_anew_if_stale
 from antiphon.engine.rules import Rules
@@ -333,12 +333,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
 
 
 def _shown(session: SessionHead, message: UserMessage | AssistantMessage) -> dict[str, SqlValue]:
-    text = text_of(message.content)
-    changes: dict[str, SqlValue] = {"preview": one_line(text, PREVIEW_LENGTH)}
-    if not session.is_described and isinstance(message, UserMessage) and text:
-        changes["description"] = one_line(text, DESCRIPTION_LENGTH)
-        changes["description_source"] = DescriptionSource.FALLBACK.value
-    return changes
+    describes = not session.is_described and isinstance(message, UserMessage)
+    return shown_columns(text_of(message.content), describes=describes)
 
 
 def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:

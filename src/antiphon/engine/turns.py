@@ -4,18 +4,18 @@
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.actor import session_principal
 from antiphon.domain.event import user_event
 from antiphon.domain.exchange import (
     Action,
     Announce,
-    Ended,
     Exchange,
     Record,
+    RunEnd,
     Side,
     Stage,
     Step,
@@ -40,8 +40,8 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.run import QueueMode, Run
 from antiphon.domain.session import Session, SessionStatus
-from antiphon.domain.text import PREVIEW_LENGTH, one_line
 from antiphon.engine import outbox
+from antiphon.engine.arrivals import shown_columns
 from antiphon.store import events as log
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
@@ -97,7 +97,7 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> N
     sides = await _find_sides(tx, exchange)
     if sides is None:
         return
-    ended = Ended(run.status, run.reply or "", run.error)
+    ended = RunEnd(run.status, run.reply or "", run.error)
     match exchange.stage:
         case Stage.REQUEST:
             step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
@@ -161,7 +161,7 @@ async def _act(tx: Transaction, exchange: Exchange, action: Action, sides: _Side
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
             incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation
             message = _message(exchange, side, sides, text_content(text), stage, at_ms)
-            await _append(tx, sides.of(side), incarnation, message, sides.other(side), None, at_ms)
+            await append_words(tx, sides.of(side), incarnation, message, sides.other(side), None, at_ms)
 
 
 async def _queue(
@@ -178,7 +178,7 @@ async def _queue(
     session, other = sides.of(side), sides.other(side)
     run_id = RunId(derived_id("run", at_ms, exchange.id, stage.stage.value, str(stage.turn)))
     message = _message(exchange, side, sides, content, stage, at_ms)
-    seq = await _append(tx, session, SessionId(session.id), message, other, run_id, at_ms)
+    seq = await append_words(tx, session, SessionId(session.id), message, other, run_id, at_ms)
     await ledger.insert(
         tx,
         run_id=run_id,
@@ -217,7 +217,7 @@ def provenance_of(source: Session) -> Provenance:
     )
 
 
-async def _append(
+async def append_words(
     tx: Transaction,
     session: Session,
     incarnation: SessionId,
@@ -225,17 +225,20 @@ async def _append(
     source: Session,
     run_id: RunId | None,
     at_ms: int,
+    set: Mapping[str, SqlValue] | None = None,
 ) -> int:
-    actor = str(Principal(PrincipalKind.AGENT, str(source.key)))
+    """Stores what another session says, at that session's taint; returns its `seq`. Contract: send 4, flow 2."""
+    actor = str(session_principal(str(source.key)))
     event = replace(user_event(message, actor=actor, run_id=run_id), classification=source.taint)
     is_present = incarnation == session.id
-    set: dict[str, SqlValue] = {}
+    changes: dict[str, SqlValue] = {}
     if is_present and (text := text_of(message.content)):
-        set["preview"] = one_line(text, PREVIEW_LENGTH)
+        changes |= shown_columns(text, describes=False)
     if session.status is SessionStatus.INACTIVE:
-        set["status"] = SessionStatus.IDLE.value
+        changes["status"] = SessionStatus.IDLE.value
+    changes |= set or {}
     add = {"message_count": 1} if is_present else {}
-    position = await log.append(tx, session.row, incarnation, [event], at_ms=at_ms, set=set, add=add)
+    position = await log.append(tx, session.row, incarnation, [event], at_ms=at_ms, set=changes, add=add)
     if not is_present:
         await rows.stretch_incarnation(tx, incarnation, position.last_seq)
     return position.last_seq

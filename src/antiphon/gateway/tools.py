@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
 from antiphon.domain.errors import Denied, Invalid
@@ -20,12 +20,17 @@ class ToolBody(Body):
 
 
 @router.get("/tools")
-async def list_tools(request: Request) -> dict[str, Any]:
-    """The tools that can be called, with the JSON Schema of their arguments."""
-    tools = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        for tool in gateway_of(request).tool_calls.schemas
-    ]
+async def list_tools(
+    request: Request, session_key: Annotated[str | None, Query(alias="sessionKey")] = None
+) -> dict[str, Any]:
+    """The tools that there are, or that a session has, with the JSON Schema of their arguments."""
+    gateway = gateway_of(request)
+    if session_key is None:
+        schemas = gateway.tool_calls.schemas
+    else:
+        target = gateway.services.sessions.target(session_key)
+        schemas = await gateway.tool_calls.schemas_for(principal_of(request), target)
+    tools = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in schemas]
     return {"tools": tools}
 
 

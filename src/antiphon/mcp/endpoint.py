@@ -81,7 +81,7 @@ class _ActingTools:
         self._target = target
 
     async def schemas(self) -> Sequence[ToolSchema]:
-        return self._calls.schemas
+        return await self._calls.schemas_for(self._principal, self._target)
 
     async def call(self, name: str, arguments: JsonObject, *, idempotency_key: str | None) -> JsonObject:
         return await self._calls.call(self._principal, self._target, name, arguments, idempotency_key=idempotency_key)

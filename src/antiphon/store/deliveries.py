@@ -34,11 +34,11 @@ _IS_FIRST = (
 )
 
 
-class Address(NamedTuple):
+class ChannelAccount(NamedTuple):
     """Whose adapter sends: an account of a channel."""
 
     channel: str
-    account: str | None
+    account_id: str | None
 
 
 class Head(NamedTuple):
@@ -46,7 +46,7 @@ class Head(NamedTuple):
 
     id: str
     session: SessionRow
-    address: Address
+    account: ChannelAccount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,21 +100,21 @@ def _number_in(id: str) -> int:
 
 
 async def list_heads(
-    query: Query, addresses: Collection[Address], process: ProcessId, now_ms: int, limit: int
+    query: Query, accounts: Collection[ChannelAccount], process: ProcessId, now_ms: int, limit: int
 ) -> list[Head]:
     """The first texts of their places that are due, or that nobody living is sending; the longest due first.
 
     Those that the process itself is sending are among them.
     """
-    marks = ", ".join(["(?, ?)"] * len(addresses))
-    served = [part for address in addresses for part in (address.channel, address.account or "")]
+    marks = ", ".join(["(?, ?)"] * len(accounts))
+    served = [part for account in accounts for part in (account.channel, account.account_id or "")]
     found = await query.fetch_all(
         f"SELECT d.id, d.session, d.channel, d.account_id FROM deliveries d WHERE {_WAITS} "
         f"AND (d.channel, COALESCE(d.account_id, '')) IN (VALUES {marks}) "
         f"AND {_IS_FREE} AND {_IS_FIRST} ORDER BY d.due_at, d.id LIMIT ?",
         (*served, now_ms, process, limit),
     )
-    return [Head(row[0], SessionRow(row[1]), Address(row[2], row[3])) for row in found]
+    return [Head(row[0], SessionRow(row[1]), ChannelAccount(row[2], row[3])) for row in found]
 
 
 async def claim(tx: Transaction, id: str, process: ProcessId, now_ms: int) -> Delivery | None:
