@@ -22,7 +22,7 @@ CODES = (
     *("invalid_agent_id", "unsupported", "empty_task", "task_too_large", "spawn_depth", "spawn_children"),
     *("spawn_agent", "spawn_unsandboxed", "unknown_agent", "fork_agent", "unknown_model", "not_found"),
     *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
-    *("attachment_duplicate", "attachment_base64", "idempotency_key_reused", "cancelled"),
+    *("attachment_duplicate", "attachment_base64", "attachment_text", "idempotency_key_reused", "cancelled"),
 )
 
 

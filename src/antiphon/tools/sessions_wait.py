@@ -17,7 +17,7 @@ DESCRIPTION = (
     "Answers each run's status, and its reply if it has ended."
 )
 
-CODES = ("not_found", "wait_cycle", "no_run")
+CODES = ("not_found", "wait_cycle", "timeout")
 MAX_RUNS = 1_000
 
 
