@@ -18,6 +18,7 @@ ADDRESS = "http://127.0.0.1:7464"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TIME = re.compile(r"\b17\d{11}\b|\b18\d{11}\b")
 _ID = re.compile(r"\b(run|msg|xch)_[0-9a-f]{6,}\b")
+_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,26 @@ def sections_of(text: str) -> dict[str, list[Block]]:
 
 def plain(text: str) -> str:
     """The text with the same times and ids whenever it was made."""
-    return _ID.sub(r"\1_1", _TIME.sub("1790000000000", text))
+    return _UUID.sub("00000000-0000-0000-0000-000000000000", _ID.sub(r"\1_1", _TIME.sub("1790000000000", text)))
 
 
-def run_shell(text: str, home: Path, *, url: str = ADDRESS, env: Mapping[str, str] | None = None) -> str:
-    """What the commands wrote; each must have succeeded."""
+def newest_id(text: str) -> str:
+    """What stands for `run_1` where a document goes on with what its commands wrote; `run_1` if that names none."""
+    found = [match[0] for match in _ID.finditer(text) if match[1] == "run"]
+    return found[-1] if found else "run_1"
+
+
+def run_shell(
+    text: str, home: Path, *, url: str = ADDRESS, env: Mapping[str, str] | None = None, fails: bool = False
+) -> str:
+    """What the commands wrote; each must have succeeded, or, where it is to fail, the last one must have failed."""
     programs = home.parent / "programs"
     programs.mkdir(exist_ok=True)
     program = programs / "antiphon"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n', "utf-8")
     program.chmod(0o700)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    return _run(["sh", "-eu", "-c", text.replace(ADDRESS, url)], home, {"PATH": path, **(env or {})})
+    return _run(["sh", "-eu", "-c", text.replace(ADDRESS, url)], home, {"PATH": path, **(env or {})}, fails=fails)
 
 
 def run_python(text: str, home: Path) -> str:
@@ -57,7 +66,7 @@ def run_python(text: str, home: Path) -> str:
     return _run([sys.executable, "-c", text], home, {})
 
 
-def _run(command: list[str], home: Path, env: Mapping[str, str]) -> str:
+def _run(command: list[str], home: Path, env: Mapping[str, str], *, fails: bool = False) -> str:
     done = subprocess.run(
         command,
         env=environment({"ANTIPHON_HOME": str(home), **env}),
@@ -67,5 +76,5 @@ def _run(command: list[str], home: Path, env: Mapping[str, str]) -> str:
         timeout=3 * LIMIT_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.returncode != 0) is fails, done.stdout + done.stderr
     return done.stdout

@@ -142,7 +142,17 @@ def parameters(tool: SessionTool[Any]) -> str:
 
 def type_of(schema: Any) -> str:
     kinds = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` `false`"}
-    return "list of texts" if schema["type"] == "array" else kinds[schema["type"]]
+    match schema:
+        case {"enum": values}:
+            return " ".join(f"`{value}`" for value in values)
+        case {"$ref": _}:
+            return "object"
+        case {"type": "array", "items": {"$ref": _}}:
+            return "list of objects"
+        case {"type": "array"}:
+            return "list of texts"
+        case _:
+            return kinds[schema["type"]]
 
 
 def shown_default(name: str, schema: Any, whole: Any) -> str:
