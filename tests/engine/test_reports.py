@@ -11,7 +11,6 @@ from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.targets import NamedTarget
-from antiphon.store import spawns
 from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter
 from tests.channels.fake_channel import NAME, FakeChannel
@@ -209,7 +208,8 @@ async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_ar
         await spawned_from_outside(app, boss, "!sleep 0.4\n!say for nobody")
         await delete(OWNER, NamedTarget(boss.key, None))
         await settle(app)
-        assert await app.database.read(spawns.count_kept) == 1
+        kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
+        assert [run.reply for run in kept] == ["for nobody"]
 
 
 # Waiting.

@@ -154,6 +154,12 @@ def _outbox(counts: Mapping[str, int]) -> Finding:
     return Finding(name, Grade.OK, f"none given up, {waiting} waiting")
 
 
+def _kept(count: int) -> Iterator[Finding]:
+    if count:
+        remedy = "`antiphon runs list --kept` shows them, `antiphon runs show` each in full."
+        yield Finding("results of sub-agents", Grade.WARNING, f"{count} kept: nobody is left for them", remedy)
+
+
 def _webhooks(config: Config) -> Iterator[Finding]:
     try:
         webhooks = config.webhooks()
@@ -180,6 +186,7 @@ def _database(home: Path) -> Iterator[Finding]:
     yield _database_file(name, home, state)
     if state is not None and state.schema:
         yield _outbox(state.outbox)
+        yield from _kept(state.kept)
 
 
 def _database_file(name: str, home: Path, state: DatabaseState | None) -> Finding:
