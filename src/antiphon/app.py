@@ -33,6 +33,7 @@ from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
+from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.deliverer import Deliverer
@@ -56,6 +57,7 @@ from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.engine.worker import Worker
+from antiphon.engine.workspaces import Workspaces
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
@@ -68,6 +70,7 @@ from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
+from antiphon.tools.run_command import run_command
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
@@ -79,6 +82,7 @@ logger = logging.getLogger(__name__)
 
 
 OWNER_TOKEN_NAME = "owner.token"
+WORKSPACES_NAME = "workspaces"
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
 
@@ -99,6 +103,7 @@ class App:
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
+    workspaces: Workspaces
     deliverer: Deliverer
     """At work where the process runs agents."""
     webhook_inbox: WebhookInbox
@@ -252,7 +257,13 @@ def _build(
     views = Views(database, rules, clock)
     search = Search(database, rules)
     exchanges = Exchanges(database, waits, rules, clock, ids)
-    tools = Toolset([*_session_tools(views, search, exchanges, rules, clock), *base.tools])
+    callers = Callers(database)
+    workspaces = Workspaces(base.home / WORKSPACES_NAME)
+    own_tools = _session_tools(views, search, exchanges, rules, clock)
+    mode = config.tools.run_command.mode
+    if mode is not CommandMode.OFF:
+        own_tools.append(run_command(callers, workspaces, rules, mode, base.home))
+    tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
@@ -286,7 +297,7 @@ def _build(
         tokens=Tokens(database, clock, ids),
         health=Health(database, backend.processes),
     )
-    tool_calls = ToolCalls(tools, Callers(database), rules, ids)
+    tool_calls = ToolCalls(tools, callers, rules, ids)
     app = App(
         home=base.home,
         config=config,
@@ -297,6 +308,7 @@ def _build(
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
+        workspaces=workspaces,
         deliverer=Deliverer(
             database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
         ),
