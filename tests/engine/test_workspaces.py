@@ -11,6 +11,7 @@ import pytest
 from antiphon.domain.attachments import MANIFEST_NAME, Attachment, receipt
 from antiphon.domain.errors import AntiphonError, Conflict, Unavailable
 from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.message import JsonObject
 from antiphon.engine.workspaces import Workspaces
 from tests.claims import requirement
 
@@ -40,7 +41,7 @@ def written(workspaces: Workspaces) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def manifest() -> dict[str, object]:
+def manifest() -> JsonObject:
     return receipt(FILES, REL_DIR)
 
 

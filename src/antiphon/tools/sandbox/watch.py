@@ -28,6 +28,8 @@ NICENESS = 5
 """Commands stand back behind the process that watches them."""
 MAX_DEPTH = 100
 """Of directories in a workspace; deeper ones count as too much."""
+TIDYING_BYTES = 1024 * 1024
+"""Who begins above the limit may so far go beyond where he began; his files cannot grow."""
 THREADS = 4
 """So many for each process that is allowed, all processes together."""
 ENTRY_BYTES = 1024
@@ -73,8 +75,8 @@ class Sandbox:
             self._end = self._keep(os.pidfd_open(process))
             self._workspace = self._keep(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
             self._at_first = self._workspace_bytes()
-            self._set_limits(process)
             root = self._await_root(Path(f"/proc/{process}/root"))
+            self._set_limits(process)
             self._processes = self._keep(os.open(root / "proc", os.O_RDONLY | os.O_DIRECTORY))
             self._memory_disks = [self._keep(os.open(root / name, os.O_PATH)) for name in ("tmp", "dev/shm")]
             self._memory_devices = {os.fstat(disk).st_dev for disk in self._memory_disks}
@@ -129,7 +131,7 @@ class Sandbox:
         limits = self._limits
         bounds = {
             resource.RLIMIT_CORE: 0,
-            # Of each file what is left of the whole; who begins above the limit may only tidy up.
+            # Of each file what is left of the whole.
             resource.RLIMIT_FSIZE: max(0, limits.disk_bytes - self._at_first),
             resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
             resource.RLIMIT_MEMLOCK: 0,
@@ -185,9 +187,13 @@ class Sandbox:
         except _Hidden:
             return Breach(Limit.PROCESSES, None)
         total = named + in_workspace + self._memory_disk_bytes()
-        if total > max(self._limits.disk_bytes, self._at_first):
+        if total > self._disk_bound():
             return Breach(Limit.DISK, total)
         return None
+
+    def _disk_bound(self) -> int:
+        bound = self._limits.disk_bytes
+        return bound if self._at_first < bound else self._at_first + TIDYING_BYTES
 
     def _process_names(self) -> list[str]:
         return [name for name in names_in(self._processes) if name.isdigit()]
