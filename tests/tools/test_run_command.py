@@ -253,7 +253,7 @@ ENDLESS = {
 @needs_bubblewrap
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_what_never_ends_is_ended_with_all_that_it_began(home: Path, name: str) -> None:
-    async with open_app(home, settings(**(TIGHT | {"seconds": 4}))) as app:
+    async with open_app(home, settings("sandboxed", None, **(TIGHT | {"seconds": 4}))) as app:
         session = await open_peer(app, "own")
         began = time.monotonic()
         answer = await run(app, session, ENDLESS[name])
