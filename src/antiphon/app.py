@@ -33,6 +33,7 @@ from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
+from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.deliverer import Deliverer
@@ -73,6 +74,7 @@ from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
+from antiphon.tools.run_command import run_command
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
@@ -110,6 +112,7 @@ class App:
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
+    workspaces: Workspaces
     deliverer: Deliverer
     """At work where the process runs agents."""
     webhook_inbox: WebhookInbox
@@ -275,7 +278,13 @@ def _build(
         Joins(database, waits, clock),
         Subagents(database, clock, ids),
     )
-    tools = Toolset([*_session_tools(views, search, exchanges, children, rules, clock), *base.tools])
+    callers = Callers(database)
+    workspaces = Workspaces(base.home / WORKSPACES_NAME)
+    own_tools = _session_tools(views, search, exchanges, children, rules, clock)
+    mode = config.tools.run_command.mode
+    if mode is not CommandMode.OFF:
+        own_tools.append(run_command(callers, workspaces, rules, mode, base.home))
+    tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
@@ -286,7 +295,7 @@ def _build(
         clock=clock,
         ids=ids,
         process=process,
-        workspaces=Workspaces(base.home / WORKSPACES_NAME),
+        workspaces=workspaces,
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, sessions, rules, clock, ids)
@@ -310,7 +319,7 @@ def _build(
         tokens=Tokens(database, clock, ids),
         health=Health(database, backend.processes),
     )
-    tool_calls = ToolCalls(tools, Callers(database), rules, ids)
+    tool_calls = ToolCalls(tools, callers, rules, ids)
     app = App(
         home=base.home,
         config=config,
@@ -321,6 +330,7 @@ def _build(
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
+        workspaces=workspaces,
         deliverer=Deliverer(
             database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
         ),

@@ -25,6 +25,8 @@ from antiphon.config_file import TOML_NAME
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.mcp.client import look_at_servers
+from antiphon.tools.run_command import needs_sandbox
+from antiphon.tools.sandbox.start import find_problem
 
 if TYPE_CHECKING:
     from antiphon.backends import ServerState
@@ -74,6 +76,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
         findings += _models(home, config)
         findings += _webhooks(config)
         findings += _mcp_servers(home, config)
+        findings += _sandbox(config)
     findings.append(_tools())
     return findings
 
@@ -310,6 +313,17 @@ def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
             yield Finding(name, Grade.WARNING, f"{report.tools} tools; left out are {reasons}", "Rename them there.")
         else:
             yield Finding(name, Grade.OK, f"{report.tools} tools")
+
+
+def _sandbox(config: Config) -> Iterator[Finding]:
+    """Tried with a command that does nothing, where agents need it."""
+    if not needs_sandbox(config.agent_map(), config.tools.run_command.mode):
+        return
+    problem = find_problem()
+    if problem is not None:
+        yield Finding("sandbox", Grade.BROKEN, problem, "Commands of agents are refused until then.")
+    else:
+        yield Finding("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
 
 
 def _existing(directory: Path | None) -> Path | None:
