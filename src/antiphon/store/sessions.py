@@ -145,6 +145,14 @@ async def find_by_row(query: Query, session: SessionRow) -> Session | None:
     return _one(await query.fetch_one(f"{_SELECT} WHERE s.id = ? AND s.deleted_at IS NULL", (session,)))
 
 
+async def list_where(query: Query, where: Condition, *, order: str, limit: int) -> list[Session]:
+    """Living sessions of which the condition on `s` holds, in the order of that expression."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {order} LIMIT ?", (*where.values, limit)
+    )
+    return [session_from_row(row) for row in rows]
+
+
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:
     row = await query.fetch_one(
         "SELECT id, session, first_seq, last_seq, taint_level, taint_compartments, taint_integrity "
