@@ -11,6 +11,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import find_session
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.store import activities, trees
+from antiphon.store import sessions as rows
 from antiphon.store.activities import Activity, LastRun
 from antiphon.store.database import Database, Query
 from antiphon.store.scopes import MAX_DEPTH
@@ -45,6 +46,16 @@ class Tree:
     """Whether there are more roots."""
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A session with those next to it in its tree."""
+
+    parent: Session | None
+    """The nearest one above it that is not deleted."""
+    tree: Tree
+    """The session, and directly under it the newest of its children."""
+
+
 class Trees:
     """Every answer is made in one snapshot, by a number of statements that does not grow with the tree."""
 
@@ -69,6 +80,10 @@ class Trees:
         Everything is newest first. `opened` says how many to show of each; it may name sessions that are not there.
         """
         return await self._database.read(_folded, dict(opened), roots)
+
+    async def family(self, session: Session, *, limit: int) -> Family:
+        """The session's parent and at most `limit` of its children, newest first."""
+        return await self._database.read(_family, session, limit)
 
 
 async def _under(
@@ -114,6 +129,13 @@ async def _folded(query: Query, opened: dict[SessionRow, int], roots: int) -> Tr
         shown = [child for each in children.values() for child in each]
         below += shown
     return await _tree(query, found[:roots], below, include_inactive=False, has_more=len(found) > roots)
+
+
+async def _family(query: Query, session: Session, limit: int) -> Family:
+    above = [row for row in session.ancestors if row is not None]
+    parent = await rows.find_by_row(query, above[-1]) if above else None
+    children = await trees.list_children(query, {_place(session): limit}, include_inactive=False)
+    return Family(parent, await _tree(query, [session], children[session.row], include_inactive=False))
 
 
 async def _tree(

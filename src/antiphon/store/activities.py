@@ -34,6 +34,7 @@ class Activity:
     """Of the session's last message."""
     waits_for: str | None
     """Key of the session for whose run it waits."""
+    waits_for_label: str | None
     waits_until: datetime | None
     unfinished: int
     """Runs of the session that have not ended, this one included."""
@@ -74,7 +75,8 @@ async def list_activities(query: Query, *, limit: int, sessions: Sequence[Sessio
         "ORDER BY CASE WHEN status <> 'queued' THEN 0 WHEN mode = 'interrupt' THEN 1 ELSE 2 END, seq) AS place "
         "FROM unfinished) "
         "SELECT r.session, s.key, COALESCE(s.label, s.display_name), r.agent_id, r.id, r.seq, r.status, r.created_at, "
-        "r.started_at, r.process, s.preview, t.key, CASE WHEN t.key IS NULL THEN NULL ELSE r.wait_until END, "
+        "r.started_at, r.process, s.preview, t.key, COALESCE(t.label, t.display_name), "
+        "CASE WHEN t.key IS NULL THEN NULL ELSE r.wait_until END, "
         "placed.runs, COUNT(*) OVER () FROM placed JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session "
         "LEFT JOIN runs w ON w.id = r.waiting_for AND w.status IN ('queued', 'running', 'awaiting_approval') "
         "LEFT JOIN sessions t ON t.id = w.session WHERE placed.place = 1 "
@@ -139,6 +141,7 @@ def _activity(row: Row) -> Activity:
         process=row[9],
         preview=row[10],
         waits_for=row[11],
-        waits_until=codec.optional_moment(row[12]),
-        unfinished=int(row[13]),
+        waits_for_label=row[12],
+        waits_until=codec.optional_moment(row[13]),
+        unfinished=int(row[14]),
     )

@@ -40,21 +40,32 @@ class Place(NamedTuple):
 
 async def list_roots(query: Query, *, include_inactive: bool, limit: int) -> list[Session]:
     """Listed sessions under no listed one, newest first."""
-    return await rows.list_where(
-        query, _directly_below(0, include_inactive=include_inactive), order=_NEWEST, limit=limit
+    where = _directly_below(0, include_inactive=include_inactive)
+    found = await query.fetch_all(
+        f"SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {_NEWEST} LIMIT ?",
+        (*where.values, limit),
     )
+    return _newest_first(await rows.list_rows(query, [SessionRow(row[0]) for row in found]))
 
 
 async def list_descendants(
     query: Query, roots: Sequence[Place], *, include_inactive: bool, limit: int
 ) -> list[Session]:
-    """Listed sessions under one of `roots`: those of little depth first, of these the newest."""
-    found: list[Session] = []
+    """Listed sessions under one of `roots`: of each those of little depth first, of these the newest.
+
+    The limit is shared out, so that one root with many leaves room for the others.
+    """
+    found: list[tuple[int, Session]] = []
     for depth, places in _by_depth(roots).items():
         where = _all(_under(depth, places), _listed(include_inactive=include_inactive))
-        found += await rows.list_where(query, where, order=f"s.depth, {_NEWEST}", limit=limit)
-    found.sort(key=lambda session: (-session.depth, session.updated_at, session.row), reverse=True)
-    return found[:limit]
+        placed = _placed(depth, where, f"s.depth, {_NEWEST}")
+        first = await query.fetch_all(
+            f"SELECT id, place FROM ({placed}) p ORDER BY place LIMIT ?", (*where.values, limit)
+        )
+        order = {SessionRow(row[0]): int(row[1]) for row in first}
+        found += [(order[session.row], session) for session in await rows.list_rows(query, list(order))]
+    found.sort(key=lambda each: (each[0], each[1].row))
+    return [session for _, session in found[:limit]]
 
 
 async def list_children(
@@ -65,17 +76,13 @@ async def list_children(
     for depth, places in _by_depth(list(parents)).items():
         where = _all(_under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive))
         most = max(parents[place] for place in places)
-        placed = (
-            f"SELECT s.id, ROW_NUMBER() OVER (PARTITION BY s.ancestor_{depth} ORDER BY {_NEWEST}) AS place "
-            f"FROM sessions s WHERE s.deleted_at IS NULL AND {where.text}"
-        )
-        first = Condition(f"s.id IN (SELECT placed.id FROM ({placed}) placed WHERE placed.place <= ?)")
-        condition = Condition(first.text, (*where.values, most))
-        for session in await rows.list_where(query, condition, order=_NEWEST, limit=most * len(places)):
+        placed = _placed(depth, where, _NEWEST)
+        first = await query.fetch_all(f"SELECT id FROM ({placed}) p WHERE place <= ?", (*where.values, most))
+        for session in await rows.list_rows(query, [SessionRow(row[0]) for row in first]):
             parent = session.ancestors[depth]
             assert parent is not None
             found[parent].append(session)
-    return {place.row: found[place.row][:limit] for place, limit in parents.items()}
+    return {place.row: _newest_first(found[place.row])[:limit] for place, limit in parents.items()}
 
 
 async def count_children(query: Query, parents: Sequence[Place], *, include_inactive: bool) -> dict[SessionRow, int]:
@@ -113,6 +120,18 @@ async def sum_below(query: Query, roots: Sequence[Place], *, include_inactive: b
                 cost_microusd=None if cost is None else int(cost),
             )
     return found
+
+
+def _newest_first(sessions: Sequence[Session]) -> list[Session]:
+    return sorted(sessions, key=lambda session: (session.updated_at, session.row), reverse=True)
+
+
+def _placed(depth: int, where: Condition, order: str) -> str:
+    """Sessions under roots of that depth, numbered within each root's in that order."""
+    return (
+        f"SELECT s.id, ROW_NUMBER() OVER (PARTITION BY s.ancestor_{depth} ORDER BY {order}) AS place "
+        f"FROM sessions s WHERE s.deleted_at IS NULL AND {where.text}"
+    )
 
 
 def _by_depth(places: Sequence[Place]) -> dict[int, list[Place]]:
