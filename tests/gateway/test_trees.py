@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from antiphon.gateway.trees import MAX_ROOTS
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import key_of, open_peer, until_work
@@ -48,8 +49,13 @@ async def test_all_trees_are_bounded_and_say_so(served: Served) -> None:
     assert ([row["label"] for row in few["sessions"]], few["hasMore"]) == (["other"], True)
     cut = (await served.client.get("/tree", params={"limit": 1})).json()
     assert ([row["label"] for row in cut["sessions"]], cut["omitted"]) == (["other", "root", "child"], 1)
-    for query in ({"limit": -5}, {"limit": 10**12}, {"roots": 10**12}, {"roots": -1}):
-        assert (await served.client.get("/tree", params=query)).status_code == 200
+    for query, rows in (({"limit": -5}, 3), ({"limit": 10**12}, 4), ({"roots": -1}, 1), ({"roots": 10**12}, 4)):
+        answer = await served.client.get("/tree", params=query)
+        assert (answer.status_code, answer.json()["count"]) == (200, rows)
+    for number in range(MAX_ROOTS):
+        await open_peer(served.app, f"n{number}")
+    most = (await served.client.get("/tree", params={"roots": 10**12})).json()
+    assert (most["count"], most["hasMore"]) == (MAX_ROOTS, True)
 
 
 @requirement("answers:2")
