@@ -44,6 +44,7 @@ from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
 from antiphon.engine.indexer import Indexer
+from antiphon.engine.joins import Joins
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner
@@ -52,12 +53,16 @@ from antiphon.engine.search import Search
 from antiphon.engine.services import Services
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
+from antiphon.engine.spawn import Spawns
+from antiphon.engine.subagents import Subagents
+from antiphon.engine.timers import Timers
 from antiphon.engine.tokens import Tokens
 from antiphon.engine.trees import Trees
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.engine.worker import Worker
+from antiphon.engine.workspaces import Workspaces
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
@@ -76,12 +81,18 @@ from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
 from antiphon.tools.sessions_search import sessions_search
 from antiphon.tools.sessions_send import sessions_send
+from antiphon.tools.sessions_spawn import sessions_spawn
+from antiphon.tools.sessions_wait import sessions_wait
+from antiphon.tools.sessions_yield import sessions_yield
+from antiphon.tools.subagents import subagents
 from antiphon.version import VERSION
 
 logger = logging.getLogger(__name__)
 
 
 OWNER_TOKEN_NAME = "owner.token"
+WORKSPACES_NAME = "workspaces"
+"""The directory of the home in which each session has one of its own."""
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
 
@@ -105,6 +116,8 @@ class App:
     deliverer: Deliverer
     """At work where the process runs agents."""
     webhook_inbox: WebhookInbox
+    timers: Timers
+    """At work where the process runs agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +173,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
                 tasks.start_soon(app.mcp_tools.run)
+                tasks.start_soon(app.timers.run)
                 tasks.start_soon(Indexer(backend.database, backend.notifier).run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
@@ -192,6 +206,10 @@ class _Base:
     tools: Sequence[Tool]
     """Those from elsewhere."""
     webhooks: Sequence[WebhookSettings]
+
+    def check_model(self, name: str) -> None:
+        """Raises `Invalid` for a model that cannot be had."""
+        self.models.open(name)
 
 
 def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
@@ -258,7 +276,12 @@ def _build(
     views = Views(database, rules, clock)
     search = Search(database, rules)
     exchanges = Exchanges(database, waits, rules, clock, ids)
-    tools = Toolset([*_session_tools(views, search, exchanges, rules, clock), *base.tools])
+    children = _Children(
+        Spawns(database, rules, base.check_model, clock, ids),
+        Joins(database, waits, clock),
+        Subagents(database, clock, ids),
+    )
+    tools = Toolset([*_session_tools(views, search, exchanges, children, rules, clock), *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
@@ -269,6 +292,7 @@ def _build(
         clock=clock,
         ids=ids,
         process=process,
+        workspaces=Workspaces(base.home / WORKSPACES_NAME),
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, sessions, rules, clock, ids)
@@ -308,6 +332,7 @@ def _build(
         deliverer=Deliverer(
             database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
         ),
+        timers=Timers(database, notifier, clock),
         webhook_inbox=WebhookInbox(
             base.webhooks,
             sessions,
@@ -321,12 +346,27 @@ def _build(
     return app, worker
 
 
-def _session_tools(views: Views, search: Search, exchanges: Exchanges, rules: Rules, clock: Clock) -> list[Tool]:
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """What sessions spawn and govern children by."""
+
+    spawns: Spawns
+    joins: Joins
+    subagents: Subagents
+
+
+def _session_tools(
+    views: Views, search: Search, exchanges: Exchanges, children: _Children, rules: Rules, clock: Clock
+) -> list[Tool]:
     return [
         sessions_list(views, rules, clock),
         sessions_history(views),
         sessions_search(search),
         sessions_send(exchanges),
+        sessions_spawn(children.spawns),
+        sessions_wait(children.joins),
+        sessions_yield(children.joins),
+        subagents(children.subagents),
         session_status(views, rules),
         agents_list(views),
     ]

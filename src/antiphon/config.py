@@ -32,7 +32,7 @@ from pydantic.alias_generators import to_camel
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.config_file import file_in, line_in, read_file
-from antiphon.domain.agent import Agent, DailyLimits, Effect, RunLimits, SandboxMode
+from antiphon.domain.agent import Agent, DailyLimits, Effect, RunLimits, SandboxMode, SubagentRules
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
@@ -212,6 +212,27 @@ class AgentSandboxSection(Section):
 class SubagentsSection(Section):
     allow_agents: tuple[str, ...] = ()
     """Agents under which sessions may be spawned beside the agent's own; `*` for any."""
+    max_spawn_depth: Annotated[int, Field(ge=1, le=5)] = 1
+    """How many may spawn one another: with 1 only sessions that were not spawned themselves may."""
+    max_children_per_agent: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Children of one session that may be at work at the same time."""
+    run_timeout_seconds: Annotated[float, Field(ge=0)] = 0
+    """How long a child's run may take, where its spawning does not say; 0 sets no limit."""
+    archive_after_minutes: Annotated[float, Field(ge=0)] = 60
+    """Children are hidden from lists so long after their result; 0 for never."""
+
+    def overlaid(self, own: "SubagentsSection | None") -> "SubagentsSection":
+        """With what an agent's own section sets."""
+        return self if own is None else self.model_copy(update=own.model_dump(include=own.model_fields_set))
+
+    def rules(self) -> SubagentRules:
+        return SubagentRules(
+            allowed=self.allow_agents,
+            max_depth=self.max_spawn_depth,
+            max_children=self.max_children_per_agent,
+            time_limit=timedelta(seconds=self.run_timeout_seconds) if self.run_timeout_seconds else None,
+            archive_after=timedelta(minutes=self.archive_after_minutes) if self.archive_after_minutes else None,
+        )
 
 
 class McpServerSection(Section):
@@ -287,7 +308,7 @@ class AgentSection(Section):
     sandbox: AgentSandboxSection | None = None
     """Instead of `agents.defaults.sandbox.mode`."""
     subagents: SubagentsSection | None = None
-    """Instead of `agents.defaults.subagents`, all of it."""
+    """What is set goes before `agents.defaults.subagents`."""
     mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])
     """Beside `agents.defaults.mcp_servers`."""
     limits: RunLimitsSection | None = None
@@ -559,7 +580,7 @@ class Config(Section):
             daily=DailyLimits(tokens=daily.tokens, usd=daily.usd),
             tools=(section.tools or defaults.tools).allow,
             sandbox=(section.sandbox or defaults.sandbox).mode,
-            spawns=(section.subagents or defaults.subagents).allow_agents,
+            subagents=defaults.subagents.overlaid(section.subagents).rules(),
         )
 
     def rules(self) -> Rules:

@@ -24,6 +24,7 @@ from antiphon.domain.message import (
     ImagePart,
     Part,
     Provenance,
+    ReportStep,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -161,6 +162,7 @@ def message(event: Event, *, with_images: bool = True) -> Json:
             shown["sender"] = body.sender
             shown["provenance"] = None if body.provenance == EXTERNAL else _provenance(body.provenance)
             shown["exchange"] = None if body.exchange is None else _exchange(body.exchange)
+            shown["report"] = None if body.report is None else _report(body.report)
         case AssistantMessage():
             shown["model"] = body.model
             shown["partial"] = body.partial or None
@@ -225,6 +227,11 @@ def _exchange(step: ExchangeStep) -> Json:
     return {**shown, "turn": step.turn, "of": step.of} if step.turn else shown
 
 
+def _report(step: ReportStep) -> Json:
+    shown: Json = {"id": step.id, "stage": step.stage.value}
+    return {**shown, "answers": list(step.answers)} if step.answers else shown
+
+
 def event(event: Event) -> Json:
     """Any event of the log, as `GET …/events` and `…/transcript` show it."""
     return _present(
@@ -255,6 +262,8 @@ def run(run: Run) -> Json:
             "reply": run.reply,
             "error": run.error,
             "code": run.code,
+            "continues": run.continues,
+            "continuedBy": run.continued_by,
             "usage": _present(
                 {
                     "inputTokens": usage.input_tokens,

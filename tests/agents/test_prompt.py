@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-from antiphon.agents.inter_session import FENCE_BEGIN, FENCE_END
+from antiphon.agents.fence import FENCE_BEGIN, FENCE_END
 from antiphon.agents.model import PromptText
 from antiphon.agents.prompt import prompt_entries
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind

@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.agents.inter_session import FENCE_BEGIN, FENCE_END, exchange_of
+from antiphon.agents.fence import FENCE_BEGIN, FENCE_END
+from antiphon.agents.inter_session import exchange_of
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level

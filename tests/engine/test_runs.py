@@ -115,7 +115,7 @@ async def test_a_run_that_waits_for_another_gives_its_place_to_it(open_home: Ope
         asker.app = app
         run = await ask(app, "main", '!call consult {"name": "api:other"}')
         assert (run.status, run.reply) == (RunStatus.OK, "they said echo: what do you say")
-        assert (run.waiting_for, run.wait_until) == (None, None)
+        assert (run.waiting_for, run.wait_until) == ((), None)
 
 
 @requirement("runs:3")

@@ -44,7 +44,7 @@ def caller_of(session: Session, principal: Principal = OWNER) -> Caller:
 
 
 async def until_indexed(app: App) -> None:
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(4 * SECONDS):
         while await app.services.search.lag():
             await anyio.lowlevel.checkpoint()
 

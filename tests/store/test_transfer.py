@@ -27,6 +27,7 @@ from antiphon.engine.runner import Ending
 from antiphon.engine.sessions import SessionFilter
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.runs import RunFilter
+from tests.engine.family import records, spawned_from_outside
 from tests.engine.stage import HeldRunner, ask, config, open_session, post, read_log, wait_end
 from tests.postgres import fresh_database
 
@@ -194,6 +195,9 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "tokens",
         "exchanges",
         "deliveries",
+        "spawns",
+        "reports",
+        "attachments",
     }
     for table in counts:
         here, there = rows_of_file(old, table), rows_of_server(url, table)
@@ -205,6 +209,24 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         assert server.execute(statement).fetchall() == connection.execute(statement).fetchall()
         assert {row[0] for row in connection.execute("SELECT process FROM runs")} != {None}
         assert server.execute("SELECT DISTINCT process FROM runs").fetchall() == [(None,)]
+
+
+async def test_children_that_have_not_begun_move_with_what_they_were_given(home: Path, url: str) -> None:
+    async with open_app(home, Config(), Parts(runner=HeldRunner())) as app:
+        requester = await open_session(app, "api:boss")
+        files = [{"name": "raw", "content": "AAH/", "encoding": "base64"}]
+        answer = await spawned_from_outside(app, requester, "task", attachments=files)
+    counts = await move(home, url)
+    old = home / (DATABASE_NAME + MOVED_SUFFIX)
+    assert (counts["spawns"], counts["reports"], counts["attachments"]) == (1, 1, 1)
+    for table in ("spawns", "reports", "attachments"):
+        assert rows_of_server(url, table) == rows_of_file(old, table)
+    async with open_app(home, on(url)) as app:
+        await wait_end(app, answer["runId"])
+        (place,) = (home / "workspaces").glob(f"*/*/{answer['attachments']['relDir']}")
+        assert (place / "raw").read_bytes() == b"\0\1\xff"
+        (record,) = await records(app, "api:boss")
+        assert record.result == "echo: task"
 
 
 async def test_sessions_that_are_made_afterwards_get_rows_of_their_own(home: Path, url: str) -> None:

@@ -29,6 +29,7 @@ from antiphon.engine.context import RunContext
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import Ending
 from antiphon.engine.runs import OUTCOME_UNKNOWN, call_name
+from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +115,8 @@ class AgentLoop:
         last = steps[-1]
         if not last.message.calls and (newest is None or newest.seq <= last.message.saw):
             return Ending(outcome=Outcome(status=RunStatus.OK, reply=last.message.text))
+        if all(isinstance(result, ToolResult) for result in last.results) and (words := _yielded(last)) is not None:
+            return Ending(outcome=Outcome(status=RunStatus.OK, reply=words))
         if _failures_in_a_row(steps) >= MAX_TOOL_FAILURES:
             return _failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
         return None
@@ -122,9 +125,11 @@ class AgentLoop:
         """Why the next step must not begin; None if it may."""
         limits = context.agent.limits
         steps = transcript.steps_of(context.run.id)
-        calls = sum(len(step.results) for step in steps)
-        if limits.model_calls is not None and len(steps) >= limits.model_calls:
-            return _failed("limit_model_calls", f"The run made {len(steps)} model calls, the most it may.")
+        before = await context.used_before()
+        asked = len(steps) + before.model_calls
+        calls = sum(len(step.results) for step in steps) + before.tool_calls
+        if limits.model_calls is not None and asked >= limits.model_calls:
+            return _failed("limit_model_calls", f"The run made {asked} model calls, the most it may.")
         if limits.tool_calls is not None and calls >= limits.tool_calls:
             return _failed("limit_tool_calls", f"The run made {calls} tool calls, the most it may.")
         if limits.tokens is not None or limits.usd is not None:
@@ -237,6 +242,15 @@ class AgentLoop:
             run=context,
         )
         return await tool.call(ToolContext(caller), arguments)
+
+
+def _yielded(step: Step) -> str | None:
+    """What the step said when it yielded; None if it did not."""
+    for result in step.results:
+        if isinstance(result, ToolResult) and result.tool == YIELD_TOOL and not result.is_error:
+            arguments = _parse_arguments(step.message.calls[result.call_index].arguments) or {}
+            return str(arguments.get("message") or "")
+    return None
 
 
 def _only_reads(tool: Tool | None) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from antiphon.domain.message import AssistantMessage, ExchangeStage, JsonObject, Part, ToolResult, Usage, UserMessage
+from antiphon.domain.message import AssistantMessage, JsonObject, Part, ToolResult, Usage, UserMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,17 @@ class Purpose(StrEnum):
     COMPACTION = "compaction"
 
 
+class PromptStage(StrEnum):
+    """A turn that no person's or session's request asks for."""
+
+    TURN = "turn"
+    """A reply-back turn of an exchange."""
+    ANNOUNCE = "announce"
+    """What a channel is told: of an exchange, or of a sub-agent's result."""
+    CONTINUATION = "continuation"
+    """Results of sub-agents have come."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """All that a model is told in one request."""
@@ -52,8 +63,8 @@ class Prompt:
     """Steps that this run has made. These three are for scripted models; never sent to a provider."""
     raw_text: str = ""
     """The newest message as it was written, without name prefix or fence; for `offline`."""
-    stage: ExchangeStage | None = None
-    """What that message is to an exchange between sessions, if it belongs to one; for `offline`."""
+    stage: PromptStage | None = None
+    """What kind of turn that message asks for, if no ordinary one; for `offline`."""
     request_text: str = ""
     """In turns and announce steps: the message that this side was answering when the exchange began; for `offline`."""
     results: Sequence[ToolResult] = ()

@@ -11,11 +11,12 @@ from antiphon.agents.model import (
     ModelError,
     ModelErrorKind,
     Prompt,
+    PromptStage,
     Purpose,
     TextDelta,
 )
 from antiphon.domain.exchange import REPLY_SKIP
-from antiphon.domain.message import ExchangeStage, Part, TextPart, ToolCallPart, Usage, text_content, text_of
+from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage, text_content, text_of
 
 CONTEXT_TOKENS = 32_000
 MAX_SLEEP_SECONDS = 3600.0
@@ -51,8 +52,8 @@ class OfflineModel:
             text = f"Summary of {len(prompt.raw_text)} characters of conversation."
             yield _answer(prompt, text_content(text))
             return
-        if prompt.stage in (ExchangeStage.TURN, ExchangeStage.ANNOUNCE):
-            reply = _reply_back(prompt)
+        if prompt.stage is not None:
+            reply = _staged(prompt)
             async for piece in _say(reply):
                 yield piece
             yield _answer(prompt, text_content(reply))
@@ -91,12 +92,14 @@ class OfflineModel:
         yield _answer(prompt, text_content(reply))
 
 
-def _reply_back(prompt: Prompt) -> str:
+def _staged(prompt: Prompt) -> str:
     """What the request says for turns and the announce step, by `!turn` and `!announce`; else nothing new.
 
-    Directives in the other side's words are not obeyed.
+    Results are echoed. Directives in the other side's words are not obeyed.
     """
-    is_turn = prompt.stage is ExchangeStage.TURN
+    if prompt.stage is PromptStage.CONTINUATION:
+        return f"echo: {prompt.raw_text}"
+    is_turn = prompt.stage is PromptStage.TURN
     word = "turn" if is_turn else "announce"
     said = [directive.rest for directive in _parse(prompt.request_text) if directive.word == word]
     if said:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from antiphon.agents.inter_session import exchange_of, raw_words, request_text, shown_words
+from antiphon.agents.inter_session import raw_words, request_text, shown_words, stage_of
 from antiphon.agents.model import Prompt, PromptEntry, PromptText, ToolSchema
 from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Agent
@@ -40,7 +40,6 @@ def build_prompt(
     newest = transcript.newest_input(run_id)
     steps = transcript.steps_of(run_id)
     newest_seq = newest.seq if newest is not None else 0
-    exchange = exchange_of(newest)
     return Prompt(
         instructions=_instructions(agent, session, notices),
         entries=prompt_entries(entries, session.source.type),
@@ -49,9 +48,9 @@ def build_prompt(
         session_key=str(session.key),
         turn=session.turn_count,
         step=len(steps),
-        raw_text=raw_words(newest.message) if newest is not None else "",
-        stage=exchange.stage if exchange is not None else None,
-        request_text=request_text(entries, exchange),
+        raw_text=raw_words(newest.message, entries) if newest is not None else "",
+        stage=stage_of(newest),
+        request_text=request_text(entries, newest),
         results=[
             result
             for step in steps
@@ -103,7 +102,7 @@ def _shown_input(entry: Input, session_type: SessionType) -> UserMessage | Assis
         mentioned=message.mentioned,
         provenance=message.provenance,
     )
-    if message.provenance.kind is ProvenanceKind.INTER_SESSION:
+    if message.provenance.kind in (ProvenanceKind.INTER_SESSION, ProvenanceKind.ANNOUNCE):
         return replace(message, content=text_content(shown_words(message)))
     return replace(message, content=_prefixed(prefix, message.content)) if prefix else message
 

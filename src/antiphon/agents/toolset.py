@@ -201,8 +201,9 @@ class Toolset:
 
     def for_session(self, agent_id: AgentId, depth: int, rules: Rules) -> "Toolset":
         """What a session of the agent at that depth has of them: session tools by policy, others as its agent may."""
-        own = allowed_session_tools(agent_id, depth, rules.visibility, rules.subagent_tools)
         agent = rules.agents.get(agent_id)
+        max_depth = 0 if agent is None else agent.subagents.max_depth
+        own = allowed_session_tools(agent_id, depth, max_depth, rules.visibility, rules.subagent_tools)
         allowed = () if agent is None else agent.tools
         kept = (
             entry

@@ -1,7 +1,7 @@
 """How sessions, messages and outcomes are shown to people."""
 
 from antiphon.cli.output import ago, calls_of, clock_time, error_console, show, styled, text_of
-from antiphon.domain.message import JsonObject, step_for_people
+from antiphon.domain.message import JsonObject, report_for_people, step_for_people
 
 RESULT_LINES = 4
 RESULT_CHARACTERS = 240
@@ -68,6 +68,9 @@ def author_of(message: JsonObject) -> str:
         turn, of = step.get("turn", 0), step.get("of", 0)
         assert isinstance(turn, int) and isinstance(of, int)
         return f"  ({step_for_people(str(step['stage']), turn, of, str(provenance.get('sourceSessionKey')))})"
+    report = message.get("report")
+    if isinstance(provenance, dict) and isinstance(report, dict):
+        return f"  ({report_for_people(str(report['stage']), str(provenance.get('sourceSessionKey')))})"
     if isinstance(provenance, dict):
         return f"  ({provenance.get('sourceSessionKey') or provenance.get('kind')})"
     return f"  ({message['sender']})" if message.get("sender") else ""

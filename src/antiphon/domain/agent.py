@@ -41,6 +41,21 @@ class SandboxMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentRules:
+    """How far an agent's sessions may spawn others. Contract: spawn 2 to 4."""
+
+    allowed: tuple[str, ...] = ()
+    """Ids of agents under which they may spawn, beside their own; `*` for any."""
+    max_depth: int = 1
+    max_children: int = 5
+    """At work at the same time, of one session."""
+    time_limit: timedelta | None = None
+    """How long a child's run may take, where its spawning does not say."""
+    archive_after: timedelta | None = timedelta(minutes=60)
+    """After its result a child is hidden from lists; None for never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """One configured agent."""
 
@@ -57,8 +72,7 @@ class Agent:
     tools: tuple[str, ...] | None = None
     """Names of the tools from elsewhere that it may call; None means all that are registered."""
     sandbox: SandboxMode = SandboxMode.OFF
-    spawns: tuple[str, ...] = ()
-    """Ids of agents under which its sessions may spawn others, beside its own; `*` for any."""
+    subagents: SubagentRules = SubagentRules()
 
     def is_sandboxed(self, key: SessionKey) -> bool:
         if self.sandbox is SandboxMode.NON_MAIN:

@@ -68,6 +68,30 @@ class ExchangeStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The requester's run that sent the request."""
 
 
+class ReportStage(StrEnum):
+    """What a message is to the result that a child owes to the session which spawned it."""
+
+    TASK = "task"
+    """What the child is to do."""
+    RECORD = "record"
+    """The child's result: three texts, the result in the middle."""
+    CONTINUATION = "continuation"
+    """Nothing but the notice that records stand in the log which the session is to go on with."""
+    ANNOUNCE = "announce"
+    """The record once more, for the child that words what the requester's channel is told."""
+
+
+class ReportStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The place of a message in a report. Contract: spawn 7."""
+
+    id: str
+    stage: ReportStage
+    answers: tuple[str, ...] = ()
+    """The reports with which the run goes on that this message starts; none for a message that starts no run."""
+    attachments: str | None = None
+    """Of a task: where its files lie in the workspace."""
+
+
 def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
     """What a message of an exchange is, in a few words; `source` is the other session."""
     match stage:
@@ -75,6 +99,19 @@ def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
             return f"turn {turn} of {of} with {source}"
         case ExchangeStage.ANNOUNCE:
             return f"what to announce of the exchange with {source}"
+        case _:
+            return f"{stage} from {source}"
+
+
+def report_for_people(stage: str, source: str) -> str:
+    """What a message between a session and its child is, in a few words; `source` is who says it."""
+    match stage:
+        case ReportStage.RECORD:
+            return f"result of {source}"
+        case ReportStage.CONTINUATION:
+            return "results came"
+        case ReportStage.ANNOUNCE:
+            return f"what to announce to {source}"
         case _:
             return f"{stage} from {source}"
 
@@ -149,6 +186,7 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     mentioned: bool = True
     provenance: Provenance = EXTERNAL
     exchange: ExchangeStep | None = None
+    report: ReportStep | None = None
 
 
 class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant", tag_field="role"):

@@ -1,9 +1,10 @@
 """A run: one turn of an agent in a session, from its being queued to its one end."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
@@ -96,13 +97,58 @@ class Run(Struct, frozen=True, kw_only=True):
     """How many sends lie between that request and this run."""
     has_sent: bool = False
     """Whether it sent messages to other sessions itself."""
-    waiting_for: RunId | None = None
+    report: str | None = None
+    """The result that it owes to the session which spawned its own."""
+    announces: str | None = None
+    """The result that it words for the requester's channel."""
+    has_spawned: bool = False
+    """Whether it spawned children itself, or continues a run that did."""
+    has_attachments: bool = False
+    """Whether files are to be written into its workspace before its first step."""
+    time_limit: timedelta | None = None
+    """How long it may take, beside what its agent's runs may."""
+    waiting_for: tuple[RunId, ...] = ()
+    """Runs of others that it waits for."""
     wait_until: datetime | None = None
+    wait_call: str | None = None
+    """Names the call that waits for several; the same call again finds its deadline."""
+    is_yielding: bool = False
+    """Whether it asked to end and to be continued when its children have ended."""
+    is_parked: bool = False
+    """Whether it has ended and waits for its children; another run then continues it. Contract: spawn 8."""
+    continues: RunId | None = None
+    """The parked run that it goes on with."""
+    continued_by: RunId | None = None
+    """The run that went on with its work, and whose result is its own."""
     is_cancel_requested: bool = False
     reply: str | None = None
     error: str | None = None
     code: str | None = None
     usage: Usage = NO_USAGE
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended and is not to be continued."""
+        return self.status.is_terminal and not self.is_parked
+
+
+YIELDED = "yielded"
+"""The code of a run that ended to be continued: its result is that of the run which continues it."""
+
+
+def followed(run: Run, last: Run) -> Run:
+    """The run with the end of the last one that continued it. Contract: spawn 8."""
+    if run.id == last.id:
+        return run
+    return replace(
+        run,
+        status=last.status,
+        ended_at=last.ended_at,
+        reply=last.reply,
+        error=last.error,
+        code=last.code,
+        is_parked=last.is_parked,
+    )
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

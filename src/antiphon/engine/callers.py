@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from antiphon.domain.actor import Principal, session_principal
 from antiphon.domain.errors import Denied, Invalid, NotFound
 from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access import NOBODY, Found, look_up, may_access, present_incarnation
 from antiphon.engine.context import RunContext
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
+from antiphon.engine.runs import Fenced
 from antiphon.policy.decision import Deny
 from antiphon.policy.session_tools import is_bound_to_parent
 from antiphon.policy.visibility import Act, Scope, Standing, TargetFacts, Visibility, decide, scope_of
+from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 
@@ -33,6 +36,16 @@ class Caller:
     """The same when the call is repeated, after a crash or by its `Idempotency-Key`."""
     run: RunContext | None
     """None for a call from outside, which takes no turn of the session."""
+
+
+async def find_origin(query: Query, caller: Caller) -> Run | None:
+    """The caller's run as the ledger has it; None for a call from outside. Raises `Fenced` if it is another's now."""
+    if caller.run is None:
+        return None
+    run = await ledger.find(query, caller.run.run.id)
+    if run is None or run.fence != caller.run.fence.number or not run.status.is_active:
+        raise Fenced
+    return run
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What a runner has at hand: its run, its log, and the ways to record and to wait."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -154,13 +154,13 @@ class RunContext:
         """The run once it has ended, None on time-out; meanwhile this run's slot is free. Contract: runs 1."""
         await self.note_waiting(run_id, timeout)
         ended = await self.wait_released(run_id, timeout)
-        if not await self._database.run(runs.set_waiting, self._fence, None, None):
+        if not await self._database.run(runs.set_waiting, self._fence, (), None):
             raise Fenced
         return ended
 
     async def note_waiting(self, run_id: RunId, timeout: timedelta) -> None:
         """Says in the ledger for which run this one waits, so that a cycle of waits is seen."""
-        if not await self._database.run(runs.set_waiting, self._fence, run_id, self.clock.now() + timeout):
+        if not await self._database.run(runs.set_waiting, self._fence, (run_id,), self.clock.now() + timeout):
             raise Fenced
 
     async def wait_released(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
@@ -168,6 +168,16 @@ class RunContext:
         self._slot.give_back()
         try:
             return await self._waits.wait(run_id, timeout, session)
+        finally:
+            await self._slot.take_again()
+
+    async def wait_several_released(
+        self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
+    ) -> None:
+        """Waits for several runs, without a slot; the ledger knows already that this one waits."""
+        self._slot.give_back()
+        try:
+            await self._waits.wait_several(run_ids, sessions, timeout, for_all=for_all)
         finally:
             await self._slot.take_again()
 
@@ -181,11 +191,17 @@ class RunContext:
         return spent.get(AgentId(self.run.agent_id), ledger.Spent()), total
 
     async def used(self) -> Usage:
-        """What the run has used so far, over all its attempts."""
+        """What the run has used so far, over all its attempts, and what the runs used that it continues."""
         run = await self._database.read(ledger.find, self.run.id)
         if run is None:
             raise Fenced
-        return run.usage
+        return run.usage if run.continues is None else run.usage + (await self.used_before()).usage
+
+    async def used_before(self) -> ledger.UsedBefore:
+        """What the runs used that this one continues. Contract: spawn 8."""
+        if self.run.continues is None:
+            return ledger.UsedBefore()
+        return await self._database.read(ledger.used_before, self.run)
 
 
 async def _first_seq_needed(query: Query, run: Run) -> int:

@@ -19,13 +19,13 @@ from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, Target
 from antiphon.engine.access import Found
-from antiphon.engine.arrivals import shown_columns
-from antiphon.engine.callers import Caller, Reach, find_by_label, find_reach, find_target
+from antiphon.engine.arrivals import append_words, shown_columns
+from antiphon.engine.callers import Caller, Reach, find_by_label, find_origin, find_reach, find_target
+from antiphon.engine.cycles import waits_for
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs import Fenced
 from antiphon.engine.sending import may_send
-from antiphon.engine.turns import append_words, provenance_of
+from antiphon.engine.turns import provenance_of
 from antiphon.engine.waits import Waits
 from antiphon.policy.decision import Deny
 from antiphon.policy.visibility import Act
@@ -196,7 +196,7 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolve
 async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
     """Message, run and exchange in one unit, behind every check. Contract: send 2 to 7."""
     caller = command.caller
-    origin = await _origin_run(tx, caller)
+    origin = await find_origin(tx, caller)
     if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
         return Sent(made, is_repeated=True)
     resolved = await _resolve(tx, command, rules)
@@ -209,7 +209,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
         return Refusal(refusal)
-    is_cyclic = bool(command.timeout) and origin is not None and await _waits_for(tx, target.row, source.row)
+    is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
     exchange = Exchange(
         id=command.exchange_id,
         origin=caller.call_id,
@@ -233,16 +233,6 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     if origin is not None:
         await _mark_origin(tx, origin, exchange)
     return Sent(exchange, is_cyclic)
-
-
-async def _origin_run(query: Query, caller: Caller) -> Run | None:
-    """The caller's run as the ledger has it. Raises `Fenced` if that is no longer the caller's."""
-    if caller.run is None:
-        return None
-    run = await ledger.find(query, caller.run.run.id)
-    if run is None or run.fence != caller.run.fence.number or not run.status.is_active:
-        raise Fenced
-    return run
 
 
 def _refuse(reach: Reach, target: Session, rules: Rules) -> AntiphonError | None:
@@ -284,19 +274,6 @@ async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> De
     return None
 
 
-async def _waits_for(query: Query, session: SessionRow, caller: SessionRow) -> bool:
-    """Whether the session waits for the caller's, directly or through others. Contract: send 7."""
-    seen = {session}
-    current: SessionRow | None = session
-    while current is not None and current != caller:
-        current = await ledger.find_awaited_session(query, current)
-        if current in seen:
-            return False
-        if current is not None:
-            seen.add(current)
-    return current == caller
-
-
 async def _store(tx: Transaction, exchange: Exchange, source: Session, target: Session, command: SendMessage) -> None:
     message = UserMessage(
         message_id=command.message_id,
@@ -319,7 +296,7 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
         mode=QueueMode.ENQUEUE,
         principal=exchange.principal,
         at_ms=command.at_ms,
-        link=ledger.ExchangeLink(exchange.id, source.row, exchange.chain, exchange.hops),
+        columns=ledger.ExchangeLink(exchange.id, source.row, exchange.chain, exchange.hops).columns,
     )
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
     if not is_delivered:
@@ -338,10 +315,10 @@ async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None
 async def _find_answer(query: Query, exchange: Exchange) -> Answer | None:
     """What the request's run brought; None while it has not ended."""
     current = await rows_of_exchanges.find(query, exchange.id)
-    run = await ledger.find(query, exchange.request_run)
+    run = (await ledger.find_ends(query, [exchange.request_run])).get(exchange.request_run)
     if current is None or run is None:
         return _gone(exchange)
-    return _answer(current, run) if run.status.is_terminal else None
+    return _answer(current, run) if run.is_over else None
 
 
 async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> Answer:

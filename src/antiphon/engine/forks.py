@@ -12,6 +12,7 @@ from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import Ids, RunId, SessionId
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, Message, ToolResult, UserMessage
+from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
@@ -22,7 +23,7 @@ from antiphon.engine.runs import closing_result
 from antiphon.engine.sessions import OpenSession, create_session
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Database, SqlValue, Transaction
 
 PAGE_EVENTS = 1000
 
@@ -90,20 +91,38 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
             at_ms=command.at_ms,
         ),
     )
-    copies = _copied(events, session.last_seq + 1)
-    await rows.set_taint(tx, session.id, join_all([session.base, *(copy.classification for copy in copies)]))
-    await log.append(
-        tx,
-        session.row,
-        session.id,
-        copies,
-        at_ms=command.at_ms,
-        set={"description": source.description, "preview": source.preview, "description_source": "fallback"},
-        add={"message_count": sum(copy.message is not None for copy in copies)},
-    )
+    described: dict[str, SqlValue] = {
+        "description": source.description,
+        "preview": source.preview,
+        "description_source": "fallback",
+    }
+    await _append_copies(tx, session, _copied(events, session.last_seq + 1), command.at_ms, described)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
     return forked
+
+
+async def copy_conversation(tx: Transaction, source: Session, into: Session, origin: Run | None, at_ms: int) -> Session:
+    """Begins the new session with the other's conversation, up to what the `origin` run answers; returns its row."""
+    incarnation = await rows.find_incarnation(tx, SessionId(source.id))
+    assert incarnation is not None
+    up_to = source.last_seq if origin is None else origin.newest_seq
+    events = await _read_all(tx, source, incarnation, up_to)
+    if origin is not None:
+        events = [event for event in events if event.run_id != origin.id or isinstance(event.message, UserMessage)]
+    await _append_copies(tx, into, _copied(events, into.last_seq + 1), at_ms)
+    copied = await rows.find_by_row(tx, into.row)
+    assert copied is not None
+    return copied
+
+
+async def _append_copies(
+    tx: Transaction, session: Session, copies: list[NewEvent], at_ms: int, set: dict[str, SqlValue] | None = None
+) -> None:
+    taint = join_all([session.base, *(copy.classification for copy in copies)])
+    await rows.set_taint(tx, SessionId(session.id), taint)
+    count = sum(copy.message is not None for copy in copies)
+    await log.append(tx, session.row, SessionId(session.id), copies, at_ms=at_ms, set=set, add={"message_count": count})
 
 
 async def _read_all(tx: Transaction, source: Session, incarnation: rows.Incarnation, up_to: int) -> list[Event]:

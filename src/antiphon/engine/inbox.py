@@ -32,6 +32,7 @@ from antiphon.engine.arrivals import shown_columns
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.resets import begin_anew_if_stale
 from antiphon.engine.rules import Rules
+from antiphon.engine.runs import call_off
 from antiphon.engine.sending import may_post
 from antiphon.engine.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.decision import Deny
@@ -39,6 +40,7 @@ from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store.codec import place_text
 from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.sessions import SessionHead
 
@@ -216,7 +218,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             mode=command.mode,
             principal=command.principal,
             at_ms=command.at_ms,
-            place=command.place,
+            columns=None if command.place is None else {"place": place_text(command.place)},
         )
         if not is_delivered:
             await tx.dispatch(session.row)
@@ -263,13 +265,12 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
                     code="session_busy",
                 )
             )
-        case QueueMode.COLLECT if queued and _is_like(queued[-1], session, command):
+        case QueueMode.COLLECT if queued and queued[-1].report is None and _is_like(queued[-1], session, command):
             return queued[-1].id
         case QueueMode.STEER if active and _is_joinable(active, session, command):
             return active.id
         case QueueMode.INTERRUPT if active:
-            await ledger.change(tx, active.id, {"cancel_requested": 1})
-            tx.interrupt(session.row)
+            await call_off(tx, active)
         case _:
             pass
     return None
@@ -282,7 +283,8 @@ def _is_joinable(active: Run, session: SessionHead, command: PostMessage) -> boo
 def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
     """Whether the message may share the run's answer: of the same principal, for the same place, and no session's."""
     is_same = run.principal == command.principal and run.place == command.place
-    return is_same and run.exchange is None and run.session_id == session.id
+    is_own = run.exchange is None and run.announces is None
+    return is_same and is_own and run.session_id == session.id
 
 
 async def _store(

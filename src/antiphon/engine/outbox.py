@@ -18,17 +18,29 @@ def is_external(place: DeliveryContext) -> bool:
     return place.channel is not None and place.to is not None and place.channel not in _INSIDE
 
 
-async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, text: str, at_ms: int) -> None:
-    """Queues what the run's reply says for the place, if it says anything; a run has one delivery at most."""
+async def enqueue(
+    tx: Transaction,
+    run: Run,
+    place: DeliveryContext,
+    text: str,
+    at_ms: int,
+    *,
+    on_behalf_of: tuple[SessionRow, SessionId] | None = None,
+) -> None:
+    """Queues what the run's reply says for the place, if it says anything; a run has one delivery at most.
+
+    It is sent as the run's session, or `on_behalf_of` another one's incarnation.
+    """
     words = spoken(text)
     if not words.strip() or not is_external(place):
         return
+    session, incarnation = on_behalf_of or (run.session, run.session_id)
     digest = hashlib.sha256(run.id.encode()).hexdigest()
     await deliveries.insert(
         tx,
         name=digest[:20],
-        session=SessionRow(run.session),
-        incarnation=SessionId(run.session_id),
+        session=session,
+        incarnation=incarnation,
         run_id=run.id,
         place=place,
         text=words,

@@ -14,7 +14,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import find_session
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
-from antiphon.engine.runs import end_queued_run
+from antiphon.engine.runs import call_off, end_queued_run
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -73,8 +73,10 @@ async def begin_anew(
 ) -> Session:
     """Ends the incarnation with its runs and starts the next at the base classification."""
     if active := await ledger.find_active(tx, session.row):
-        await ledger.change(tx, active.id, {"cancel_requested": 1, "code": "reset"})
-        tx.interrupt(session.row)
+        await ledger.change(tx, active.id, {"code": "reset"})
+        await call_off(tx, active)
+    for parked in await ledger.find_parked(tx, session.row):
+        await call_off(tx, parked)
     for run in await ledger.find_queued(tx, session.row):
         outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
         await end_queued_run(tx, run, outcome, at_ms=at_ms)

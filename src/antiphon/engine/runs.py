@@ -4,9 +4,10 @@ A run ends only in `finish_run` and `end_queued_run`. A claim raises the run's f
 afterwards counts only as long as that fence is the newest. Contract: runs 1 to 8.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,16 +24,18 @@ from antiphon.domain.message import (
     text_content,
     text_of,
 )
-from antiphon.domain.run import MAX_ATTEMPTS, Outcome, Run, RunStatus, can_become
+from antiphon.domain.report import Report
+from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.text import PREVIEW_LENGTH, one_line
 from antiphon.domain.transcript import OpenCall, open_calls
-from antiphon.engine import outbox
+from antiphon.engine import outbox, reports
 from antiphon.engine.access import may_access
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.reports import CalledOff
 from antiphon.engine.turns import follow_run
 from antiphon.store import events as log
-from antiphon.store import processes
+from antiphon.store import processes, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds, moment
@@ -67,6 +70,15 @@ class Fence:
     number: int
 
 
+class Cancelled(NamedTuple):
+    """What was at work in a session and is being cancelled."""
+
+    run_id: RunId | None
+    """Of the session itself; None if it had none."""
+    below: int
+    """Runs of its descendants."""
+
+
 class Fenced(Exception):
     """The run was taken over or ended: this worker's writes count no more."""
 
@@ -97,10 +109,9 @@ class Runs:
             await self._database.run(cancel_run, principal, run_id, at_ms, sessions=(SessionRow(run.session),))
         )
 
-    async def cancel_session(self, principal: Principal, session: SessionRow) -> Run | None:
-        """Cancels the session's active run; None if it has none."""
-        active = await self._database.read(_find_active, session)
-        return None if active is None else await self.cancel(principal, active.id)
+    async def cancel_session(self, session: SessionRow) -> Cancelled:
+        """Cancels what the session and all below it are at work on."""
+        return await self._database.run(cancel_work, session, self._clock.now_ms(), sessions=(session,))
 
 
 async def _find_run(query: Query, principal: Principal, run_id: RunId) -> Run | Refusal:
@@ -113,10 +124,6 @@ async def _find_run(query: Query, principal: Principal, run_id: RunId) -> Run | 
 
 async def _list_runs(query: Query, where: RunFilter, limit: int) -> list[Run]:
     return await ledger.list_page(query, where, limit=limit)
-
-
-async def _find_active(query: Query, session: SessionRow) -> Run | None:
-    return await ledger.find_active(query, session)
 
 
 async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
@@ -147,10 +154,13 @@ async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, 
 async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
     run = found.run
     assert run.status is RunStatus.QUEUED
+    if run.is_cancel_requested:
+        await end_queued_run(tx, run, _cancelled(), at_ms=at_ms)
+        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
-    limit = claimant.time_limits.get(run.agent_id)
-    deadline = None if limit is None else moment(at_ms) + limit
+    limits = [limit for limit in (claimant.time_limits.get(run.agent_id), run.time_limit) if limit is not None]
+    deadline = run.deadline or (moment(at_ms) + min(limits) if limits else None)
     return await _start(tx, found, claimant, deadline=deadline, at_ms=at_ms)
 
 
@@ -175,6 +185,8 @@ async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: i
 async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline: datetime | None, at_ms: int) -> Run:
     run = found.run
     started_at = run.started_at or moment(at_ms)
+    waits = run.wait_call is not None  # a wait for several goes on, with its deadline
+    waiting_for, wait_until = (run.waiting_for, run.wait_until) if waits else ((), None)
     started = replace(
         run,
         status=RunStatus.RUNNING,
@@ -183,8 +195,8 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline:
         process=claimant.process,
         started_at=started_at,
         deadline=deadline,
-        waiting_for=None,
-        wait_until=None,
+        waiting_for=waiting_for,
+        wait_until=wait_until,
     )
     await ledger.change(
         tx,
@@ -196,8 +208,8 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline:
             "process": started.process,
             "started_at": milliseconds(started_at),
             "deadline": None if deadline is None else milliseconds(deadline),
-            "waiting_for": None,
-            "wait_until": None,
+            "waiting_for": ledger.run_ids_text(waiting_for),
+            "wait_until": None if wait_until is None else milliseconds(wait_until),
         },
     )
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data={"attempt": started.attempt})
@@ -224,10 +236,10 @@ async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], coun
     return await _append_steps(tx, found.run, events, counted=counted, at_ms=at_ms, end=found.end)
 
 
-async def set_waiting(tx: Transaction, fence: Fence, waiting_for: RunId | None, wait_until: datetime | None) -> bool:
-    """Notes in the ledger for which run this one waits, None for no longer; whether the fence still holds."""
+async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:
+    """Notes in the ledger for which runs this one waits, none for no longer; whether the fence still holds."""
     columns: dict[str, SqlValue] = {
-        "waiting_for": waiting_for,
+        "waiting_for": ledger.run_ids_text(waiting_for),
         "wait_until": None if wait_until is None else milliseconds(wait_until),
     }
     return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
@@ -276,10 +288,14 @@ async def finish_run(
     if outcome.status is not RunStatus.OK or message is None:
         unfinished = await _unfinished_calls(tx, run)
         steps += [_closing_step(run, call) for call in unfinished]
-    ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end)
-    if run.exchange is None and outcome.status is RunStatus.OK and run.code != "reset":
+    owed = await reports.find_owed(tx, run, found.depth, at_ms)
+    is_parked = (run.is_yielding or run.has_spawned) and await reports.must_park(tx, run, outcome.status, owed)
+    if is_parked and outcome.status is RunStatus.OK:
+        outcome = replace(outcome, code=YIELDED)
+    ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end, is_parked=is_parked)
+    if run.exchange is None and run.announces is None and outcome.status is RunStatus.OK and run.code != "reset":
         await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms)
-    await follow_run(tx, ended, {call_name(run.id, call) for call in unfinished}, at_ms)
+    await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms)
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
 
@@ -288,8 +304,60 @@ async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: 
     """Ends a run that never began."""
     assert run.status is RunStatus.QUEUED
     ended = await _end(tx, run, outcome, [], counted=False, at_ms=at_ms)
-    await follow_run(tx, ended, (), at_ms)
+    owed = None if run.report is None else await reports.find_owed(tx, run, 0, at_ms)
+    await _follow(tx, ended, owed, (), at_ms)
     return ended
+
+
+async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Collection[str], at_ms: int) -> None:
+    """What the end of a run entails: for exchanges, for the session that spawned it, for what it spawned."""
+    if run.is_parked:
+        await follow_run(tx, replace(run, exchange=None), open_calls, at_ms)
+        await _end_all(tx, await reports.park(tx, run, at_ms), at_ms)
+        return
+    if run.has_spawned and run.status in (RunStatus.CANCELLED, RunStatus.TIMEOUT):
+        await _call_off_children(tx, run, owed)
+    await follow_run(tx, run, open_calls, at_ms)
+    if owed is not None or run.announces is not None or run.has_spawned:
+        await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms), at_ms)
+
+
+async def _end_all(tx: Transaction, called_off: Sequence[CalledOff], at_ms: int) -> None:
+    for run, outcome in called_off:
+        await end_queued_run(tx, run, outcome, at_ms=at_ms)
+
+
+async def end_parked_run(tx: Transaction, run_id: RunId, at_ms: int) -> None:
+    """Ends the work of a parked run that was cancelled, or whose time is over. Contract: spawn 8."""
+    run = await ledger.find(tx, run_id)
+    if run is None or not run.is_parked:
+        return
+    session = await rows.find_head(tx, SessionRow(run.session))
+    if session is not None:
+        await _call_off_tree(tx, run)
+    await _end_all(tx, await reports.end_parked(tx, run, at_ms), at_ms)
+
+
+async def call_off(tx: Transaction, run: Run) -> None:
+    """Asks that the run be cancelled, and all that was spawned below its session. Contract: runs 5, spawn 8."""
+    await ledger.change(tx, run.id, {"cancel_requested": 1})
+    tx.interrupt(run.session)
+    if run.has_spawned or run.is_parked:
+        await _call_off_tree(tx, run)
+
+
+async def _call_off_children(tx: Transaction, run: Run, owed: Report | None) -> None:
+    """A cancelled run takes its children with it; one out of time does if its result is awaited by another."""
+    if run.status is RunStatus.CANCELLED or owed is not None:
+        await _call_off_tree(tx, run)
+
+
+async def _call_off_tree(tx: Transaction, run: Run) -> None:
+    session = await rows.find_by_row(tx, run.session)
+    if session is None:
+        return
+    for child in (await spawns.cancel_tree(tx, session.row, session.depth)).at_work:
+        tx.interrupt(child)
 
 
 async def _end(
@@ -301,6 +369,7 @@ async def _end(
     counted: bool,
     at_ms: int,
     end: LogEnd | None = None,
+    is_parked: bool = False,
 ) -> Run:
     assert can_become(run.status, outcome.status)
     ended = replace(
@@ -310,8 +379,9 @@ async def _end(
         reply=outcome.reply,
         error=outcome.error,
         code=outcome.code,
-        waiting_for=None,
+        waiting_for=(),
         wait_until=None,
+        is_parked=is_parked,
     )
     await ledger.change(
         tx,
@@ -324,6 +394,7 @@ async def _end(
             "code": outcome.code,
             "waiting_for": None,
             "wait_until": None,
+            **({"is_parked": 1} if is_parked else {}),
         },
     )
     data: JsonObject = {"status": outcome.status.value}
@@ -344,14 +415,49 @@ async def _end(
 
 async def cancel_run(tx: Transaction, principal: Principal, run_id: RunId, at_ms: int) -> Run | Refusal:
     run = await _find_run(tx, principal, run_id)
-    if isinstance(run, Refusal) or run.status.is_terminal:
+    if isinstance(run, Refusal):
         return run
-    if run.status is RunStatus.QUEUED:
-        outcome = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
-        return await end_queued_run(tx, run, outcome, at_ms=at_ms)
-    await ledger.change(tx, run.id, {"cancel_requested": 1})
-    tx.interrupt(run.session)
-    return replace(run, is_cancel_requested=True)
+    while run.continued_by is not None:
+        last = await ledger.find(tx, run.continued_by)
+        assert last is not None
+        run = last
+    if run.is_parked:
+        await ledger.change(tx, run.id, {"cancel_requested": 1})
+        await end_parked_run(tx, run.id, at_ms)
+    elif run.status is RunStatus.QUEUED:
+        await end_queued_run(tx, run, _cancelled(), at_ms=at_ms)
+    elif not run.status.is_terminal:
+        await call_off(tx, run)
+    current = (await ledger.find_ends(tx, [run_id])).get(run_id)
+    assert current is not None
+    return current
+
+
+async def cancel_work(tx: Transaction, session: SessionRow, at_ms: int) -> Cancelled:
+    """Cancels what the session and all below it are at work on. Contract: runs 5, spawn 8."""
+    found = await ledger.find_active(tx, session)
+    parked = await ledger.find_parked(tx, session)
+    owing = [run for run in await ledger.find_queued(tx, session) if run.report is not None]
+    row = await rows.find_by_row(tx, session)
+    below = 0
+    if row is not None:
+        called_off = await spawns.cancel_tree(tx, session, row.depth)
+        below = called_off.runs
+        for child in called_off.at_work:
+            tx.interrupt(child)
+    if found is not None:
+        await call_off(tx, found)
+    for run in parked:
+        await ledger.change(tx, run.id, {"cancel_requested": 1})
+        await end_parked_run(tx, run.id, at_ms)
+    for run in owing:
+        await end_queued_run(tx, run, _cancelled(), at_ms=at_ms)
+    own = [*((found,) if found else ()), *parked, *owing]
+    return Cancelled(own[0].id if own else None, below)
+
+
+def _cancelled() -> Outcome:
+    return Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
 
 
 async def _fenced_run(tx: Transaction, fence: Fence) -> InLog | None:

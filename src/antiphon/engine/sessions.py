@@ -16,7 +16,9 @@ from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access import Found, find_session, look_up, may_access, not_found, target_name
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.reports import abandon_reports
 from antiphon.engine.rules import Rules
+from antiphon.engine.runs import end_queued_run
 from antiphon.store import deliveries, exchanges, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -296,6 +298,14 @@ async def delete_session(
     session = found.session
     if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
         return Refusal(refusal)
+    await bury_session(tx, session, at_ms)
+    return session.row
+
+
+async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
+    """Removes everything of the session but its number; what it owes is told, its children stay."""
+    for run, outcome in await abandon_reports(tx, session, at_ms):
+        await end_queued_run(tx, run, outcome, at_ms=at_ms)
     await exchanges.delete_all(tx, session.row)
     await deliveries.delete_all(tx, session.row)
     await log.delete_all(tx, session.row)
@@ -303,7 +313,6 @@ async def delete_session(
     await tokens.delete_of_session(tx, session.row)
     await rows.bury(tx, session.row, at_ms=at_ms)
     tx.wake(session.row)
-    return session.row
 
 
 def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:

@@ -3,13 +3,8 @@
 `domain/exchange` says what follows; here it is carried out: words appended to the other side's log, its run queued.
 """
 
-import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from msgspec.structs import replace
-
-from antiphon.domain.actor import session_principal
-from antiphon.domain.event import user_event
 from antiphon.domain.exchange import (
     Action,
     Announce,
@@ -36,18 +31,16 @@ from antiphon.domain.message import (
     TextPart,
     UserMessage,
     text_content,
-    text_of,
 )
 from antiphon.domain.run import QueueMode, Run
-from antiphon.domain.session import Session, SessionStatus
+from antiphon.domain.session import Session
 from antiphon.engine import outbox
-from antiphon.engine.arrivals import shown_columns
-from antiphon.store import events as log
+from antiphon.engine.arrivals import append_words, derived_id
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
-from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.database import Query, Transaction
 
 SOURCE_TOOL = "sessions_send"
 WITHHELD = "[A reply waits that this session may not read: it holds data above this session. The owner can release it.]"
@@ -189,7 +182,7 @@ async def _queue(
         mode=QueueMode.ENQUEUE,
         principal=exchange.principal,
         at_ms=at_ms,
-        link=ledger.ExchangeLink(exchange.id, other.row, exchange.chain, exchange.hops),
+        columns=ledger.ExchangeLink(exchange.id, other.row, exchange.chain, exchange.hops).columns,
     )
     if session.row != run.session or not run.fence:
         await tx.dispatch(session.row)
@@ -215,36 +208,3 @@ def provenance_of(source: Session) -> Provenance:
         source_channel=source.delivery.channel or source.key.channel,
         source_tool=SOURCE_TOOL,
     )
-
-
-async def append_words(
-    tx: Transaction,
-    session: Session,
-    incarnation: SessionId,
-    message: UserMessage,
-    source: Session,
-    run_id: RunId | None,
-    at_ms: int,
-    set: Mapping[str, SqlValue] | None = None,
-) -> int:
-    """Stores what another session says, at that session's taint; returns its `seq`. Contract: send 4, flow 2."""
-    actor = str(session_principal(str(source.key)))
-    event = replace(user_event(message, actor=actor, run_id=run_id), classification=source.taint)
-    is_present = incarnation == session.id
-    changes: dict[str, SqlValue] = {}
-    if is_present and (text := text_of(message.content)):
-        changes |= shown_columns(text, describes=False)
-    if session.status is SessionStatus.INACTIVE:
-        changes["status"] = SessionStatus.IDLE.value
-    changes |= set or {}
-    add = {"message_count": 1} if is_present else {}
-    position = await log.append(tx, session.row, incarnation, [event], at_ms=at_ms, set=changes, add=add)
-    if not is_present:
-        await rows.stretch_incarnation(tx, incarnation, position.last_seq)
-    return position.last_seq
-
-
-def derived_id(prefix: str, at_ms: int, *parts: str) -> str:
-    """An id that a unit can draw itself: the same for the same parts and time, and sorted by time like others."""
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return f"{prefix}_{at_ms:011x}{digest[:20]}"

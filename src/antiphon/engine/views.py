@@ -91,7 +91,7 @@ class Views:
         """The agents under which the caller may spawn sessions. Contract: agents_list 1."""
         agents = self._rules.agents
         own = agents.get(caller.agent_id)
-        named = own.spawns if own is not None else ()
+        named = own.subagents.allowed if own is not None else ()
         allow_any = "*" in named
         others = set(agents) if allow_any else {AgentId(name) for name in named}
         listed = [caller.agent_id, *sorted(others - {caller.agent_id})]

@@ -1,6 +1,7 @@
 """Waiting for a run's end, from the ledger: after a restart or in another process just the same. Contract: runs 3."""
 
 import asyncio
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 import anyio
@@ -22,13 +23,14 @@ class Waits:
         self._notifier = notifier
 
     async def wait(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
-        """The run once it has ended; None on time-out. Knowing its session spares a look.
+        """The run once its work is over; None on time-out. Knowing its session spares a look.
 
-        Raises `NotFound` for a run that does not exist, or is deleted with its session meanwhile.
+        A run that yielded is over with what continues it, and has the end of that. Raises `NotFound` for a run that
+        does not exist, or is deleted with its session meanwhile.
         """
         if session is None:
             run = await self._find(run_id)
-            if run.status.is_terminal:
+            if run.is_over:
                 return run
             session = run.session
         woken = asyncio.Event()
@@ -37,7 +39,7 @@ class Waits:
             with anyio.move_on_after(timeout.total_seconds()):
                 while True:
                     run = await self._find(run_id)
-                    if run.status.is_terminal:
+                    if run.is_over:
                         return run
                     with anyio.move_on_after(POLL_SECONDS):
                         await woken.wait()
@@ -46,8 +48,30 @@ class Waits:
             unsubscribe()
         return None
 
+    async def wait_several(
+        self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
+    ) -> None:
+        """Returns once one of the runs of those sessions is over, or all are; or after the time."""
+        woken = asyncio.Event()
+        unsubscribers = [self._notifier.subscribe(session, woken.set) for session in set(sessions)]
+        try:
+            with anyio.move_on_after(timeout.total_seconds()):
+                while True:
+                    ends = await self._database.read(ledger.find_ends, run_ids)
+                    over = [run for run in ends.values() if run.is_over]
+                    if len(over) == len(ends) or (over and not for_all):
+                        return
+                    with anyio.move_on_after(POLL_SECONDS):
+                        await woken.wait()
+                    woken.clear()
+        finally:
+            for unsubscribe in unsubscribers:
+                unsubscribe()
+
     async def _find(self, run_id: RunId) -> Run:
         run = await self._database.read(ledger.find, run_id)
         if run is None:
             raise NotFound(f"Run not found: {run_id!r}")
-        return run
+        if run.continued_by is None:
+            return run
+        return (await self._database.read(ledger.find_ends, [run_id])).get(run_id, run)

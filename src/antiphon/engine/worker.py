@@ -2,13 +2,17 @@
 
 import asyncio
 import logging
+from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.attachments import Attachment
+from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import Ids, ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
@@ -20,8 +24,11 @@ from antiphon.engine.runs import Claimant, Ended, Fence, Fenced, NewInput
 from antiphon.engine.slots import Slots
 from antiphon.engine.transcripts import Transcripts
 from antiphon.engine.waits import Waits
+from antiphon.engine.workspaces import Workspaces
 from antiphon.store import runs as ledger
-from antiphon.store.database import Database
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Database, Query
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +100,7 @@ class Worker:
         clock: Clock,
         ids: Ids,
         process: ProcessId,
+        workspaces: Workspaces,
         unwind_seconds: float = UNWIND_SECONDS,
     ) -> None:
         self._database = database
@@ -102,6 +110,7 @@ class Worker:
         self._publish_delta = publish_delta
         self._clock = clock
         self._ids = ids
+        self._workspaces = workspaces
         self._unwind_seconds = unwind_seconds
         self._claimant = Claimant(
             process=process, time_limits={agent.id: agent.limits.time for agent in rules.agents.values()}
@@ -335,7 +344,7 @@ class Worker:
         """Until the run has ended in the ledger; None if it is no longer ours."""
         while True:
             try:
-                ending = await self._runner.run(context)
+                ending = await self._prepare(context.run) or await self._runner.run(context)
             except Fenced:
                 return None
             except Unavailable as error:
@@ -350,6 +359,24 @@ class Worker:
             result = await self._finish(context, ending)
             if not isinstance(result, NewInput):
                 return result
+
+    async def _prepare(self, run: Run) -> Ending | None:
+        """Writes the run's files into its workspace; how it ends if that cannot be. Contract: spawn 5."""
+        if not run.has_attachments:
+            return None
+        files = await self._database.read(_find_files, run)
+        try:
+            await to_thread.run_sync(
+                self._workspaces.write_attachments,
+                run.agent_id,
+                SessionRow(run.session),
+                files.created_at,
+                files.rel_dir,
+                files.attachments,
+            )
+        except (Conflict, Unavailable) as error:
+            return Ending(outcome=Outcome(status=RunStatus.ERROR, error=error.message, code=error.code))
+        return None
 
     async def _finish(self, context: RunContext, ending: Ending) -> Ended | NewInput | None:
         """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
@@ -430,6 +457,22 @@ class Worker:
                 if not _is_passing(error):
                     return
                 await anyio.sleep(RETRY_SECONDS)
+
+
+class _Files(NamedTuple):
+    """What is to be written before a run's first step."""
+
+    created_at: datetime
+    rel_dir: str
+    attachments: list[Attachment]
+
+
+async def _find_files(query: Query, run: Run) -> _Files:
+    session = await rows.find_by_row(query, SessionRow(run.session))
+    spawn = await spawns.find(query, SessionRow(run.session))
+    if session is None or spawn is None or spawn.receipt is None:
+        raise Fenced
+    return _Files(session.created_at, str(spawn.receipt["relDir"]), await spawns.list_attachments(query, session.row))
 
 
 def _is_passing(error: Unavailable) -> bool:

@@ -18,6 +18,7 @@ from antiphon.domain.message import (
     ToolCallPart,
     ToolResult,
     UserMessage,
+    report_for_people,
     step_for_people,
     text_of,
 )
@@ -172,6 +173,8 @@ def _author(message: UserMessage) -> str:
     if message.exchange is not None and provenance.source_session_key is not None:
         step = message.exchange
         return step_for_people(step.stage, step.turn, step.of, provenance.source_session_key)
+    if message.report is not None and provenance.source_session_key is not None:
+        return report_for_people(message.report.stage, provenance.source_session_key)
     return _origin(provenance)
 
 

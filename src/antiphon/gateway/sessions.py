@@ -136,11 +136,13 @@ async def reset_session(request: Request, key: str) -> dict[str, Any]:
 
 @router.post("/sessions/{key}/cancel")
 async def cancel_session(request: Request, key: str) -> dict[str, Any]:
-    """Cancels the session's active run, if it has one."""
+    """Cancels what the session and those that it spawned are at work on."""
     services = gateway_of(request).services
     session = await _find(request, key)
-    run = await services.runs.cancel_session(principal_of(request), session.row)
-    return {"ok": True, "cancelled": run is not None, **({"runId": run.id} if run else {})}
+    cancelled = await services.runs.cancel_session(session.row)
+    is_any = cancelled.run_id is not None or cancelled.below > 0
+    own = {"runId": cancelled.run_id} if cancelled.run_id is not None else {}
+    return {"ok": True, "cancelled": is_any, "below": cancelled.below, **own}
 
 
 @router.post("/sessions/{key}/fork", status_code=201)

@@ -22,6 +22,12 @@ SESSION_TOOLS = frozenset(
 )
 """Names that belong to Antiphon's own tools."""
 
+YIELD_TOOL = "sessions_yield"
+"""The tool that ends the run which calls it."""
+
+SPAWN_FAMILY = frozenset({"sessions_spawn", "sessions_wait", YIELD_TOOL, "subagents"})
+"""What a session governs its own children with."""
+
 _ACTS = {
     "sessions_list": Act.LIST,
     "sessions_history": Act.READ,
@@ -37,9 +43,16 @@ def is_bound_to_parent(depth: int, subagent_tools: Collection[str]) -> bool:
 
 
 def allowed_session_tools(
-    agent_id: AgentId, depth: int, rules: VisibilityRules, subagent_tools: Collection[str]
+    agent_id: AgentId, depth: int, max_depth: int, rules: VisibilityRules, subagent_tools: Collection[str]
 ) -> frozenset[str]:
-    """All of them, but for acts that are switched off; sub-agents have what they are given, and may send."""
+    """All of them, but for acts that are switched off; sub-agents have what they are given, and may send.
+
+    Those that may have children have the spawn family; those at the maximum depth are not shown `sessions_spawn`.
+    """
     names = SESSION_TOOLS if depth == 0 else SESSION_TOOLS & {*subagent_tools, "sessions_send"}
+    if depth < max_depth:
+        names |= SPAWN_FAMILY
+    else:
+        names -= {"sessions_spawn"}
     off = {name for name, act in _ACTS.items() if rules.of(agent_id, act, is_sandboxed=False) is None}
     return frozenset(names - off)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x416E7470
 """In the header of our SQLite files, so that another program's database is told from ours."""
 
-SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID"}
+SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID", "$blob": "BLOB"}
 
 
 class StoreUnusable(AntiphonError):

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
-from antiphon.domain.message import Usage
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.message import NO_USAGE, Usage
+from antiphon.domain.run import QueueMode, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -18,13 +19,15 @@ _COLUMNS = """r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest
 r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for,
 r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps,
-r.exchange, r.partner, r.chain, r.hops, r.has_sent, r.place"""
+r.exchange, r.partner, r.chain, r.hops, r.has_sent, r.place,
+r.report, r.has_spawned, r.has_attachments, r.time_limit, r.wait_call, r.is_yielding, r.is_parked, r.continued_by,
+r.announces, r.continues"""
 
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_COLUMNS} {_FROM}"
 _SELECT_WITH_END = (
     f"SELECT {_COLUMNS}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
-    f"s.last_seq, s.incarnation {_FROM}"
+    f"s.depth, s.last_seq, s.incarnation {_FROM}"
 )
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval')"
@@ -39,6 +42,10 @@ class ExchangeLink(NamedTuple):
     chain: str
     hops: int
 
+    @property
+    def columns(self) -> dict[str, SqlValue]:
+        return {"exchange": self.exchange, "partner": self.partner, "chain": self.chain, "hops": self.hops}
+
 
 async def insert(
     tx: Transaction,
@@ -51,39 +58,20 @@ async def insert(
     mode: QueueMode,
     principal: Principal,
     at_ms: int,
-    link: ExchangeLink | None = None,
-    place: DeliveryContext | None = None,
+    columns: Mapping[str, SqlValue] | None = None,
 ) -> None:
-    """A queued run."""
-    if place is not None:
-        await tx.execute(
-            "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, "
-            "created_at, place) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?)",
-            (
-                run_id,
-                session,
-                incarnation,
-                agent_id,
-                seq,
-                seq,
-                mode.value,
-                str(principal),
-                at_ms,
-                codec.place_text(place),
-            ),
-        )
-        return
-    if link is None:
-        await tx.execute(
-            "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, "
-            "created_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
-            (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms),
-        )
-        return
-    await tx.execute(
-        "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, created_at, "
-        "exchange, partner, chain, hops) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)",
-        (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms, *link),
+    """A queued run; `columns` are those beside what every run has."""
+    more = columns or {}
+    values = (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms, *more.values())
+    await tx.execute(_insert(tuple(more)), values)
+
+
+@cache
+def _insert(more: tuple[str, ...]) -> str:
+    named = "".join(f", {column}" for column in more)
+    return (
+        "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, created_at"
+        f"{named}) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?{', ?' * len(more)})"
     )
 
 
@@ -95,14 +83,50 @@ async def spent_in_chain(query: Query, chain: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-async def find_awaited_session(query: Query, session: SessionRow) -> SessionRow | None:
-    """The session whose run the session's active run waits for; None if it waits for none that is unfinished."""
-    row = await query.fetch_one(
-        "SELECT w.session FROM runs r JOIN runs w ON w.id = r.waiting_for "
-        f"WHERE r.session = ? AND {_ACTIVE} AND w.status IN ('queued', 'running', 'awaiting_approval')",
-        (session,),
-    )
-    return None if row is None else SessionRow(row[0])
+async def list_awaited_sessions(query: Query, session: SessionRow) -> list[SessionRow]:
+    """The sessions at work on what the session's active run waits for, directly or through runs that are parked."""
+    row = await query.fetch_one(f"SELECT r.waiting_for FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,))
+    if row is None or row[0] is None:
+        return []
+    ids = list(_run_ids(row[0]))
+    found: list[SessionRow] = []
+    while ids:
+        marks = ", ".join("?" * len(ids))
+        rows = await query.fetch_all(
+            f"SELECT session, status, is_parked, id, continued_by FROM runs WHERE id IN ({marks})", ids
+        )
+        found += [row[0] for row in rows if not RunStatus(row[1]).is_terminal]
+        parked = [row[3] for row in rows if row[2]]
+        if parked:
+            marks = ", ".join("?" * len(parked))
+            children = await query.fetch_all(
+                f"SELECT child FROM reports WHERE waiter IN ({marks}) AND stage = 'open'", parked
+            )
+            found += [child[0] for child in children]
+        ids = [row[4] for row in rows if row[4] is not None]
+    return found
+
+
+async def find_ends(query: Query, run_ids: Sequence[RunId]) -> dict[RunId, Run]:
+    """What became of each run that exists: with the end of what continued it, if something did."""
+    known: dict[RunId, Run] = {}
+    missing = list(dict.fromkeys(run_ids))
+    while missing:
+        found: list[Run] = []
+        for start in range(0, len(missing), 500):
+            part = missing[start : start + 500]
+            rows = await query.fetch_all(f"{_SELECT} WHERE r.id IN ({', '.join('?' * len(part))})", part)
+            found += map(_run, rows)
+        known |= {run.id: run for run in found}
+        missing = [run.continued_by for run in found if run.continued_by is not None and run.continued_by not in known]
+    return {run_id: followed(known[run_id], _last(known, run_id)) for run_id in run_ids if run_id in known}
+
+
+def _last(known: Mapping[RunId, Run], run_id: RunId) -> Run:
+    run = known[run_id]
+    while run.continued_by is not None and run.continued_by in known:
+        run = known[run.continued_by]
+    return run
 
 
 async def find(query: Query, run_id: RunId) -> Run | None:
@@ -111,12 +135,15 @@ async def find(query: Query, run_id: RunId) -> Run | None:
 
 
 class InLog(NamedTuple):
-    """A run, and where its session's log ends."""
+    """A run, and what its session is like."""
 
     run: Run
     place: DeliveryContext
     """Where the session's answers go."""
+    depth: int
+    """How many spawned one another down to the session."""
     end: LogEnd
+    """Where its log ends."""
 
 
 async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
@@ -240,6 +267,59 @@ def _assignments(columns: Mapping[str, SqlValue]) -> str:
     return ", ".join(f"{name} = ?" for name in columns)
 
 
+async def find_parked(query: Query, session: SessionRow) -> list[Run]:
+    """Runs of the session that have ended and wait for its children."""
+    return [
+        _run(row) for row in await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
+    ]
+
+
+class Work(NamedTuple):
+    """What was done for a report, over all runs that continued one another."""
+
+    usage: Usage
+    started_at: datetime | None
+
+
+async def work_for(query: Query, report: str) -> Work:
+    row = await query.fetch_one(
+        "SELECT SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(cost_microusd), SUM(steps), "
+        "MIN(started_at) FROM runs WHERE report = ?",
+        (report,),
+    )
+    assert row is not None
+    tokens_in, tokens_out, cached, cost, steps = (None if value is None else int(value) for value in row[:5])
+    return Work(Usage(tokens_in or 0, tokens_out or 0, cached or 0, cost, steps or 0), codec.optional_moment(row[5]))
+
+
+@dataclass(frozen=True, slots=True)
+class UsedBefore:
+    """What the runs used that a run continues."""
+
+    usage: Usage = NO_USAGE
+    model_calls: int = 0
+    tool_calls: int = 0
+
+
+async def used_before(query: Query, run: Run) -> UsedBefore:
+    usage, model_calls, tool_calls = NO_USAGE, 0, 0
+    before = run.continues
+    while before is not None:
+        earlier = await find(query, before)
+        if earlier is None:
+            break
+        usage = usage + earlier.usage
+        row = await query.fetch_one(
+            "SELECT COUNT(CASE WHEN type = 'assistant_message' THEN 1 END), COUNT(CASE WHEN type = 'tool_result' "
+            "THEN 1 END) FROM events WHERE session = ? AND seq > ? AND seq < ? AND run_id = ?",
+            (run.session, earlier.seq, run.seq, earlier.id),
+        )
+        assert row is not None
+        model_calls, tool_calls = model_calls + row[0], tool_calls + row[1]
+        before = earlier.continues
+    return UsedBefore(usage, model_calls, tool_calls)
+
+
 async def add_usage(tx: Transaction, run_id: RunId, usage: Usage) -> None:
     await tx.execute(
         "UPDATE runs SET input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, "
@@ -285,7 +365,7 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 
 
 def _in_log(row: Row | None) -> InLog | None:
-    return None if row is None else InLog(_run(row), delivery_context(*row[-6:-2]), LogEnd(row[-2], row[-1]))
+    return None if row is None else InLog(_run(row), delivery_context(*row[-7:-3]), row[-3], LogEnd(row[-2], row[-1]))
 
 
 def _run(row: Row) -> Run:
@@ -310,7 +390,7 @@ def _run(row: Row) -> Run:
         started_at=when(row[14]),
         ended_at=when(row[15]),
         deadline=when(row[16]),
-        waiting_for=row[17],
+        waiting_for=() if row[17] is None else _run_ids(row[17]),
         wait_until=when(row[18]),
         is_cancel_requested=bool(row[19]),
         reply=row[20],
@@ -323,4 +403,23 @@ def _run(row: Row) -> Run:
         hops=row[31],
         has_sent=bool(row[32]),
         place=None if row[33] is None else codec.place(row[33]),
+        report=row[34],
+        has_spawned=bool(row[35]),
+        has_attachments=bool(row[36]),
+        time_limit=None if row[37] is None else timedelta(milliseconds=row[37]),
+        wait_call=row[38],
+        is_yielding=bool(row[39]),
+        is_parked=bool(row[40]),
+        continued_by=row[41],
+        announces=row[42],
+        continues=row[43],
     )
+
+
+def run_ids_text(run_ids: Sequence[RunId]) -> str | None:
+    """As the column `waiting_for` holds them; ids have no comma."""
+    return ",".join(run_ids) or None
+
+
+def _run_ids(text: str) -> tuple[RunId, ...]:
+    return tuple(RunId(run_id) for run_id in text.split(","))

@@ -278,6 +278,11 @@ def _update(columns: tuple[str, ...]) -> str:
     return f"UPDATE sessions SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?"
 
 
+async def hold(tx: Transaction, session: SessionRow) -> None:
+    """Until the unit commits no other one appends to the session; where the backend locks rows."""
+    await tx.execute("UPDATE sessions SET last_seq = last_seq WHERE id = ?", (session,))
+
+
 async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[SessionRow, int]]:
     """Rows of living sessions above `after`, ascending, each with the lowest `seq` of its log."""
     rows = await query.fetch_all(

@@ -1,0 +1,178 @@
+"""Files that a requester gives to a session that it spawns. Contract: spawn 5."""
+
+import binascii
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Literal
+from unicodedata import category, normalize
+
+from msgspec import Struct
+
+from antiphon.domain.errors import Invalid
+from antiphon.domain.message import JsonObject
+
+MAX_FILES = 50
+MAX_FILE_BYTES = 1024 * 1024
+MAX_TOTAL_BYTES = 5 * 1024 * 1024
+MAX_NAME_BYTES = 255
+"""In UTF-8; what file systems take."""
+MANIFEST_NAME = ".manifest.json"
+"""The receipt, beside the files."""
+
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul", "conin$", "conout$"}
+    | {f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"}
+)
+"""Names that are devices on Windows, with any extension."""
+_FORBIDDEN = frozenset("/\\:")
+"""What some system reads as a path."""
+_ASCII_BLANKS = re.compile(r"[ \t\r\n\f\v]+")
+
+
+class GivenAttachment(Struct, frozen=True, kw_only=True):
+    """A file as a call names it, unchecked."""
+
+    name: str
+    content: str
+    encoding: Literal["utf8", "base64"] = "utf8"
+    mime_type: str | None = None
+
+
+class Attachment(Struct, frozen=True, kw_only=True):
+    """A checked file: safe to write under its name."""
+
+    name: str
+    data: bytes
+    sha256: str
+    """Of the data, in hexadecimal."""
+    mime_type: str | None = None
+
+
+def check_attachments(given: Sequence[GivenAttachment]) -> tuple[Attachment, ...]:
+    """The files with their bytes, all within the limits.
+
+    Raises `Invalid` for the first that is not: `attachment_count`, `attachment_name`, `attachment_duplicate`,
+    `attachment_base64`, `attachment_text`, `attachment_too_large`, `attachments_too_large`.
+    """
+    if len(given) > MAX_FILES:
+        raise Invalid(
+            f"Attachments are too many: {len(given)}, at most {MAX_FILES}. Give fewer, or join some.",
+            code="attachment_count",
+        )
+    taken = dict[str, str]()
+    total = 0
+    checked: list[Attachment] = []
+    for file in given:
+        _check_name(file.name)
+        folded = folded_name(file.name)
+        if folded in taken:
+            raise Invalid(
+                f"Attachments {_shown(taken[folded])} and {_shown(file.name)} have one name where case and composition "
+                "do not count. Rename one.",
+                code="attachment_duplicate",
+            )
+        taken[folded] = file.name
+        data = _data_of(file)
+        total += len(data)
+        if total > MAX_TOTAL_BYTES:
+            raise Invalid(
+                f"Attachments are too large together: more than {MAX_TOTAL_BYTES} bytes, reached at "
+                f"{_shown(file.name)}. Give fewer or smaller ones.",
+                code="attachments_too_large",
+            )
+        checked.append(Attachment(name=file.name, data=data, sha256=sha256(data).hexdigest(), mime_type=file.mime_type))
+    return tuple(checked)
+
+
+def receipt(attachments: Sequence[Attachment], rel_dir: str) -> JsonObject:
+    """What the requester is told of them; `rel_dir` is their place in the workspace."""
+    return {
+        "count": len(attachments),
+        "totalBytes": sum(len(file.data) for file in attachments),
+        "files": [{"name": file.name, "bytes": len(file.data), "sha256": file.sha256} for file in attachments],
+        "relDir": rel_dir,
+    }
+
+
+def folded_name(name: str) -> str:
+    """Equal for names that some file system takes for one."""
+    return normalize("NFC", normalize("NFD", normalize("NFC", name).casefold()).casefold())
+
+
+def _check_name(name: str) -> None:
+    problem = _problem_of(name)
+    if problem is not None:
+        raise Invalid(
+            f"Attachment name is not valid: {_shown(name)} {problem}. Use a plain file name such as 'notes.txt'.",
+            code="attachment_name",
+        )
+
+
+def _problem_of(name: str) -> str | None:
+    """Why the name cannot be a file's; None where it can."""
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        return "holds half of a character (a lone surrogate)"
+    size = max(len(normalize(form, name).encode()) for form in ("NFC", "NFD"))
+    if name.strip() == "" or name in (".", ".."):
+        return "names no file"
+    if any(character in _FORBIDDEN for character in name):
+        return "holds one of / \\ :"
+    if any(category(character) in ("Cc", "Cf", "Zl", "Zp") for character in name):
+        return "holds a control or invisible character"
+    if name[-1] in ". " or name[0] == " ":
+        return "begins or ends with a blank, or ends with a dot"
+    if size > MAX_NAME_BYTES:
+        return f"has more than {MAX_NAME_BYTES} bytes in UTF-8"
+    folded = normalize("NFKC", name).casefold()
+    if folded == MANIFEST_NAME or folded.split(".")[0].rstrip() in _DEVICES:
+        return "is reserved"
+    return None
+
+
+def _data_of(file: GivenAttachment) -> bytes:
+    if file.encoding == "base64":
+        return _decoded(file)
+    if len(file.content) > MAX_FILE_BYTES:
+        raise _too_large(file)
+    try:
+        data = file.content.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(
+            f"Attachment is not text: {_shown(file.name)} holds half of a character (a lone surrogate). "
+            "Give its bytes with encoding 'base64'.",
+            code="attachment_text",
+        ) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise _too_large(file)
+    return data
+
+
+def _decoded(file: GivenAttachment) -> bytes:
+    text = _ASCII_BLANKS.sub("", file.content) if len(file.content) <= 2 * MAX_FILE_BYTES else file.content
+    if len(text) > (MAX_FILE_BYTES + 2) // 3 * 4:
+        raise _too_large(file)
+    try:
+        data = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+        if binascii.b2a_base64(data, newline=False).decode("ascii") != text:
+            raise ValueError("bits are left over")
+    except ValueError as error:
+        raise Invalid(
+            f"Attachment is not valid base64: {_shown(file.name)}. Encode it with the alphabet A-Z a-z 0-9 + / and "
+            "its padding, or give text with encoding 'utf8'.",
+            code="attachment_base64",
+        ) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise _too_large(file)
+    return data
+
+
+def _too_large(file: GivenAttachment) -> Invalid:
+    return Invalid(
+        f"Attachment is too large: {_shown(file.name)}, at most {MAX_FILE_BYTES} bytes. Give a part of it.",
+        code="attachment_too_large",
+    )
+
+
+def _shown(name: str) -> str:
+    return ascii(name[:100]) if not name.isprintable() else repr(name[:100])

@@ -1,0 +1,141 @@
+"""A report: the result that a child owes to the session which spawned it, and what follows when it comes.
+
+Pure. The engine tells what happened and does what is answered; between a child's end and what follows there is only
+the report's row. Contract: spawn 7, 8.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from msgspec import Struct
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.exchange import ANNOUNCE_SKIP
+from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.message import Part, TextPart, Usage
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.silence import is_silent
+
+
+class Stage(StrEnum):
+    """How far a result came on its way to the requester."""
+
+    OPEN = "open"
+    """The child is at work, or waits for children of its own."""
+    RECORDED = "recorded"
+    """It stands in the requester's log; what follows waits for the end of the run that spawned the child."""
+    ANNOUNCING = "announcing"
+    """The child words what the requester's channel is told."""
+    DONE = "done"
+    KEPT = "kept"
+    """Nobody is left whom it could be given to: it stays in the child's log, and is listed."""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """One row."""
+
+    id: str
+    """That of the run which was to bring the result first; what a spawn answers as `runId`."""
+    run: RunId
+    """The run whose end brings it: the first, or the one that continues it."""
+    child: SessionRow
+    requester: SessionRow | None
+    """None once nobody is left."""
+    requester_incarnation: SessionId | None
+    origin_run: RunId | None
+    """The requester's run that is to have ended before anything follows; the spawning one, or what continues it."""
+    is_from_outside: bool = False
+    """Whether it was spawned by a call from outside a run: its record starts nothing. Contract: tools 1."""
+    waiter: RunId | None = None
+    """The requester's run that yielded until this and others are there."""
+    place: DeliveryContext | None = None
+    """Where the requester's answers went when the child was spawned, if that is outside."""
+    principal: Principal
+    """Whose rights the child has, and what follows from its result."""
+    stage: Stage
+    is_taken: bool = False
+    """Whether the requester has the result already, by a wait."""
+    is_cancelled: bool = False
+    """Whether the child's work was called off: what would continue it ends at once."""
+
+
+class Following(StrEnum):
+    """What follows from a record, once the run that spawned the child has ended."""
+
+    NOTHING = "nothing"
+    ANNOUNCE = "announce"
+    """A turn of the child that words what the requester's channel is told."""
+    RUN = "run"
+    """A run of the requester that answers the record."""
+
+
+def what_follows(report: Report, *, is_present: bool) -> Following:
+    """`is_present` says whether the requester's incarnation is still the one that spawned. Contract: spawn 7."""
+    if report.is_taken or report.is_from_outside or not is_present or report.waiter is not None:
+        return Following.NOTHING
+    return Following.RUN if report.place is None else Following.ANNOUNCE
+
+
+def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
+    """What the requester's channel is told after the announce turn; None for nothing."""
+    if status is not RunStatus.OK:
+        return record
+    return None if is_silent(reply, ANNOUNCE_SKIP) else reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is told of a child that ended. Statuses and numbers are the runtime's, never a model's."""
+
+    name: str
+    """Its label, else its key."""
+    session_key: str
+    session_id: str
+    status: RunStatus
+    error: str | None
+    result: str | None
+    """None if it may not flow to the requester."""
+    is_tool_result: bool
+    """Whether the child said nothing, and `result` is that of its last tool call."""
+    notes: tuple[str, ...]
+    runtime_ms: int
+    usage: Usage
+
+
+NO_RESULT = "(no output)"
+WITHHELD = (
+    "[A result waits that this session may not read: it holds data above this session. The owner can release it.]"
+)
+
+
+def status_line(status: RunStatus, error: str | None) -> str:
+    """`ok | error: … | timeout | cancelled`."""
+    return f"error: {error or 'unknown'}" if status is RunStatus.ERROR else status.value
+
+
+def record_parts(finding: Finding) -> tuple[Part, ...]:
+    """Three texts: what goes before the result, the result, what comes behind. Contract: spawn 7."""
+    result = WITHHELD if finding.result is None else finding.result or NO_RESULT
+    notes = list(finding.notes)
+    if finding.is_tool_result:
+        notes.insert(0, "The sub-agent said nothing; the result is that of its last tool call.")
+    if finding.status is RunStatus.TIMEOUT:
+        notes.insert(0, "The time limit was reached; the result is what there was by then.")
+    lead = f"Sub-agent: {finding.name}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
+    told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
+    return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))
+
+
+def _stats(finding: Finding) -> str:
+    usage = finding.usage
+    stats = [
+        f"runtime {finding.runtime_ms / 1000:.1f} s",
+        f"tokens {usage.input_tokens} in, {usage.output_tokens} out",
+        f"session {finding.session_key}",
+        f"id {finding.session_id}",
+        f"transcript /sessions/{finding.session_key}/transcript",
+    ]
+    if usage.cost_microusd is not None:
+        stats.append(f"cost {usage.cost_microusd / 1_000_000:.4f} USD")
+    return "Stats: " + " · ".join(stats)

@@ -1,0 +1,56 @@
+"""How a child was spawned, and what becomes of it afterwards. Contract: spawn 1 to 6."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.message import JsonObject
+
+
+class Mode(StrEnum):
+    """What a child is for."""
+
+    RUN = "run"
+    """One task: one result, then it is archived."""
+    SESSION = "session"
+    """To stay: each of its runs reports."""
+
+
+class Cleanup(StrEnum):
+    """What becomes of a child once its result has arrived."""
+
+    KEEP = "keep"
+    DELETE = "delete"
+
+
+class Context(StrEnum):
+    """What a child knows of the conversation that it comes from."""
+
+    NONE = "none"
+    FORK = "fork"
+    """A copy of it, up to the message that its requester answers."""
+
+
+class Spawn(Struct, frozen=True, kw_only=True):
+    """One row a child."""
+
+    child: SessionRow
+    origin: str
+    """Names the call that made it; the same call again finds it."""
+    run: RunId
+    """The run of its task."""
+    task: str
+    mode: Mode
+    cleanup: Cleanup
+    time_limit: timedelta | None
+    """How long each of its runs may take."""
+    archive_after: timedelta | None = None
+    """How long after its result it is hidden from lists; None for never."""
+    attach_as: JsonObject | None = None
+    """Kept for mounts, and not used yet."""
+    receipt: JsonObject | None = None
+    """What was said of its attachments."""
+    due_at: datetime | None = None
+    """When it is archived or deleted, unless it is busy then."""

@@ -1,0 +1,185 @@
+"""Waiting for several runs, and ending a turn until they are over. Contract: spawn 8, runs 1, 3."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Conflict, NotFound
+from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.report import Stage
+from antiphon.domain.run import Run
+from antiphon.engine.callers import Caller, find_origin
+from antiphon.engine.cycles import waits_for
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.waits import Waits
+from antiphon.store import exchanges, spawns
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Database, Query, Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """One run that was waited for, as it stands when the wait ends."""
+
+    run_id: RunId
+    run: Run
+    is_withheld: bool
+    """Whether its reply may not flow to the caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    is_complete: bool
+    """Whether what was waited for came before the time was over."""
+    runs: list[Awaited]
+    """In the order of the call."""
+
+
+class BeginWait(Struct, frozen=True, kw_only=True):
+    caller: Caller
+    run_ids: tuple[RunId, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    until: datetime
+    sessions: tuple[SessionRow, ...]
+
+
+class Joins:
+    """How a session waits for what it began."""
+
+    def __init__(self, database: Database, waits: Waits, clock: Clock) -> None:
+        self._database = database
+        self._waits = waits
+        self._clock = clock
+
+    async def wait(self, caller: Caller, run_ids: Sequence[RunId], timeout: timedelta, *, for_all: bool) -> Joined:
+        """Waits for one of the runs, or all; the caller's run has no slot meanwhile. Its deadline survives restarts.
+
+        Results that are answered so are not announced. Raises `NotFound` for a run that is none of the caller's own
+        children's or requests', `Conflict` (`wait_cycle`) where waiting would never end.
+        """
+        command = BeginWait(caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), until=self._clock.now() + timeout)
+        begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
+        left = max(begun.until - self._clock.now(), timedelta(0))
+        wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
+        await wait(command.run_ids, begun.sessions, left, for_all=for_all)
+        return accepted(
+            await self._database.run(
+                end_wait, caller, command.run_ids, for_all, self._clock.now_ms(), sessions=(caller.session,)
+            )
+        )
+
+    async def yield_(self, caller: Caller) -> list[RunId]:
+        """Lets the caller's run end with its step, to be continued when all its children are done; their runs.
+
+        Raises `Conflict`: `no_run` from outside a run, `nothing_to_wait_for` without children at work.
+        """
+        return accepted(await self._database.run(note_yield, caller, sessions=(caller.session,)))
+
+
+async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
+    caller = command.caller
+    origin = await find_origin(tx, caller)
+    runs = await _find_own(tx, caller, command.run_ids)
+    if isinstance(runs, Refusal):
+        return runs
+    sessions = tuple(SessionRow(run.session) for run in runs)
+    if origin is None:
+        return Begun(command.until, sessions)
+    if origin.wait_call == caller.call_id and origin.wait_until is not None:
+        return Begun(origin.wait_until, sessions)
+    for run in runs:
+        if not run.is_over and await waits_for(tx, SessionRow(run.session), caller.session):
+            return Refusal(
+                Conflict(
+                    f"Run waits for this session itself: {run.id!r}. End this turn, or call sessions_yield; "
+                    "then it is answered.",
+                    code="wait_cycle",
+                )
+            )
+    await ledger.change(
+        tx,
+        origin.id,
+        {
+            "waiting_for": ledger.run_ids_text(command.run_ids),
+            "wait_until": milliseconds(command.until),
+            "wait_call": caller.call_id,
+        },
+    )
+    return Begun(command.until, sessions)
+
+
+async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> list[Run] | Refusal:
+    """The runs, each what a child of the caller's session owes or what answers a request of it. Contract: answers 2."""
+    found = await ledger.find_ends(query, run_ids)
+    runs: list[Run] = []
+    for run_id in run_ids:
+        run = found.get(run_id)
+        if run is None or not await _is_own(query, caller, run):
+            return Refusal(
+                NotFound(
+                    f"Run not found: {run_id[:80]!r}. This session waits for runs of its own children and requests; "
+                    "subagents lists them."
+                )
+            )
+        runs.append(run)
+    return runs
+
+
+async def _is_own(query: Query, caller: Caller, run: Run) -> bool:
+    report = await spawns.find_report(query, run.report or "")
+    exchange = await exchanges.find(query, run.exchange or "")
+    return (report is not None and report.requester == caller.session) or (
+        exchange is not None and exchange.requester == caller.session and exchange.request_run == run.id
+    )
+
+
+async def end_wait(
+    tx: Transaction, caller: Caller, run_ids: Sequence[RunId], for_all: bool, at_ms: int
+) -> Joined | Refusal:
+    """What is there now; results that are answered so are taken."""
+    origin = await find_origin(tx, caller)
+    runs = await _find_own(tx, caller, run_ids)
+    session = await rows.find_by_row(tx, caller.session)
+    if isinstance(runs, Refusal):
+        return runs
+    assert session is not None
+    if origin is not None:
+        await ledger.change(tx, origin.id, {"waiting_for": None, "wait_until": None, "wait_call": None})
+    awaited: list[Awaited] = []
+    for run_id, run in zip(run_ids, runs, strict=True):
+        target = await rows.find_by_row(tx, SessionRow(run.session))
+        is_withheld = target is None or not target.taint.flows_to(session.taint)
+        awaited.append(Awaited(run_id=run_id, run=run, is_withheld=is_withheld))
+        if run.is_over and run.report is not None:
+            report = await spawns.find_report(tx, run.report)
+            if report is not None and report.stage is Stage.RECORDED:
+                await spawns.change_report(tx, report.id, {"is_taken": 1})
+    over = sum(run.is_over for run in runs)
+    return Joined(is_complete=over == len(runs) or (over > 0 and not for_all), runs=awaited)
+
+
+async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
+    """Results that came before, and were not taken, are gone on with too: a quick child is no error."""
+    origin = await find_origin(tx, caller)
+    if origin is None:
+        return Refusal(
+            Conflict(
+                "There is no run that could end: this call comes from outside one. Use sessions_wait.", code="no_run"
+            )
+        )
+    children = await spawns.list_open(tx, caller.session)
+    if not (children or origin.is_yielding or await spawns.list_recorded(tx, origin.id)):
+        return Refusal(
+            Conflict("There is nothing to wait for: no child of this session is at work.", code="nothing_to_wait_for")
+        )
+    await ledger.change(tx, origin.id, {"is_yielding": 1})
+    return [RunId(report.id) for report in children]

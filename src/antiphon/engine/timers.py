@@ -1,0 +1,99 @@
+"""What becomes due: children to be archived or deleted, parked runs whose time is over. Contract: spawn 4, 8.
+
+The times are rows. Whoever works on the database looks for what is due; each is settled in a unit of its own that
+looks again, so that two who find the same do it once.
+"""
+
+import asyncio
+import logging
+
+import anyio
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.session import SessionStatus
+from antiphon.domain.spawn import Cleanup
+from antiphon.engine.runs import end_parked_run
+from antiphon.engine.sessions import bury_session
+from antiphon.feed.notifier import Notifier
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.spawns import DUE
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+LOOK_SECONDS = 30.0
+"""What another process made due is found after so long at most."""
+LATER_MS = 60_000
+"""A child that is busy when its time comes is looked at again after so long."""
+
+
+class Timers:
+    def __init__(self, database: Database, notifier: Notifier, clock: Clock) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._clock = clock
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        unsubscribe = self._notifier.subscribe(DUE, self._woken.set)
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    seconds = await self.settle_due()
+                except Unavailable as error:
+                    logger.warning("Timers failed", extra={"action": "timers_failed", "code": error.code})
+                    seconds = LOOK_SECONDS
+                with anyio.move_on_after(seconds):
+                    await self._woken.wait()
+        finally:
+            unsubscribe()
+
+    async def settle_due(self) -> float:
+        """Settles all that is due; the seconds until something will be, at most `LOOK_SECONDS`."""
+        while True:
+            now_ms = self._clock.now_ms()
+            children = await self._database.read(spawns.list_due, now_ms, BATCH)
+            for child in children:
+                await self._database.run(put_away, child, now_ms, sessions=(child,))
+            overdue = await self._database.read(spawns.list_overdue, now_ms, BATCH)
+            for parked in overdue:
+                await self._database.run(end_overdue, parked.run, now_ms, sessions=(parked.session,))
+            if len(children) < BATCH and len(overdue) < BATCH:
+                break
+        due_ms = await self._database.read(spawns.next_due)
+        left = LOOK_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
+        return min(max(left, 0.0), LOOK_SECONDS)
+
+
+async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> None:
+    """Archives or deletes the child, unless it is busy: then its time comes later."""
+    spawn = await spawns.find(tx, child)
+    session = await rows.find_by_row(tx, child)
+    if spawn is None or session is None or spawn.due_at is None:
+        await spawns.set_due(tx, child, None)
+        return
+    if await ledger.is_busy(tx, child) or await spawns.has_open(tx, child):
+        await spawns.set_due(tx, child, at_ms + LATER_MS)
+        return
+    await spawns.set_due(tx, child, None)
+    if spawn.cleanup is Cleanup.DELETE:
+        await bury_session(tx, session, at_ms)
+        return
+    if session.status is SessionStatus.IDLE:
+        changes: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
+        await rows.update(tx, child, changes)
+        tx.wake(child)
+
+
+async def end_overdue(tx: Transaction, run_id: RunId, at_ms: int) -> None:
+    """Ends the work of a parked run whose time is over."""
+    run = await ledger.find(tx, run_id)
+    if run is not None and run.is_parked and run.deadline is not None and run.deadline.timestamp() * 1000 <= at_ms:
+        await end_parked_run(tx, run_id, at_ms)

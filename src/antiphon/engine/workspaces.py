@@ -1,0 +1,301 @@
+"""Workspaces: the directory of each session, where its commands work and its attachments lie. Contract: spawn 5.
+
+What lies in a workspace was put there by an agent, so nothing here follows a link: every step goes by the
+descriptor of the directory before it.
+"""
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from hashlib import sha256
+from itertools import count
+from pathlib import Path, PurePosixPath
+
+from antiphon.domain.attachments import MANIFEST_NAME, Attachment, receipt
+from antiphon.domain.errors import Conflict, Unavailable
+from antiphon.domain.ids import AgentId, SessionRow
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+_UNFINISHED = ".new"
+"""Ends the name of what is not whole yet."""
+_DOOMED = ".old"
+"""Ends the name of what is about to be removed."""
+_NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
+
+
+class Workspaces:
+    """The workspaces of one home. Its methods block; all may be called again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path_of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Path:
+        """Of this session alone: one that was made anew under the same key has another."""
+        return self.directory / agent_id / _name(row, created_at)
+
+    def open(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Path:
+        """The workspace, which is made (0700) if it does not exist.
+
+        Raises `Conflict` (`workspace_unsafe`) for a link or another's directory in its place,
+        `Unavailable` (`workspace_unusable`) where it cannot be made.
+        """
+        with self._opened(agent_id, row, created_at):
+            return self.path_of(agent_id, row, created_at)
+
+    def write_attachments(
+        self,
+        agent_id: AgentId,
+        row: SessionRow,
+        created_at: datetime,
+        rel_dir: str,
+        attachments: Sequence[Attachment],
+    ) -> None:
+        """The files stand whole in `<workspace>/<rel_dir>`, beside their receipt, and survive a power cut.
+
+        Files of an earlier call are kept where they are what was given, else replaced. Raises as `open` does.
+        """
+        *parents, name = _parts(rel_dir)
+        manifest = json.dumps(receipt(attachments, rel_dir), ensure_ascii=False, indent=1).encode()
+        files = {**{file.name: file.data for file in attachments}, MANIFEST_NAME: manifest}
+        path = self.path_of(agent_id, row, created_at)
+        with self._opened(agent_id, row, created_at) as workspace, _walked(workspace, parents, path) as parent:
+            if _holds(parent, name, files):
+                return
+            with _explained(path / rel_dir):
+                unfinished, doomed = name + _UNFINISHED, name + _DOOMED
+                remove_entry(parent, unfinished)
+                remove_entry(parent, doomed)
+                _write_directory(parent, unfinished, files)
+                with suppress(FileNotFoundError):
+                    os.rename(name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
+                os.rename(unfinished, name, src_dir_fd=parent, dst_dir_fd=parent)
+                os.fsync(parent)
+                remove_entry(parent, doomed)
+
+    def remove(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> None:
+        """The workspace is gone, with all that is in it; what its links lead to stays."""
+        path = self.path_of(agent_id, row, created_at)
+        try:
+            root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unsafe(self.directory, error) from error
+        try:
+            agent = os.open(agent_id, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unsafe(path.parent, error) from error
+        finally:
+            os.close(root)
+        try:
+            with _explained(path):
+                remove_entry(agent, path.name)
+        finally:
+            os.close(agent)
+
+    @contextmanager
+    def _opened(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Generator[int]:
+        with _explained(self.directory):
+            self.directory.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        parent = os.open(self.directory.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            parts = [self.directory.name, agent_id, _name(row, created_at)]
+            with _walked(parent, parts, self.directory.parent) as workspace:
+                yield workspace
+        finally:
+            os.close(parent)
+
+
+def _name(row: SessionRow, created_at: datetime) -> str:
+    return f"{row}-{int(created_at.timestamp() * 1000)}"
+
+
+def _parts(rel_dir: str) -> tuple[str, ...]:
+    parts = PurePosixPath(rel_dir).parts
+    assert parts and not rel_dir.startswith("/") and ".." not in parts, "the caller makes the directory's name"
+    return parts
+
+
+@contextmanager
+def _walked(directory: int, names: Sequence[str], path: Path) -> Generator[int]:
+    """The descriptor of the directory at the end of these, each made if it is missing, none a link."""
+    current = os.dup(directory)
+    try:
+        for name in names:
+            path = path / name
+            with _explained(path):
+                following = _open_or_make(current, name)
+            os.close(current)
+            current = following
+            if os.fstat(current).st_uid != os.geteuid():
+                raise Conflict(
+                    f"Workspace is not safe: {str(path)!r} belongs to another user. Put it away, or give it to the "
+                    "user of this process.",
+                    code="workspace_unsafe",
+                )
+        yield current
+    finally:
+        os.close(current)
+
+
+def _open_or_make(parent: int, name: str) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        os.mkdir(name, DIRECTORY_MODE, dir_fd=parent)
+        os.fsync(parent)
+    except FileExistsError:
+        pass
+    return os.open(name, flags, dir_fd=parent)
+
+
+@contextmanager
+def _explained(path: Path) -> Generator[None]:
+    """Failures of the file system as errors that name the path and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise _unsafe(path, error) from error
+
+
+def _unsafe(path: Path, error: OSError) -> Conflict | Unavailable:
+    if error.errno in _NO_DIRECTORY:
+        return Conflict(
+            f"Workspace is not safe: {str(path)!r} is a link, or no directory. Put it away; a directory is made in "
+            "its place.",
+            code="workspace_unsafe",
+        )
+    return Unavailable(
+        f"Workspace cannot be used: {str(path)!r} ({error.strerror}). Give the directory to the user of this process, "
+        "and see that its disk has room.",
+        code="workspace_unusable",
+    )
+
+
+def _write_directory(parent: int, name: str, files: dict[str, bytes]) -> None:
+    os.mkdir(name, DIRECTORY_MODE, dir_fd=parent)
+    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        for each, data in files.items():
+            _write_file(directory, each, data)
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _write_file(directory: int, name: str, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(name, flags, FILE_MODE, dir_fd=directory), "wb") as file:  # noqa: PTH123
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _holds(parent: int, name: str, files: dict[str, bytes]) -> bool:
+    """Whether the directory has exactly these files."""
+    try:
+        directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError:
+        return False
+    try:
+        return set(names_in(directory)) == files.keys() and all(
+            _is_file(directory, each, data) for each, data in files.items()
+        )
+    finally:
+        os.close(directory)
+
+
+def _is_file(directory: int, name: str, data: bytes) -> bool:
+    try:
+        # Without waiting: somebody may have put a pipe there.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as file:  # noqa: PTH123
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode) or state.st_size != len(data):
+            return False
+        return sha256(file.read(len(data) + 1)).digest() == sha256(data).digest()
+
+
+def remove_entry(parent: int, name: str) -> None:
+    """The entry of the directory is gone; a link itself, not what it leads to; a directory with all that is in it.
+
+    A tree is flattened from above while it is emptied, so that its depth costs neither stack nor descriptors.
+    """
+    try:
+        os.unlink(name, dir_fd=parent)
+        return
+    except FileNotFoundError:
+        return
+    except (IsADirectoryError, PermissionError):
+        pass
+    top = open_own(parent, name)
+    try:
+        spare = count()
+        while names := names_in(top):
+            for each in names:
+                _empty(top, each, spare)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _empty(top: int, name: str, spare: Iterator[int]) -> None:
+    """Removes one entry of the top directory; directories in it come to lie beside it."""
+    if not _is_directory(top, name):
+        os.unlink(name, dir_fd=top)
+        return
+    inner = open_own(top, name)
+    try:
+        for each in names_in(inner):
+            if _is_directory(inner, each):
+                os.close(open_own(inner, each))
+                os.rename(each, _free_name(top, spare), src_dir_fd=inner, dst_dir_fd=top)
+            else:
+                os.unlink(each, dir_fd=inner)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=top)
+
+
+def _free_name(directory: int, spare: Iterator[int]) -> str:
+    """The name of a new, empty directory."""
+    while True:
+        name = f".{next(spare)}"
+        try:
+            os.mkdir(name, DIRECTORY_MODE, dir_fd=directory)
+        except FileExistsError:
+            continue
+        return name
+
+
+def names_in(directory: int) -> list[str]:
+    """Of what the directory with this descriptor holds."""
+    return os.listdir(directory)
+
+
+def _is_directory(parent: int, name: str) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
+def open_own(parent: int, name: str) -> int:
+    """The descriptor of a directory of ours, which we then may read and change; none of a link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        directory = os.open(name, flags, dir_fd=parent)
+    except PermissionError:
+        held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{held}", DIRECTORY_MODE)  # noqa: PTH101
+        finally:
+            os.close(held)
+        directory = os.open(name, flags, dir_fd=parent)
+    os.fchmod(directory, DIRECTORY_MODE)
+    return directory

@@ -1,0 +1,63 @@
+"""Whether a session may spawn a child. Contract: spawn 2."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.domain.ids import AgentId
+from antiphon.policy.decision import ALLOW, Decision, Deny
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnFacts:
+    """What decides, as it stands in the unit that would spawn."""
+
+    agent_id: AgentId
+    """Whose session asks."""
+    child_agent_id: AgentId
+    depth: int
+    """Of the session that asks."""
+    max_depth: int
+    active_children: int
+    max_children: int
+    allowed_agents: Sequence[str]
+    """Beside the session's own; `*` for any."""
+    is_sandboxed: bool
+    """Whether the session that asks is."""
+    will_be_sandboxed: bool
+    requires_sandbox: bool
+
+
+def decide_spawn(facts: SpawnFacts) -> Decision:
+    """The first reason against it, in the contract's order."""
+    if facts.depth >= facts.max_depth:
+        return Deny(
+            "spawn_depth",
+            f"This session is {facts.depth} deep, and may spawn down to {facts.max_depth} "
+            "(agents.defaults.subagents.maxSpawnDepth). Do the task here.",
+        )
+    if facts.active_children >= facts.max_children:
+        return Deny(
+            "spawn_children",
+            f"This session has {facts.active_children} of at most {facts.max_children} children at work "
+            "(agents.defaults.subagents.maxChildrenPerAgent). Wait for one by sessions_wait, or cancel one.",
+        )
+    allowed = facts.allowed_agents
+    if facts.child_agent_id != facts.agent_id and "*" not in allowed and facts.child_agent_id not in allowed:
+        named = ", ".join(sorted(allowed)) or "none beside its own"
+        return Deny(
+            "spawn_agent",
+            f"This session may not spawn under agent {facts.child_agent_id!r}; allowed: {named} "
+            "(agents.list[].subagents.allowAgents). agents_list shows them.",
+        )
+    if facts.is_sandboxed and not facts.will_be_sandboxed:
+        return Deny(
+            "spawn_unsandboxed",
+            f"This session is sandboxed, and a child under agent {facts.child_agent_id!r} would not be. "
+            "Choose a sandboxed agent.",
+        )
+    if facts.requires_sandbox and not facts.will_be_sandboxed:
+        return Deny(
+            "spawn_unsandboxed",
+            f"A sandbox is required, and agent {facts.child_agent_id!r} has none (agents.list[].sandbox.mode).",
+        )
+    return ALLOW

@@ -1,0 +1,324 @@
+"""Rows of children: how they were spawned, their attachments, and the results that they owe."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.attachments import Attachment
+from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.report import Report, Stage
+from antiphon.domain.spawn import Cleanup, Mode, Spawn
+from antiphon.store import codec
+from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.scopes import MAX_DEPTH
+
+DUE = SessionRow(-1)
+"""No session's row; woken when something was given a time at which it is due."""
+
+_SPAWN_COLUMNS = (
+    "p.child, p.origin, p.run, p.task, p.mode, p.cleanup, p.time_limit, p.archive_after, p.attach_as, p.receipt, "
+    "p.due_at"
+)
+_REPORT_COLUMNS = (
+    "t.id, t.run, t.child, t.requester, t.requester_incarnation, t.origin_run, t.is_from_outside, t.waiter, t.place, "
+    "t.principal, t.stage, t.is_taken, t.is_cancelled"
+)
+
+
+async def insert(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
+    await tx.execute(
+        "INSERT INTO spawns (child, origin, run, task, mode, cleanup, time_limit, archive_after, attach_as, receipt, "
+        "created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            spawn.child,
+            spawn.origin,
+            spawn.run,
+            spawn.task,
+            spawn.mode.value,
+            spawn.cleanup.value,
+            None if spawn.time_limit is None else spawn.time_limit // timedelta(milliseconds=1),
+            None if spawn.archive_after is None else spawn.archive_after // timedelta(milliseconds=1),
+            None if spawn.attach_as is None else codec.json_text(spawn.attach_as),
+            None if spawn.receipt is None else codec.json_text(spawn.receipt),
+            at_ms,
+        ),
+    )
+
+
+async def find(query: Query, child: SessionRow) -> Spawn | None:
+    row = await query.fetch_one(f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.child = ?", (child,))
+    return None if row is None else _spawn(row)
+
+
+async def find_by_origin(query: Query, origin: str) -> Spawn | None:
+    row = await query.fetch_one(f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.origin = ?", (origin,))
+    return None if row is None else _spawn(row)
+
+
+async def list_children(query: Query, requester: SessionRow) -> list[Spawn]:
+    """How the session's children were spawned, in that order; those too that it inherited."""
+    rows = await query.fetch_all(
+        f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.child IN (SELECT id FROM sessions WHERE parent = ?) "
+        "ORDER BY p.run",
+        (requester,),
+    )
+    return [_spawn(row) for row in rows]
+
+
+async def set_due(tx: Transaction, child: SessionRow, due_at_ms: int | None) -> None:
+    """When the child is to be archived or deleted; None for no more."""
+    await tx.execute("UPDATE spawns SET due_at = ? WHERE child = ?", (due_at_ms, child))
+    if due_at_ms is not None:
+        tx.wake(DUE)
+
+
+async def list_due(query: Query, at_ms: int, limit: int) -> list[SessionRow]:
+    """Children whose time has come, the earliest first."""
+    rows = await query.fetch_all(
+        "SELECT child FROM spawns WHERE due_at IS NOT NULL AND due_at <= ? ORDER BY due_at LIMIT ?", (at_ms, limit)
+    )
+    return [row[0] for row in rows]
+
+
+class Parked(NamedTuple):
+    """A run that has ended and waits for its children."""
+
+    run: RunId
+    session: SessionRow
+
+
+async def list_overdue(query: Query, at_ms: int, limit: int) -> list[Parked]:
+    """Parked runs whose time is over."""
+    rows = await query.fetch_all(
+        "SELECT id, session FROM runs WHERE is_parked = 1 AND deadline <= ? ORDER BY deadline LIMIT ?", (at_ms, limit)
+    )
+    return [Parked(*row) for row in rows]
+
+
+async def next_due(query: Query) -> int | None:
+    """The time in milliseconds at which something will be due; None if nothing will."""
+    row = await query.fetch_one(
+        "SELECT (SELECT MIN(due_at) FROM spawns WHERE due_at IS NOT NULL), "
+        "(SELECT MIN(deadline) FROM runs WHERE is_parked = 1 AND deadline IS NOT NULL)"
+    )
+    assert row is not None
+    return min((value for value in row if value is not None), default=None)
+
+
+async def add_attachments(tx: Transaction, child: SessionRow, attachments: Sequence[Attachment]) -> None:
+    for attachment in attachments:
+        await tx.execute(
+            "INSERT INTO attachments (child, name, mime_type, sha256, data) VALUES (?, ?, ?, ?, ?)",
+            (child, attachment.name, attachment.mime_type, attachment.sha256, attachment.data),
+        )
+
+
+async def list_attachments(query: Query, child: SessionRow) -> list[Attachment]:
+    rows = await query.fetch_all(
+        "SELECT name, data, sha256, mime_type FROM attachments WHERE child = ? ORDER BY name", (child,)
+    )
+    return [Attachment(name=row[0], data=bytes(row[1]), sha256=row[2], mime_type=row[3]) for row in rows]
+
+
+async def drop_attachments(tx: Transaction, child: SessionRow) -> None:
+    await tx.execute("DELETE FROM attachments WHERE child = ?", (child,))
+
+
+async def insert_report(tx: Transaction, report: Report, at_ms: int) -> None:
+    values = _report_values(report) | {"created_at": at_ms}
+    await tx.execute(
+        f"INSERT INTO reports ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
+    )
+
+
+async def change_report(tx: Transaction, report_id: str, columns: Mapping[str, SqlValue]) -> None:
+    """Sets columns of the row."""
+    changed = ", ".join(f"{name} = ?" for name in columns)
+    await tx.execute(f"UPDATE reports SET {changed} WHERE id = ?", (*columns.values(), report_id))
+
+
+async def find_report(query: Query, report_id: str) -> Report | None:
+    return _one(await query.fetch_one(f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE t.id = ?", (report_id,)))
+
+
+async def list_reports(query: Query, report_ids: Sequence[str]) -> list[Report]:
+    """Those that exist, at most as many as are named, in the order of their ids."""
+    if not report_ids:
+        return []
+    marks = ", ".join("?" * len(report_ids))
+    return await _list(query, f"t.id IN ({marks})", *report_ids)
+
+
+async def list_open(query: Query, requester: SessionRow) -> list[Report]:
+    """Results that the session's children still owe, in the order of their spawning."""
+    return await _list(query, "t.requester = ? AND t.stage = 'open'", requester)
+
+
+async def count_active_children(query: Query, requester: SessionRow) -> int:
+    """Children at work, or with children at work; each counts once. Contract: spawn 2."""
+    row = await query.fetch_one(
+        "SELECT COUNT(DISTINCT child) FROM reports WHERE requester = ? AND stage = 'open'", (requester,)
+    )
+    return 0 if row is None else int(row[0])
+
+
+async def has_open(query: Query, requester: SessionRow) -> bool:
+    row = await query.fetch_one("SELECT 1 FROM reports WHERE requester = ? AND stage = 'open' LIMIT 1", (requester,))
+    return row is not None
+
+
+async def list_recorded(query: Query, origin_run: RunId) -> list[Report]:
+    """Results that came, and from which something follows now that the run has ended."""
+    return await _list(query, "t.origin_run = ? AND t.stage = 'recorded'", origin_run)
+
+
+async def list_awaited(query: Query, waiter: RunId) -> list[Report]:
+    """Results that the parked run waits for, those that came among them."""
+    return await _list(query, "t.waiter = ?", waiter)
+
+
+async def wait_for_all(tx: Transaction, requester: SessionRow, waiter: RunId | None) -> None:
+    """Lets the run wait for every open result of the session's children; None for nobody."""
+    await tx.execute("UPDATE reports SET waiter = ? WHERE requester = ? AND stage = 'open'", (waiter, requester))
+
+
+async def move_origin(tx: Transaction, origin_run: RunId, to: RunId) -> None:
+    """What follows from a run's children waits for the end of the one that continues it."""
+    await tx.execute(
+        "UPDATE reports SET origin_run = ? WHERE origin_run = ? AND stage IN ('open', 'recorded')", (to, origin_run)
+    )
+
+
+async def list_of_child(query: Query, child: SessionRow) -> list[Report]:
+    """All that the child owes or owed, oldest first."""
+    return await _list(query, "t.child = ?", child)
+
+
+async def find_newest_of_child(query: Query, child: SessionRow) -> Report | None:
+    return _one(
+        await query.fetch_one(
+            f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE t.child = ? ORDER BY t.id DESC LIMIT 1", (child,)
+        )
+    )
+
+
+async def leave_to(
+    tx: Transaction,
+    requester: SessionRow,
+    heir: SessionRow | None,
+    heir_incarnation: SessionId | None,
+    heir_run: RunId | None,
+) -> None:
+    """The deleted requester's open results go to its own requester; without one they are kept. Contract: spawn 7."""
+    await tx.execute(
+        "UPDATE reports SET requester = ?, requester_incarnation = ?, origin_run = ?, waiter = NULL "
+        "WHERE requester = ? AND stage = 'open'",
+        (heir, heir_incarnation, heir_run, requester),
+    )
+    await tx.execute(
+        "UPDATE reports SET requester = NULL, origin_run = NULL, waiter = NULL, stage = CASE stage WHEN 'recorded' "
+        "THEN 'kept' WHEN 'announcing' THEN 'kept' ELSE stage END WHERE requester = ?",
+        (requester,),
+    )
+
+
+class CalledOff(NamedTuple):
+    """Work below a session that was called off."""
+
+    at_work: list[SessionRow]
+    """Sessions whose run is under way."""
+    runs: int
+    """How many: under way, queued and parked."""
+
+
+async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOff:
+    """Calls off all work of the sessions under the root. Contract: spawn 8."""
+    if depth >= MAX_DEPTH:
+        return CalledOff([], 0)
+    below = f"SELECT id FROM sessions WHERE ancestor_{depth} = ?"
+    await tx.execute(
+        f"UPDATE reports SET is_cancelled = 1, is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,)
+    )
+    rows = await tx.fetch_all(
+        "UPDATE runs SET cancel_requested = 1 WHERE status IN ('queued', 'running', 'awaiting_approval') "
+        f"AND session IN ({below}) RETURNING session, status",
+        (root,),
+    )
+    parked = await tx.change(
+        f"UPDATE runs SET cancel_requested = 1 WHERE is_parked = 1 AND session IN ({below})", (root,)
+    )
+    return CalledOff([row[0] for row in rows if row[1] != "queued"], len(rows) + parked)
+
+
+async def delete_all(tx: Transaction, child: SessionRow) -> None:
+    """Forgets how a deleted child was spawned, and what it owed."""
+    for statement in ("spawns", "attachments", "reports"):
+        await tx.execute(f"DELETE FROM {statement} WHERE child = ?", (child,))
+
+
+async def count_kept(query: Query) -> int:
+    """Results that nobody is left for."""
+    row = await query.fetch_one("SELECT COUNT(*) FROM reports WHERE stage = 'kept'")
+    return 0 if row is None else int(row[0])
+
+
+async def _list(query: Query, condition: str, *values: SqlValue) -> list[Report]:
+    rows = await query.fetch_all(f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE {condition} ORDER BY t.id", values)
+    return [_report(row) for row in rows]
+
+
+def _one(row: Row | None) -> Report | None:
+    return None if row is None else _report(row)
+
+
+def _report_values(report: Report) -> dict[str, Any]:
+    return {
+        "id": report.id,
+        "run": report.run,
+        "child": report.child,
+        "requester": report.requester,
+        "requester_incarnation": report.requester_incarnation,
+        "origin_run": report.origin_run,
+        "is_from_outside": int(report.is_from_outside),
+        "waiter": report.waiter,
+        "place": None if report.place is None else codec.place_text(report.place),
+        "principal": str(report.principal),
+        "stage": report.stage.value,
+        "is_taken": int(report.is_taken),
+        "is_cancelled": int(report.is_cancelled),
+    }
+
+
+def _report(row: Row) -> Report:
+    return Report(
+        id=row[0],
+        run=row[1],
+        child=row[2],
+        requester=row[3],
+        requester_incarnation=row[4],
+        origin_run=row[5],
+        is_from_outside=bool(row[6]),
+        waiter=row[7],
+        place=None if row[8] is None else codec.place(row[8]),
+        principal=Principal.parse(row[9]),
+        stage=Stage(row[10]),
+        is_taken=bool(row[11]),
+        is_cancelled=bool(row[12]),
+    )
+
+
+def _spawn(row: Row) -> Spawn:
+    return Spawn(
+        child=row[0],
+        origin=row[1],
+        run=row[2],
+        task=row[3],
+        mode=Mode(row[4]),
+        cleanup=Cleanup(row[5]),
+        time_limit=None if row[6] is None else timedelta(milliseconds=row[6]),
+        archive_after=None if row[7] is None else timedelta(milliseconds=row[7]),
+        attach_as=None if row[8] is None else codec.json_object(row[8]),
+        receipt=None if row[9] is None else codec.json_object(row[9]),
+        due_at=codec.optional_moment(row[10]),
+    )

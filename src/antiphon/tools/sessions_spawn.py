@@ -1,0 +1,108 @@
+"""`sessions_spawn`: a child with a task of its own, whose result comes by itself. Contract: spawn 1 to 7."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from antiphon.domain.agent import Effect
+from antiphon.domain.attachments import GivenAttachment
+from antiphon.domain.spawn import Cleanup, Context, Mode
+from antiphon.engine.callers import Caller
+from antiphon.engine.spawn import Spawned, SpawnRequest, Spawns
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "Gives a task to a sub-agent in a session of its own, and returns at once. Its result is recorded in this session "
+    "when it comes. To go on with it in this turn call sessions_wait with the runId; to end this turn and be continued "
+    "with all results call sessions_yield. Do not poll."
+)
+
+CODES = (
+    *("invalid_agent_id", "unsupported", "empty_task", "task_too_large", "spawn_depth", "spawn_children"),
+    *("spawn_agent", "spawn_unsandboxed", "unknown_agent", "fork_agent", "unknown_model", "not_found"),
+    *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
+    *("attachment_duplicate", "attachment_base64", "idempotency_key_reused", "cancelled"),
+)
+
+
+class AttachmentArgument(Arguments):
+    name: str = Field(description="The file's name, without a path.")
+    content: str = Field(description="What is in it, at most 1 MiB.")
+    encoding: Literal["utf8", "base64"] = Field("utf8", description="How content is written.")
+    mime_type: str | None = Field(None, max_length=200, description="What kind of file it is.")
+
+
+class AttachAsArgument(Arguments):
+    mount_path: str | None = Field(None, max_length=500, description="Kept, and not used yet.")
+
+
+class SpawnArguments(Arguments):
+    task: str = Field(description="What the sub-agent is to do, with all that it has to know.")
+    label: str | None = Field(None, min_length=1, max_length=200, description="A name for the sub-agent.")
+    agent_id: str | None = Field(None, description="Whose sub-agent; this session's own agent unless given.")
+    model: str | None = Field(None, min_length=1, max_length=200, description="Another model, as provider:model.")
+    thinking: Literal["off", "low", "medium", "high"] | None = Field(None, description="How much it thinks.")
+    run_timeout_seconds: float | None = Field(
+        None, ge=0, le=604_800, description="How long its run may take; 0 sets no limit."
+    )
+    thread: bool = Field(False, description="Not supported yet.")
+    mode: Literal["run", "session"] | None = Field(
+        None, description="'run': one task, then it is put away. 'session': it stays, and each of its runs reports."
+    )
+    cleanup: Literal["keep", "delete"] = Field("keep", description="What becomes of it after its result.")
+    sandbox: Literal["inherit", "require"] = Field("inherit", description="'require': only if it is sandboxed.")
+    runtime: Literal["subagent", "acp"] = Field("subagent", description="'acp' is not supported yet.")
+    attachments: list[AttachmentArgument] = Field(
+        default_factory=list[AttachmentArgument], description="Files for its workspace, at most 50 and 5 MiB together."
+    )
+    attach_as: AttachAsArgument | None = Field(None, description="Reserved for mounts.")
+    context: Literal["none", "fork"] = Field("none", description="'fork': it begins with a copy of this conversation.")
+
+
+def sessions_spawn(spawns: Spawns) -> SessionTool[SpawnArguments]:
+    async def carry_out(caller: Caller, arguments: SpawnArguments) -> Mapping[str, Any]:
+        return _shown(await spawns.spawn(caller, _request(arguments)))
+
+    return SessionTool(
+        "sessions_spawn",
+        DESCRIPTION,
+        SpawnArguments,
+        carry_out,
+        codes=CODES,
+        effects=frozenset({Effect.WRITES}),
+        aliases={"timeoutSeconds": "runTimeoutSeconds"},
+    )
+
+
+def _request(arguments: SpawnArguments) -> SpawnRequest:
+    attach_as = arguments.attach_as
+    return SpawnRequest(
+        task=arguments.task,
+        label=arguments.label,
+        agent_id=arguments.agent_id,
+        model=arguments.model,
+        thinking=arguments.thinking,
+        time_limit_seconds=arguments.run_timeout_seconds,
+        is_thread=arguments.thread,
+        mode=None if arguments.mode is None else Mode(arguments.mode),
+        cleanup=Cleanup(arguments.cleanup),
+        requires_sandbox=arguments.sandbox == "require",
+        runtime=arguments.runtime,
+        attachments=tuple(
+            GivenAttachment(name=file.name, content=file.content, encoding=file.encoding, mime_type=file.mime_type)
+            for file in arguments.attachments
+        ),
+        attach_as=None if attach_as is None else attach_as.model_dump(by_alias=True, exclude_none=True),
+        context=Context(arguments.context),
+    )
+
+
+def _shown(spawned: Spawned) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "status": "accepted",
+        "runId": spawned.run_id,
+        "childSessionKey": str(spawned.child),
+        "mode": spawned.mode.value,
+    }
+    return shown if spawned.receipt is None else {**shown, "attachments": spawned.receipt}

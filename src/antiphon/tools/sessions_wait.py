@@ -1,0 +1,63 @@
+"""`sessions_wait`: waits for runs of children and of requests, any or all. Contract: spawn 8."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import Field
+
+from antiphon.domain.ids import RunId
+from antiphon.domain.run import RunStatus
+from antiphon.engine.callers import Caller
+from antiphon.engine.joins import Awaited, Joined, Joins
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "Waits for sub-agents, or for sessions that were sent a message without waiting: for one of the runs, or for all. "
+    "Answers each run's status, and its reply if it has ended."
+)
+
+CODES = ("not_found", "wait_cycle", "no_run")
+MAX_RUNS = 1_000
+
+
+class WaitArguments(Arguments):
+    run_ids: list[str] = Field(min_length=1, max_length=MAX_RUNS, description="What sessions_spawn answered as runId.")
+    mode: Literal["any", "all"] = Field("all", description="Whether one is enough.")
+    timeout_seconds: float = Field(30, ge=0, le=600, description="How long to wait, 0 to 600.")
+
+
+def sessions_wait(joins: Joins) -> SessionTool[WaitArguments]:
+    async def carry_out(caller: Caller, arguments: WaitArguments) -> Mapping[str, Any]:
+        run_ids = [RunId(run_id) for run_id in arguments.run_ids]
+        timeout = timedelta(seconds=arguments.timeout_seconds)
+        return _shown(await joins.wait(caller, run_ids, timeout, for_all=arguments.mode == "all"))
+
+    return SessionTool("sessions_wait", DESCRIPTION, WaitArguments, carry_out, codes=CODES)
+
+
+def _shown(joined: Joined) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "status": "ok" if joined.is_complete else "timeout",
+        "runs": [_run(awaited) for awaited in joined.runs],
+    }
+    if not joined.is_complete:
+        shown |= {
+            "code": "timeout",
+            "error": "Not all ended in time. They go on, and their results come by themselves.",
+        }
+    return shown
+
+
+def _run(awaited: Awaited) -> dict[str, Any]:
+    run = awaited.run
+    if not run.is_over:
+        status = "running" if run.status.is_terminal else run.status.value
+        return {"runId": awaited.run_id, "status": status}
+    shown: dict[str, Any] = {"runId": awaited.run_id, "status": run.status.value}
+    if awaited.is_withheld:
+        return {**shown, "withheld": True}
+    if run.reply is not None and (run.reply or run.status is RunStatus.OK):
+        shown["reply"] = run.reply
+    told = {"error": run.error, "code": run.code if run.status is not RunStatus.OK else None}
+    return shown | {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,35 @@
+"""`sessions_yield`: ends the turn until all children have ended. Contract: spawn 8."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from antiphon.domain.agent import Effect
+from antiphon.engine.callers import Caller
+from antiphon.engine.joins import Joins
+from antiphon.policy.session_tools import YIELD_TOOL
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "Ends this turn now. When all sub-agents of this session have ended, one new turn begins, with their results. "
+    "The message, if there is one, is said to whoever asked meanwhile."
+)
+
+
+class YieldArguments(Arguments):
+    message: str | None = Field(None, max_length=10_000, description="What to say until then.")
+
+
+def sessions_yield(joins: Joins) -> SessionTool[YieldArguments]:
+    async def carry_out(caller: Caller, arguments: YieldArguments) -> Mapping[str, Any]:
+        return {"status": "ok", "yielded": True, "waitingFor": await joins.yield_(caller)}
+
+    return SessionTool(
+        YIELD_TOOL,
+        DESCRIPTION,
+        YieldArguments,
+        carry_out,
+        codes=("no_run", "nothing_to_wait_for"),
+        effects=frozenset({Effect.WRITES}),
+    )

@@ -1,0 +1,77 @@
+"""`subagents`: lists, cancels and steers the session's own children. Contract: spawn 8."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from antiphon.domain.agent import Effect
+from antiphon.domain.errors import Invalid
+from antiphon.domain.text import one_line
+from antiphon.engine.callers import Caller
+from antiphon.engine.subagents import Child, Subagents
+from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.wire import milliseconds
+
+DESCRIPTION = (
+    "Governs this session's own sub-agents. list: all of them. cancel: calls one off, with all that it spawned; "
+    "target 'all' calls off every one. steer: says something to one at work, which it reads before its next step."
+)
+
+CODES = ("not_found", "ambiguous_label", "empty_message", "child_ended")
+TASK_LENGTH = 200
+
+
+class SubagentsArguments(Arguments):
+    action: Literal["list", "cancel", "steer"] = Field(description="What to do.")
+    target: str | None = Field(None, min_length=1, description="A sub-agent's sessionKey, label or runId.")
+    message: str | None = Field(None, description="With steer: what to say.")
+
+
+def subagents(children: Subagents) -> SessionTool[SubagentsArguments]:
+    async def carry_out(caller: Caller, arguments: SubagentsArguments) -> Mapping[str, Any]:
+        action, target, message = arguments.action, arguments.target, arguments.message
+        if message is not None and action != "steer":
+            raise Invalid("message goes with action 'steer'.", code="invalid_arguments")
+        if action == "list":
+            found = await children.list(caller)
+            shown = [_shown(child) for child in found if target is None or target in _names(child)]
+            return {"count": len(shown), "children": shown}
+        if target is None:
+            raise Invalid(f"Action needs a target: {action!r}. list shows the sub-agents.", code="invalid_arguments")
+        if action == "cancel":
+            cancelled = await children.cancel(caller, target)
+            return {"status": "ok", "cancelled": [str(child.session.key) for child in cancelled]}
+        if message is None:
+            raise Invalid("Action 'steer' needs a message.", code="invalid_arguments")
+        steered = await children.steer(caller, target, message)
+        return {"status": "accepted", "runId": steered.run_id, "childSessionKey": str(steered.child.key)}
+
+    return SessionTool(
+        "subagents", DESCRIPTION, SubagentsArguments, carry_out, codes=CODES, effects=frozenset({Effect.WRITES})
+    )
+
+
+def _names(child: Child) -> set[str | None]:
+    return {str(child.session.key), child.session.id, child.session.label, child.run_id}
+
+
+def _shown(child: Child) -> dict[str, Any]:
+    run = child.run
+    shown: dict[str, Any] = {
+        "sessionKey": str(child.session.key),
+        "runId": child.run_id,
+        "status": "running" if child.is_at_work and (run is None or run.status.is_terminal) else _status(child),
+        "mode": child.mode.value,
+        "task": one_line(child.task, TASK_LENGTH),
+        "createdAt": milliseconds(child.created_at),
+    }
+    if child.session.label is not None:
+        shown["label"] = child.session.label
+    if run is not None and run.ended_at is not None and not child.is_at_work:
+        shown["endedAt"] = milliseconds(run.ended_at)
+    return shown
+
+
+def _status(child: Child) -> str:
+    return "unknown" if child.run is None else child.run.status.value
