@@ -493,6 +493,9 @@ def test_it_fits_a_phone(open_context: OpenContext, live_gateway: LiveGateway) -
     page.get_by_role("button", name="1 session below").tap()
     expect(page.locator("#family")).to_be_in_viewport(ratio=1)
     assert page.evaluate("find('#send').getBoundingClientRect().right") <= 390
+    page.goto(f"{live_gateway.url}/?session={root.key}")
+    expect(page.locator("#title")).to_contain_text("a long name")
+    assert page.evaluate("find('#send').getBoundingClientRect().right") <= 390
 
 
 def test_it_can_be_used_by_keyboard(page: Page) -> None:
