@@ -404,9 +404,9 @@ def _current_run(activity: Activity) -> Json:
     return _present(
         {
             "runId": activity.run,
-            "status": activity.status.value,
+            "status": "parked" if activity.is_parked else activity.status.value,
             "since": milliseconds(activity.since),
-            "waitsFor": activity.waits_for,
+            "waitsFor": [awaited.key for awaited in activity.waits_for] or None,
             "waitsUntil": None if activity.waits_until is None else milliseconds(activity.waits_until),
         }
     )

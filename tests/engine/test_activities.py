@@ -9,6 +9,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.message import ImagePart, TextPart
 from antiphon.store.activities import LONGEST_PAYLOAD
 from tests.conftest import OpenHome
+from tests.engine.family import spawn_directive
 from tests.engine.parley import is_running, key_of, open_peer, send_directive, settings, target_of, until_work
 from tests.engine.stage import ask, post
 
@@ -55,10 +56,10 @@ async def test_a_session_that_waits_names_the_one_whose_run_it_waits_for(app: Ap
     await post(app, key_of("asker"), send_directive("!sleep 60", sessionKey=str(expert.key), timeoutSeconds=60))
     work = await until_work(app, lambda work: any(each.waits_for for each in work.activities))
     asker = next(each for each in work.activities if each.session_key == key_of("asker"))
-    assert (asker.waits_for, asker.waits_for_label) == (str(expert.key), "The expert")
+    assert asker.waits_for == ((str(expert.key), "The expert"),)
     assert asker.waits_until is not None
     other = next(each for each in work.activities if each.session_key == str(expert.key))
-    assert other.waits_for is None
+    assert other.waits_for == ()
 
 
 async def test_of_a_request_that_is_large_the_preview_is_told(app: App) -> None:
@@ -70,3 +71,12 @@ async def test_of_a_request_that_is_large_the_preview_is_told(app: App) -> None:
     work = await until_work(app, is_running("a"))
     assert posted.run_id not in work.requests
     assert work.activities[0].preview == "!sleep 60"
+
+
+async def test_a_session_that_yielded_waits_for_its_children(app: App) -> None:
+    await open_peer(app, "asker")
+    calls = [spawn_directive(f"!sleep 6{number}", label=f"Part {number}") for number in range(2)]
+    await post(app, key_of("asker"), "\n".join([*calls, "!call sessions_yield {}"]))
+    work = await until_work(app, lambda work: any(each.is_parked for each in work.activities))
+    (asker,) = [each for each in work.activities if each.session_key == key_of("asker")]
+    assert asker.is_parked and [awaited.label for awaited in asker.waits_for] == ["Part 0", "Part 1"]

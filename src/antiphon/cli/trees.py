@@ -28,6 +28,7 @@ _UNFINISHED = {
     "running": ("●", "running", "cyan"),
     "awaiting_approval": ("◆", "awaits approval", "yellow"),
     "queued": ("○", "queued", "blue"),
+    "parked": ("◌", "waits", "cyan"),
 }
 
 
@@ -117,8 +118,11 @@ def state_of(row: JsonObject, names: Mapping[str, str]) -> Text:
     run, last = row.get("run"), row.get("lastRun")
     if isinstance(run, dict):
         sign, word, style = _UNFINISHED[str(run["status"])]
-        if waits_for := run.get("waitsFor"):
-            sign, word = "◌", f"waits for {_short(names.get(str(waits_for)) or short_key(str(waits_for)))}"
+        waits_for = run.get("waitsFor")
+        if isinstance(waits_for, list):
+            first = str(waits_for[0])
+            one = _short(names.get(first) or short_key(first))
+            sign, word = "◌", f"waits for {one if len(waits_for) == 1 else f'{len(waits_for)} sessions'}"
         return styled(f"{sign} {word} {age(run['since'])}", style)
     if isinstance(last, dict):
         sign, word, style = _ENDED[str(last["status"])]

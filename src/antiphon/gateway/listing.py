@@ -47,7 +47,8 @@ class Item:
 
     @property
     def is_busy(self) -> bool:
-        return self.session.status in (SessionStatus.RUNNING, SessionStatus.AWAITING_APPROVAL)
+        """Whether it or one below it has work that can be cancelled."""
+        return bool(self.age or self.busy_below)
 
 
 def read_opened(text: str) -> dict[SessionRow, int]:
@@ -110,10 +111,12 @@ def plain_item(session: SessionSummary) -> Item:
 
 def _state(member: Member, now: datetime) -> tuple[str, str]:
     if activity := member.activity:
-        word = activity.status.value.replace("_", " ")
+        state = RunStatus.RUNNING if activity.is_parked else activity.status
+        word = state.value.replace("_", " ")
         if activity.waits_for:
-            word = f"waits for {activity.waits_for_label or activity.waits_for}"
-        return activity.status.value, f"{word}, {short_age((now - activity.since).total_seconds())}"
+            first, *others = activity.waits_for
+            word = f"waits for {f'{len(others) + 1} sessions' if others else first.label or first.key}"
+        return state.value, f"{word}, {short_age((now - activity.since).total_seconds())}"
     last = member.last_run
     if last is not None and last.status in _FAILED:
         return "failed", f"failed: {last.error}" if last.error else "failed"
