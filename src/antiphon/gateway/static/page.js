@@ -486,9 +486,11 @@ class Conversation {
 
   // The head
 
+  // Of several that are under way the last one asked for counts.
   async refreshHead() {
+    const number = (this.headNumber = (this.headNumber ?? 0) + 1);
     const { text } = await call('GET', `/page/header?${new URLSearchParams({ session: this.key })}`);
-    if (this.isClosed) return;
+    if (this.isClosed || number !== this.headNumber) return;
     const head = find('#head', this.element);
     await htmx.swap({ sourceElement: head, target: head, text, swap: 'innerMorph' });
     showTimes(head);
