@@ -34,6 +34,7 @@ from antiphon.config import Config, McpServerSection, ProviderSection, SessionSc
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.domain.sandbox import CommandMode
+from antiphon.engine.activities import Activities
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.deliverer import Deliverer
@@ -57,6 +58,7 @@ from antiphon.engine.spawn import Spawns
 from antiphon.engine.subagents import Subagents
 from antiphon.engine.timers import Timers
 from antiphon.engine.tokens import Tokens
+from antiphon.engine.trees import Trees
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
@@ -72,6 +74,7 @@ from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrate import StoreUnusable
+from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
 from antiphon.tools.run_command import run_command
@@ -229,17 +232,20 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
             commit_hook=parts.commit_hook,
             synchronous=parts.synchronous,
         )
-    role = config.gateway.role
     return open_postgres(
         config.database.url.get_secret_value(),
         clock=base.clock,
         check=check,
-        process=describe_process(
-            process, role.value, VERSION, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
-        ),
+        process=_describe(base, process),
         connections=config.database.connections,
         commit_hook=parts.commit_hook,
     )
+
+
+def _describe(base: _Base, process: ProcessId) -> Process:
+    role = base.config.gateway.role
+    agents = tuple(base.rules.agents) if role.works else ()
+    return describe_process(process, role.value, VERSION, base.config.fingerprint(), agents)
 
 
 @asynccontextmanager
@@ -311,6 +317,8 @@ def _build(
         history=history,
         search=search,
         views=views,
+        trees=Trees(database),
+        activities=Activities(database, backend.processes, _describe(base, process)),
         exchanges=exchanges,
         deliveries=Deliveries(database, clock),
         waits=waits,
