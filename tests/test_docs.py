@@ -20,7 +20,8 @@ from pydantic_core import PydanticUndefined
 from antiphon.app import open_app
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.main import app
-from antiphon.config import Config
+from antiphon.config import Config, RunCommandSection, ToolsSection
+from antiphon.domain.sandbox import CommandMode
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 
@@ -122,7 +123,8 @@ def with_tables(text: str, tool: SessionTool[Any]) -> str:
 def session_tools() -> list[SessionTool[Any]]:
     async def read() -> list[SessionTool[Any]]:
         with tempfile.TemporaryDirectory() as directory:
-            async with open_app(Path(directory) / "home", Config()) as running:
+            commands = ToolsSection(run_command=RunCommandSection(mode=CommandMode.SANDBOXED))
+            async with open_app(Path(directory) / "home", Config(tools=commands)) as running:
                 tools = [running.tools.find(name) for name in running.tools.names]
                 return [tool for tool in tools if isinstance(tool, SessionTool)]
 

@@ -33,6 +33,8 @@ from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
+from antiphon.domain.sandbox import CommandMode
+from antiphon.engine.activities import Activities
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.deliverer import Deliverer
@@ -56,6 +58,7 @@ from antiphon.engine.spawn import Spawns
 from antiphon.engine.subagents import Subagents
 from antiphon.engine.timers import Timers
 from antiphon.engine.tokens import Tokens
+from antiphon.engine.trees import Trees
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
@@ -71,8 +74,10 @@ from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrate import StoreUnusable
+from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
+from antiphon.tools.run_command import run_command
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
@@ -110,6 +115,7 @@ class App:
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
+    workspaces: Workspaces
     deliverer: Deliverer
     """At work where the process runs agents."""
     webhook_inbox: WebhookInbox
@@ -226,17 +232,20 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
             commit_hook=parts.commit_hook,
             synchronous=parts.synchronous,
         )
-    role = config.gateway.role
     return open_postgres(
         config.database.url.get_secret_value(),
         clock=base.clock,
         check=check,
-        process=describe_process(
-            process, role.value, VERSION, config.fingerprint(), tuple(base.rules.agents) if role.works else ()
-        ),
+        process=_describe(base, process),
         connections=config.database.connections,
         commit_hook=parts.commit_hook,
     )
+
+
+def _describe(base: _Base, process: ProcessId) -> Process:
+    role = base.config.gateway.role
+    agents = tuple(base.rules.agents) if role.works else ()
+    return describe_process(process, role.value, VERSION, base.config.fingerprint(), agents)
 
 
 @asynccontextmanager
@@ -275,7 +284,13 @@ def _build(
         Joins(database, waits, clock),
         Subagents(database, clock, ids),
     )
-    tools = Toolset([*_session_tools(views, search, exchanges, children, rules, clock), *base.tools])
+    callers = Callers(database)
+    workspaces = Workspaces(base.home / WORKSPACES_NAME)
+    own_tools = _session_tools(views, search, exchanges, children, rules, clock)
+    mode = config.tools.run_command.mode
+    if mode is not CommandMode.OFF:
+        own_tools.append(run_command(callers, workspaces, rules, mode, base.home))
+    tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
@@ -286,7 +301,7 @@ def _build(
         clock=clock,
         ids=ids,
         process=process,
-        workspaces=Workspaces(base.home / WORKSPACES_NAME),
+        workspaces=workspaces,
         unwind_seconds=parts.unwind_seconds,
     )
     inbox = Inbox(database, sessions, rules, clock, ids)
@@ -302,6 +317,8 @@ def _build(
         history=history,
         search=search,
         views=views,
+        trees=Trees(database),
+        activities=Activities(database, backend.processes, _describe(base, process)),
         exchanges=exchanges,
         deliveries=Deliveries(database, clock),
         waits=waits,
@@ -310,7 +327,7 @@ def _build(
         tokens=Tokens(database, clock, ids),
         health=Health(database, backend.processes),
     )
-    tool_calls = ToolCalls(tools, Callers(database), rules, ids)
+    tool_calls = ToolCalls(tools, callers, rules, ids)
     app = App(
         home=base.home,
         config=config,
@@ -321,6 +338,7 @@ def _build(
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
+        workspaces=workspaces,
         deliverer=Deliverer(
             database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
         ),

@@ -37,6 +37,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 from antiphon.domain.run import QueueMode
+from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
@@ -202,11 +203,31 @@ class SandboxSection(Section):
     """Which sessions are sandboxed: none, all but the agent's main one, or all."""
     session_tools_visibility: Literal["spawned", "all"] = "spawned"
     """What sandboxed sessions see at most: themselves and what they spawned, or as much as others."""
+    network: bool = False
+    """Whether sandboxed commands may use the network of the host, its own services included."""
+    memory_mb: Annotated[int, Field(ge=16)] = 512
+    """MiB of memory that a sandboxed command may hold, all its processes and `/tmp` together."""
+    processes: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Processes that a sandboxed command may have at a time; four times as many threads."""
+    disk_mb: Annotated[int, Field(ge=1)] = 256
+    """MiB that the workspace and `/tmp` may hold together, and the most that a command may write to its output."""
+    seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
+    """How long a command may take, sandboxed or not."""
 
 
 class AgentSandboxSection(Section):
-    mode: SandboxMode = SandboxMode.OFF
-    """Which sessions of the agent are sandboxed."""
+    mode: SandboxMode | None = None
+    """Instead of `agents.defaults.sandbox.mode`."""
+    network: bool | None = None
+    """Instead of `agents.defaults.sandbox.network`."""
+    memory_mb: Annotated[int, Field(ge=16)] | None = None
+    """Instead of `agents.defaults.sandbox.memory_mb`."""
+    processes: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Instead of `agents.defaults.sandbox.processes`."""
+    disk_mb: Annotated[int, Field(ge=1)] | None = None
+    """Instead of `agents.defaults.sandbox.disk_mb`."""
+    seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    """Instead of `agents.defaults.sandbox.seconds`."""
 
 
 class SubagentsSection(Section):
@@ -305,8 +326,7 @@ class AgentSection(Section):
     """Instead of `agents.defaults.context_tokens`."""
     tools: AgentToolsSection | None = None
     """Instead of `agents.defaults.tools`, all of it."""
-    sandbox: AgentSandboxSection | None = None
-    """Instead of `agents.defaults.sandbox.mode`."""
+    sandbox: AgentSandboxSection = AgentSandboxSection()
     subagents: SubagentsSection | None = None
     """What is set goes before `agents.defaults.subagents`."""
     mcp_servers: dict[str, McpServerSection] = Field(default_factory=dict[str, McpServerSection])
@@ -451,10 +471,17 @@ class SubagentToolsSection(Section):
     """Session tools that sub-agents get, beside sending to their requester."""
 
 
+class RunCommandSection(Section):
+    mode: CommandMode = CommandMode.OFF
+    """Whether agents have `run_command`: in a sandbox for every session, or for sessions that are not sandboxed on the
+    `host`, where it may do whatever this process may."""
+
+
 class ToolsSection(Section):
     sessions: SessionToolsSection = SessionToolsSection()
     agent_to_agent: AgentToAgentSection = AgentToAgentSection()
     subagents: SubagentToolsSection = SubagentToolsSection()
+    run_command: RunCommandSection = RunCommandSection()
 
 
 MIN_SECRET_LENGTH = 16
@@ -579,7 +606,8 @@ class Config(Section):
             ),
             daily=DailyLimits(tokens=daily.tokens, usd=daily.usd),
             tools=(section.tools or defaults.tools).allow,
-            sandbox=(section.sandbox or defaults.sandbox).mode,
+            sandbox=section.sandbox.mode or defaults.sandbox.mode,
+            command_limits=_command_limits(section.sandbox, defaults.sandbox),
             subagents=defaults.subagents.overlaid(section.subagents).rules(),
         )
 
@@ -673,6 +701,18 @@ class Config(Section):
             tokens=total.tokens if total.tokens is not None else daily.tokens and daily.tokens * 2,
             usd=total.usd if total.usd is not None else daily.usd and daily.usd * 2,
         )
+
+
+def _command_limits(section: AgentSandboxSection, defaults: SandboxSection) -> SandboxLimits:
+    """The agent's own values, else those of the defaults."""
+    seconds = section.seconds or defaults.seconds
+    return SandboxLimits(
+        network=defaults.network if section.network is None else section.network,
+        memory_bytes=(section.memory_mb or defaults.memory_mb) * MEBIBYTE,
+        processes=section.processes or defaults.processes,
+        disk_bytes=(section.disk_mb or defaults.disk_mb) * MEBIBYTE,
+        time=timedelta(seconds=seconds),
+    )
 
 
 def default_home() -> Path:

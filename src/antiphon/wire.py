@@ -4,7 +4,7 @@ Contract: answers 4, events 3, list 2.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from msgspec.json import Encoder
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.event import Event
+from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import (
     EXTERNAL,
@@ -33,7 +34,9 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.run import Run
 from antiphon.domain.session import NOWHERE, DeliveryContext, SessionSummary
+from antiphon.engine.activities import Activity, Work
 from antiphon.engine.inbox import Posted
+from antiphon.engine.trees import Member, Tree
 
 Json = dict[str, Any]
 
@@ -313,3 +316,101 @@ def delivery(delivery: Delivery) -> Json:
             "endedAt": None if delivery.ended_at is None else milliseconds(delivery.ended_at),
         }
     )
+
+
+def member(member: Member, *, default_model: str) -> Json:
+    """A session in a tree."""
+    session, below, activity, last = member.session, member.below, member.activity, member.last_run
+    own_cost = session.usage.cost_microusd
+    costs = [cost for cost in (own_cost, below.cost_microusd) if cost is not None]
+    return _present(
+        {
+            "key": str(session.key),
+            "level": member.level,
+            "depth": session.depth,
+            "spawnedBy": session.parent_key,
+            "agentId": session.agent_id,
+            "label": session.label,
+            "displayName": session.display_name,
+            "description": session.description,
+            "preview": session.preview,
+            "status": session.status.value,
+            "model": session.model or default_model,
+            "createdAt": milliseconds(session.created_at),
+            "updatedAt": milliseconds(session.updated_at),
+            "run": None if activity is None else _current_run(activity),
+            "lastRun": None
+            if last is None
+            else _present(
+                {
+                    "runId": last.run,
+                    "status": last.status.value,
+                    "code": last.code,
+                    "error": last.error,
+                    "endedAt": None if last.ended_at is None else milliseconds(last.ended_at),
+                }
+            ),
+            "totalTokens": session.usage.total_tokens,
+            "costUsd": _dollars(own_cost),
+            "treeTokens": session.usage.total_tokens + below.tokens,
+            "treeCostUsd": _dollars(sum(costs)) if costs else None,
+            "childSessions": member.children,
+            "descendants": below.listed,
+            "busyDescendants": below.busy,
+        }
+    )
+
+
+def tree(tree: Tree, default_models: Callable[[AgentId], str]) -> Json:
+    """Sessions with those under them, each after the one that it is under."""
+    sessions = [member(each, default_model=default_models(each.session.agent_id)) for each in tree.members]
+    return {"count": len(sessions), "sessions": sessions, "omitted": tree.omitted, "hasMore": tree.has_more}
+
+
+def work(work: Work) -> Json:
+    """Who is at work."""
+    return {
+        "count": len(work.activities),
+        "total": work.total,
+        "sessions": [
+            _present(
+                {
+                    "key": activity.session_key,
+                    "agentId": activity.agent_id,
+                    "label": activity.label,
+                    "request": work.requests.get(activity.run) or activity.preview,
+                    "run": _current_run(activity),
+                    "unfinishedRuns": activity.unfinished,
+                    "processId": activity.process if activity.process in work.processes else None,
+                }
+            )
+            for activity in work.activities
+        ],
+        "processes": [
+            {
+                "processId": process.id,
+                "role": process.role,
+                "host": process.host,
+                "pid": process.pid,
+                "version": process.version,
+                "agents": list(process.agents),
+            }
+            for process in work.processes.values()
+        ],
+    }
+
+
+def _current_run(activity: Activity) -> Json:
+    return _present(
+        {
+            "runId": activity.run,
+            "status": "parked" if activity.is_parked else activity.status.value,
+            "since": milliseconds(activity.since),
+            "waitsFor": [awaited.key for awaited in activity.waits_for] or None,
+            "waitsUntil": None if activity.waits_until is None else milliseconds(activity.waits_until),
+        }
+    )
+
+
+def _dollars(microusd: int | None) -> float | None:
+    return None if microusd is None else microusd / 1_000_000

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from antiphon.tools.sandbox.start import find_problem
 from tests.claims import requirement
 from tests.cli.program import NO_VARIABLES, antiphon, antiphon_json, free_port, serving
 
@@ -66,3 +67,19 @@ def test_mcp_servers_are_asked_for_their_tools_and_the_left_out_ones_are_told(ho
     assert gone["status"] == "broken" and "'/no/such/program'" in gone["detail"]
     assert "planted" not in json.dumps(found)
     assert not (home / "mcp").exists()
+
+
+def test_the_sandbox_is_tried_where_agents_need_it(home: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    absent = {"PATH": str(programs)}
+    commands = "ANTIPHON_TOOLS__RUN_COMMAND__MODE"
+    for mode in ("off", "host"):
+        assert "sandbox" not in checks(home, env={**absent, commands: mode})[1]
+    boxed = {"ANTIPHON_AGENTS__DEFAULTS__SANDBOX__MODE": "all"}
+    for needed in ({commands: "sandboxed"}, {commands: "host", **boxed}):
+        code, found = checks(home, env={**absent, **needed})
+        assert code == 1 and found["sandbox"]["status"] == "broken"
+        assert "apt install bubblewrap" in found["sandbox"]["detail"]
+    if find_problem() is None:
+        assert checks(home, env={commands: "sandboxed"})[1]["sandbox"]["status"] == "ok"

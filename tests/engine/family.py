@@ -1,14 +1,21 @@
 """What tests of sessions and their children act with: spawning, and the records that come of it."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+import anyio.lowlevel
+
 from antiphon.app import App
 from antiphon.domain.message import ReportStage, TextPart, UserMessage
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
+from antiphon.store.database import Query
+from antiphon.store.runs import RunFilter
 from tests.engine.parley import call, key_of
-from tests.engine.stage import ask, find_session, read_log
+from tests.engine.stage import SECONDS, ask, find_session, read_log
 
 
 def spawn_directive(task: str, **arguments: Any) -> str:
@@ -30,6 +37,7 @@ class Record:
     result: str
     answers: tuple[str, ...]
     has_run: bool
+    session_id: str
 
 
 async def records(app: App, name: str) -> list[Record]:
@@ -41,9 +49,8 @@ async def records(app: App, name: str) -> list[Record]:
             continue
         if message.report.stage is ReportStage.RECORD:
             parts = [part.text for part in message.content if isinstance(part, TextPart)]
-            found.append(
-                Record(message.report.id, "".join(parts), parts[1], message.report.answers, event.run_id is not None)
-            )
+            report, has_run = message.report, event.run_id is not None
+            found.append(Record(report.id, "".join(parts), parts[1], report.answers, has_run, event.session_id))
     return found
 
 
@@ -59,3 +66,29 @@ async def spawned_from_outside(app: App, requester: Session, task: str, **argume
 
 async def session_of(app: App, key: str) -> Session:
     return await find_session(app, key)
+
+
+async def children_of(app: App, requester: str) -> list[str]:
+    """Keys of the session's children, in the order of their spawning."""
+    parent = await find_session(app, key_of(requester))
+
+    async def read(query: Query) -> list[str]:
+        found = await query.fetch_all("SELECT key FROM sessions WHERE parent = ? ORDER BY id", (parent.row,))
+        return [row[0] for row in found]
+
+    return await app.database.read(read)
+
+
+async def until(app: App, is_so: Callable[[list[Run]], bool]) -> None:
+    """Returns when it is so of all runs."""
+    with anyio.fail_after(4 * SECONDS):
+        while not is_so(await app.services.runs.list(RunFilter(), limit=2_000)):
+            await anyio.lowlevel.checkpoint()
+
+
+async def until_running(app: App, run_id: str) -> None:
+    await until(app, lambda runs: any(run.id == run_id and run.status is RunStatus.RUNNING for run in runs))
+
+
+async def until_parked(app: App, key: str) -> None:
+    await until(app, lambda runs: any(run.session_key == key and run.is_parked for run in runs))

@@ -1,6 +1,7 @@
 """What tests of sessions that speak to one another act with: peers, sends, and waiting until all is quiet."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import ExchangeStage, JsonObject, TextPart, UserMessage
 from antiphon.domain.session import Session, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.activities import Work
 from antiphon.engine.refusal import accepted
 from antiphon.engine.sessions import OpenSession, open_session
 from antiphon.store.deliveries import list_all
@@ -85,6 +87,25 @@ async def settle(app: App) -> None:
             if not unfinished:
                 return
             await app.services.waits.wait(unfinished[-1].id, timedelta(seconds=60))
+
+
+async def until_work(app: App, holds: Callable[[Work], bool]) -> Work:
+    """What is being done, once that holds of it."""
+    with anyio.fail_after(SECONDS):
+        while True:
+            work = await app.services.activities.now(limit=100)
+            if holds(work):
+                return work
+            await anyio.sleep(0.01)
+
+
+def is_running(name: str) -> Callable[[Work], bool]:
+    """Whether the session has a run that was begun."""
+
+    def holds(work: Work) -> bool:
+        return any(each.session_key == key_of(name) and each.started_at is not None for each in work.activities)
+
+    return holds
 
 
 async def set_place(app: App, session: Session, to: str, channel: str = "nowhere") -> None:

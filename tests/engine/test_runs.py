@@ -256,7 +256,7 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         before = await read_log(app, "main")
         assert await app.database.run(runs.record, old, (), True, 0) is None
         assert await app.database.run(runs.finish_run, old, Outcome(status=RunStatus.OK), None, 0) is None
-        assert not await app.database.run(runs.set_waiting, old, run.id, None)
+        assert not await app.database.run(runs.set_waiting, old, (run.id,), None)
         await app.database.run(runs.hand_back, old)
         assert await find_run(app, run.id) == run
         assert await read_log(app, "main") == before

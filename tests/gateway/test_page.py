@@ -2,15 +2,20 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Route, expect
 
 from antiphon.domain.actor import OWNER
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import Session
 from tests.claims import requirement
+from tests.engine.parley import open_peer, target_of
+from tests.engine.stage import post, wait_end
 from tests.gateway.conftest import LiveGateway
 
 pytestmark = pytest.mark.browser
@@ -341,6 +346,131 @@ def test_earlier_messages_come_in_as_one_scrolls_up(page: Page, live_gateway: Li
     expect(page.get_by_text("the newest", exact=True).last).to_be_in_viewport()
 
 
+def open_family(gateway: LiveGateway, children: int) -> list[Session]:
+    """The session "Root" and sessions that it spawned, the last of which spawned "Grandchild"."""
+
+    async def open_them() -> list[Session]:
+        root = await open_peer(gateway.app, "root", label="Root")
+        made = [await open_peer(gateway.app, f"n{n}", label=f"Child {n}", parent=root.row) for n in range(children)]
+        return [root, *made, await open_peer(gateway.app, "deep", label="Grandchild", parent=made[-1].row)]
+
+    return gateway.portal.call(open_them)
+
+
+def fold_of(page: Page, title: str) -> Locator:
+    """What opens and folds the session of that title in the list."""
+    return (
+        page.locator("#sessions li").filter(has=page.locator(f"xpath=./a[contains(., '{title}')]")).locator("> .fold")
+    )
+
+
+@requirement("sessions:1")
+def test_children_are_folded_under_their_parents_and_stay_as_they_were_left(
+    page: Page, live_gateway: LiveGateway
+) -> None:
+    open_family(live_gateway, 2)
+    page.reload()
+    expect(page.locator("#sessions .title")).to_have_text(["Root", "Main chat"])
+    expect(fold_of(page, "Root")).to_have_text(re.compile("3 sessions"))
+    expect(fold_of(page, "Root")).to_have_attribute("aria-expanded", "false")
+    fold_of(page, "Root").click()
+    expect(page.locator("#sessions .title")).to_have_text(["Root", "Child 1", "Child 0", "Main chat"])
+    fold_of(page, "Child 1").click()
+    expect(page.locator("#sessions .title")).to_have_text(["Root", "Child 1", "Grandchild", "Child 0", "Main chat"])
+    live_gateway.append("news of the child", "agent:main:cli:n0")
+    page.evaluate("refreshList()")
+    expect(page.locator("#sessions")).to_contain_text("news of the child")
+    expect(page.locator("#sessions .title")).to_have_text(["Root", "Child 0", "Child 1", "Grandchild", "Main chat"])
+    page.reload()
+    expect(page.locator("#sessions .title")).to_have_text(["Root", "Child 0", "Child 1", "Grandchild", "Main chat"])
+    fold_of(page, "Root").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#sessions .title")).to_have_text(["Root", "Main chat"])
+    expect(fold_of(page, "Root")).to_be_focused()
+    page.locator("#search-text").fill("Grandch")
+    expect(page.locator("#sessions .title")).to_have_text(["Grandchild"])
+
+
+def test_a_child_is_shown_with_its_parent_and_the_way_back(page: Page, live_gateway: LiveGateway) -> None:
+    open_family(live_gateway, 1)
+    page.goto(f"{live_gateway.url}/?session=agent:main:cli:deep")
+    expect(page.locator("#sessions .title")).to_have_text(["Root", "Child 0", "Grandchild", "Main chat"])
+    expect(page.locator("#sessions a[aria-current] .title")).to_have_text("Grandchild")
+    page.locator("#head a.parent").click()
+    expect(page.locator("#title")).to_have_text("Child 0")
+    page.locator("#head a.parent").click()
+    expect(page.locator("#title")).to_have_text("Root")
+    expect(page.locator("#head a.parent")).to_have_count(0)
+    page.get_by_role("button", name="2 sessions below").click()
+    page.locator("#family a", has_text="Child 0").click()
+    expect(page.locator("#title")).to_have_text("Child 0")
+    expect(page.locator("#family")).to_be_hidden()
+
+
+def test_a_child_at_work_is_seen_and_cancelled_after_a_question(page: Page, live_gateway: LiveGateway) -> None:
+    _, child, _ = open_family(live_gateway, 1)
+    page.goto(f"{live_gateway.url}/?session=agent:main:cli:root")
+    posts: list[str] = []
+    page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
+    run_id = live_gateway.portal.call(post, live_gateway.app, str(child.key), "!sleep 60").run_id
+    page.evaluate("refreshList()")
+    expect(fold_of(page, "Root")).to_contain_text("1 at work")
+    fold_of(page, "Root").click()
+    expect(page.locator("#sessions .dot.running")).to_have_count(1)
+    page.get_by_role("button", name="2 sessions below, 1 at work").click()
+    expect(page.locator("#family li", has_text="Child 0").locator(".state")).to_have_text(re.compile("running, "))
+    page.get_by_role("button", name="Cancel Child 0").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Cancel the work of “Child 0”?")
+    page.get_by_role("button", name="Let it go on").click()
+    assert posts == []
+    page.get_by_role("button", name="2 sessions below, 1 at work").click()
+    page.get_by_role("button", name="Cancel Child 0").click()
+    page.get_by_role("button", name="Cancel its work").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(fold_of(page, "Root")).not_to_contain_text("at work")
+    expect(page.get_by_role("button", name="2 sessions below", exact=True)).to_be_visible()
+    assert posts == [f"{live_gateway.url}/sessions/agent%3Amain%3Acli%3An0/cancel"]
+    run = live_gateway.portal.call(wait_end, live_gateway.app, run_id)
+    assert run.status is RunStatus.CANCELLED
+
+
+def test_a_session_at_work_is_cancelled_by_its_menu(page: Page, live_gateway: LiveGateway) -> None:
+    send(page, "!sleep 60")
+    expect(page.locator("#cancel")).to_be_visible()
+    expect(page.locator("#session-menu button", has_text="Cancel its work")).to_have_count(1)
+    open_menu(page, "Cancel its work")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel its work").click()
+    expect(page.locator(".entry.end")).to_contain_text("ancelled")
+    expect(page.locator("#session-menu button", has_text="Cancel its work")).to_have_count(0)
+
+
+def test_hundreds_of_children_are_rendered_a_few_at_a_time(page: Page, live_gateway: LiveGateway) -> None:
+    open_family(live_gateway, 500)
+    page.reload()
+    expect(page.locator("#sessions li")).to_have_count(2)
+    fold_of(page, "Root").click()
+    expect(page.locator("#sessions .children a")).to_have_count(30)
+    page.get_by_role("button", name="470 more").click()
+    expect(page.locator("#sessions .children a")).to_have_count(60)
+    address = page.evaluate("find('#opened').value")
+    began = time.monotonic()
+    answer = page.request.get(f"{live_gateway.url}/page/sessions?opened={address}")
+    assert answer.status == 200 and time.monotonic() - began < 1
+    assert answer.text().count("<li") == 63
+    assert len(answer.body()) < 100_000
+
+
+@pytest.mark.parametrize(
+    "opened", ["x", "1:", "-1", "1:99999", "9" * 30, ",".join(map(str, range(1000))), "1:30:30", "%00"]
+)
+def test_whatever_a_page_says_is_open_gets_a_list(page: Page, live_gateway: LiveGateway, opened: str) -> None:
+    open_family(live_gateway, 1)
+    answer = page.request.get(f"{live_gateway.url}/page/sessions?opened={opened}")
+    assert answer.status == 200 and "Root" in answer.text()
+    kept = re.search(r'id="opened" name="opened" value="([^"]*)"', answer.text())
+    assert kept is not None and len(kept[1].split(",")) <= 40
+
+
 def test_it_fits_a_phone(open_context: OpenContext, live_gateway: LiveGateway) -> None:
     page = sign_in(open_context(True), live_gateway)
     page.set_viewport_size({"width": 390, "height": 780})
@@ -356,6 +486,16 @@ def test_it_fits_a_phone(open_context: OpenContext, live_gateway: LiveGateway) -
     page.get_by_role("button", name="Show the sessions").tap()
     page.locator("#sessions a", has_text="Main chat").tap()
     expect(page.locator("#title")).to_have_text("Main chat")
+    root, child, _ = open_family(live_gateway, 1)
+    rename = live_gateway.app.services.sessions.patch
+    live_gateway.portal.call(rename, OWNER, target_of(live_gateway.app, root), {"label": "a long name " * 15})
+    page.goto(f"{live_gateway.url}/?session={child.key}")
+    page.get_by_role("button", name="1 session below").tap()
+    expect(page.locator("#family")).to_be_in_viewport(ratio=1)
+    assert page.evaluate("find('#send').getBoundingClientRect().right") <= 390
+    page.goto(f"{live_gateway.url}/?session={root.key}")
+    expect(page.locator("#title")).to_contain_text("a long name")
+    assert page.evaluate("find('#send').getBoundingClientRect().right") <= 390
 
 
 def test_it_can_be_used_by_keyboard(page: Page) -> None:

@@ -231,6 +231,25 @@ async def test_a_post_can_stream_its_own_run_to_the_end(open_home: OpenHome) -> 
     assert [sent for sent in repeated if sent.event != "delta"] == [sent for sent in events if sent.event != "delta"]
 
 
+@requirement("gateway:4", "spawn:8")
+async def test_a_post_that_yields_streams_to_the_end_of_what_continues_it(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        await served.open("api:chat")
+        text = '!call sessions_spawn {"task": "!sleep 0.2\\n!say found"}\n!call sessions_yield {"message": "wait"}'
+        body = {"text": text, "messageId": "m"}
+        async with following(served.client, "/sessions/api:chat/messages?stream=1", body=body) as stream:
+            acknowledged, *steps, end = await stream.rest()
+        run = acknowledged.data["runId"]
+        messages = [sent.data for sent in steps if sent.event == "message"]
+        shown = [(message["role"], message["content"][0].get("text", "")) for message in messages]
+        assert shown[-2:] == [("assistant", "wait"), ("assistant", "echo: found")]
+        assert (end.event, end.data) == ("run", {"runId": run, "status": "ok"})
+        waited = await served.client.get(f"/runs/{run}?wait=10")
+        assert (waited.json()["reply"], waited.json()["runId"]) == ("echo: found", run)
+        first = await served.client.get(f"/runs/{run}")
+        assert (first.json()["reply"], first.json()["code"]) == ("wait", "yielded") and first.json()["continuedBy"]
+
+
 @requirement("gateway:1")
 async def test_a_quiet_stream_is_kept_alive_by_comments(open_home: OpenHome) -> None:
     clock = ManualClock()

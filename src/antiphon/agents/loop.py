@@ -116,7 +116,9 @@ class AgentLoop:
         if not last.message.calls and (newest is None or newest.seq <= last.message.saw):
             return Ending(outcome=Outcome(status=RunStatus.OK, reply=last.message.text))
         if all(isinstance(result, ToolResult) for result in last.results) and (words := _yielded(last)) is not None:
-            return Ending(outcome=Outcome(status=RunStatus.OK, reply=words))
+            return Ending(
+                outcome=Outcome(status=RunStatus.OK, reply=words), message=_spoken(context, transcript, words)
+            )
         if _failures_in_a_row(steps) >= MAX_TOOL_FAILURES:
             return _failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
         return None
@@ -251,6 +253,12 @@ def _yielded(step: Step) -> str | None:
             arguments = _parse_arguments(step.message.calls[result.call_index].arguments) or {}
             return str(arguments.get("message") or "")
     return None
+
+
+def _spoken(context: RunContext, transcript: Transcript, words: str) -> AssistantMessage | None:
+    if not words:
+        return None
+    return AssistantMessage(message_id=context.ids.new("msg"), content=text_content(words), saw=transcript.last_seq)
 
 
 def _only_reads(tool: Tool | None) -> bool:

@@ -25,6 +25,8 @@ from antiphon.config_file import TOML_NAME
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.mcp.client import look_at_servers
+from antiphon.tools.run_command import needs_sandbox
+from antiphon.tools.sandbox.start import find_problem
 
 if TYPE_CHECKING:
     from antiphon.backends import ServerState
@@ -74,6 +76,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
         findings += _models(home, config)
         findings += _webhooks(config)
         findings += _mcp_servers(home, config)
+        findings += _sandbox(config)
     findings.append(_tools())
     return findings
 
@@ -154,6 +157,12 @@ def _outbox(counts: Mapping[str, int]) -> Finding:
     return Finding(name, Grade.OK, f"none given up, {waiting} waiting")
 
 
+def _kept(count: int) -> Iterator[Finding]:
+    if count:
+        remedy = "`antiphon runs list --kept` shows them, `antiphon runs show` each in full."
+        yield Finding("results of sub-agents", Grade.WARNING, f"{count} kept: nobody is left for them", remedy)
+
+
 def _webhooks(config: Config) -> Iterator[Finding]:
     try:
         webhooks = config.webhooks()
@@ -180,6 +189,7 @@ def _database(home: Path) -> Iterator[Finding]:
     yield _database_file(name, home, state)
     if state is not None and state.schema:
         yield _outbox(state.outbox)
+        yield from _kept(state.kept)
 
 
 def _database_file(name: str, home: Path, state: DatabaseState | None) -> Finding:
@@ -303,6 +313,17 @@ def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
             yield Finding(name, Grade.WARNING, f"{report.tools} tools; left out are {reasons}", "Rename them there.")
         else:
             yield Finding(name, Grade.OK, f"{report.tools} tools")
+
+
+def _sandbox(config: Config) -> Iterator[Finding]:
+    """Tried with a command that does nothing, where agents need it."""
+    if not needs_sandbox(config.agent_map(), config.tools.run_command.mode):
+        return
+    problem = find_problem()
+    if problem is not None:
+        yield Finding("sandbox", Grade.BROKEN, problem, "Commands of agents are refused until then.")
+    else:
+        yield Finding("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
 
 
 def _existing(directory: Path | None) -> Path | None:

@@ -140,6 +140,8 @@ class Conversation:
         outcome = event.get("data")
         assert isinstance(outcome, dict)
         match outcome.get("status"):
+            case "ok" if outcome.get("isParked"):
+                self._screen.line("(goes on by itself when its sub-agents have ended)", "dim")
             case "ok":
                 pass
             case "cancelled":

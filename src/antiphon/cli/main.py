@@ -11,6 +11,7 @@ from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
 from antiphon.cli.serve import serve
 from antiphon.cli.tool import call_tool
+from antiphon.cli.who import who
 from antiphon.cli.worker import worker
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app.command("open")(open_page)
 app.command()(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
+app.command()(who)
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(tokens.app, name="tokens")
 app.command()(mcp)

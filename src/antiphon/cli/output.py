@@ -2,16 +2,16 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 
 from rich import json as rich_json
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.domain.text import short_age
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 MIN_LAST_COLUMN = 20
@@ -58,15 +58,34 @@ def show_pretty(value: Mapping[str, JsonValue]) -> None:
 
 def show_table(columns: list[str], lines: list[list[str]]) -> None:
     """Rows under headings; the last column is cut to what the terminal has room for, the others are whole."""
-    rows = [[plain(cell).replace("\n", " ") for cell in line] for line in [columns, *lines]]
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    heading = [styled(name, "bold") for name in columns]
+    show_lines(aligned([heading, *([styled(cell) for cell in line] for line in lines)]))
+
+
+def aligned(rows: Sequence[Sequence[Text]]) -> list[Text]:
+    """A line for each row, its cells under one another; the last is cut to what the terminal has room for."""
+    cells = [[_on_one_line(cell) for cell in row] for row in rows]
+    widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
     widths[-1] = max(MIN_LAST_COLUMN, console().width - sum(widths[:-1]) - 2 * (len(widths) - 1))
-    for number, row in enumerate(rows):
+    lines: list[Text] = []
+    for row in cells:
         *first, last = row
-        if console().is_terminal and cell_len(last) > widths[-1]:
-            last = set_cell_size(last, widths[-1] - 1) + "…"
-        padded = [set_cell_size(cell, width) for cell, width in zip(first, widths, strict=False)]
-        show("  ".join([*padded, last]), "" if number else "bold")
+        if console().is_terminal:
+            last.truncate(widths[-1], overflow="ellipsis")
+        for cell, width in zip(first, widths, strict=False):
+            cell.pad_right(width - cell.cell_len)
+        lines.append(Text("  ").join([*first, last]))
+    return lines
+
+
+def show_lines(lines: Sequence[Text]) -> None:
+    """Lines that are neither wrapped nor cut."""
+    for line in lines:
+        console().print(line, soft_wrap=True)
+
+
+def _on_one_line(cell: Text) -> Text:
+    return Text("", end="").join(cell.copy().split("\n")) if "\n" in cell.plain else cell.copy()
 
 
 def show_fields(fields: Mapping[str, str | None]) -> None:
@@ -86,6 +105,13 @@ def ago(moment_ms: JsonValue) -> str:
         if count := seconds // size:
             return f"{count} {name}{'s' if count > 1 else ''} ago"
     return "now" if seconds < 10 else f"{seconds} s ago"
+
+
+def age(moment_ms: JsonValue) -> str:
+    """How long ago, in a few letters."""
+    if not isinstance(moment_ms, int):
+        return ""
+    return short_age(datetime.now(UTC).timestamp() - moment_ms / 1000)
 
 
 def clock_time(moment_ms: JsonValue) -> str:

@@ -19,6 +19,7 @@ def list_runs(
     status: Annotated[
         list[str] | None, typer.Option("--status", metavar="STATUS", help="Of this status only; may be repeated.")
     ] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Only of sub-agents whose result nobody is left for.")] = False,
     limit: LimitOption = 20,
     home: HomeOption = None,
     config: ConfigOption = None,
@@ -32,7 +33,7 @@ def list_runs(
 
     with connect(home, config) as client:
         key = None if session is None else str(find_session(client, session)["key"])
-        answer = client.get("/runs", session=key, status=status, limit=limit)
+        answer = client.get("/runs", session=key, status=status, kept=kept or None, limit=limit)
     if as_json:
         show_json(answer)
         return

@@ -68,6 +68,40 @@ def list_sessions(
         show(f"There are more: --cursor {answer['nextCursor']}", "dim")
 
 
+@app.command("tree")
+@command
+def show_tree(
+    session: Annotated[
+        str | None, typer.Argument(metavar="SESSION", help="Only this one and what it spawned; all unless given.")
+    ] = None,
+    include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
+    limit: LimitOption = 300,
+    follow: Annotated[bool, typer.Option("--follow", help="Draw it anew as it changes, until Ctrl-C.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show sessions with those that they spawned: state, tokens and cost (its own / with all below), last words."""
+    from antiphon.cli.client import session_path
+    from antiphon.cli.connection import connect
+    from antiphon.cli.names import find_session
+    from antiphon.cli.output import show_json, show_lines
+    from antiphon.cli.trees import follow_tree, tree_lines
+
+    with connect(home, config) as client:
+        path = "/tree" if session is None else session_path(str(find_session(client, session)["key"]), "/tree")
+
+        def read() -> JsonObject:
+            return client.get(path, includeInactive=include_inactive, limit=limit)
+
+        if follow:
+            follow_tree(read, as_json=as_json)
+        elif as_json:
+            show_json(read())
+        else:
+            show_lines(tree_lines(read()))
+
+
 @app.command("show")
 @command
 def show_session(

@@ -1,11 +1,12 @@
 """An agent: who answers in a session, with which model and within which limits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey, SessionKind
+from antiphon.domain.sandbox import SandboxLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class Agent:
     tools: tuple[str, ...] | None = None
     """Names of the tools from elsewhere that it may call; None means all that are registered."""
     sandbox: SandboxMode = SandboxMode.OFF
+    command_limits: SandboxLimits = field(default_factory=SandboxLimits)
     subagents: SubagentRules = SubagentRules()
 
     def is_sandboxed(self, key: SessionKey) -> bool:

@@ -97,7 +97,7 @@ def receipt(attachments: Sequence[Attachment], rel_dir: str) -> JsonObject:
 
 def folded_name(name: str) -> str:
     """Equal for names that some file system takes for one."""
-    return normalize("NFC", normalize("NFD", normalize("NFC", name).casefold()).casefold())
+    return normalize("NFC", normalize("NFD", name).upper().casefold())
 
 
 def _check_name(name: str) -> None:

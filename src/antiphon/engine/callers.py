@@ -184,6 +184,13 @@ class Callers:
         """Somebody outside, acting as the session; None if it is missing or not theirs."""
         return await self._database.read(_find_caller, principal, target, call_id)
 
+    async def session_of(self, caller: Caller) -> Session:
+        """The caller's row as it stands. Raises `NotFound` if it was deleted."""
+        session = await self._database.read(rows.find_by_row, caller.session)
+        if session is None:
+            raise NotFound("Session not found: the caller's own was deleted.")
+        return session
+
 
 async def _find_caller(query: Query, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller | None:
     found = await look_up(query, target)

@@ -105,9 +105,7 @@ class Runs:
         """
         run = await self.get(principal, run_id)
         at_ms = self._clock.now_ms()
-        return accepted(
-            await self._database.run(cancel_run, principal, run_id, at_ms, sessions=(SessionRow(run.session),))
-        )
+        return accepted(await self._database.run(cancel_run, principal, run_id, at_ms, sessions=sessions_of(run)))
 
     async def cancel_session(self, session: SessionRow) -> Cancelled:
         """Cancels what the session and all below it are at work on."""
@@ -124,6 +122,12 @@ async def _find_run(query: Query, principal: Principal, run_id: RunId) -> Run | 
 
 async def _list_runs(query: Query, where: RunFilter, limit: int) -> list[Run]:
     return await ledger.list_page(query, where, limit=limit)
+
+
+def sessions_of(run: Run) -> tuple[SessionRow, ...]:
+    """Those that the end of the run writes to: its own, and the one that it answers."""
+    own = SessionRow(run.session)
+    return (own,) if run.partner is None else (own, run.partner)
 
 
 async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
@@ -212,7 +216,10 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline:
             "wait_until": None if wait_until is None else milliseconds(wait_until),
         },
     )
-    event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data={"attempt": started.attempt})
+    data: JsonObject = {"attempt": started.attempt}
+    if run.continues is not None:
+        data["continues"] = run.continues
+    event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
     await _append(tx, run, [event], at_ms=at_ms, set=status, end=found.end)
     return started
@@ -402,6 +409,8 @@ async def _end(
         data["error"] = outcome.error
     if outcome.code is not None:
         data["code"] = outcome.code
+    if is_parked:
+        data["isParked"] = True
     event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, run_id=run.id, data=data)
     set: dict[str, SqlValue] = {}
     add: dict[str, int] = {}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from antiphon.clock import Clock
 from antiphon.domain.ids import Ids
+from antiphon.engine.activities import Activities
 from antiphon.engine.deliveries import Deliveries
 from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
@@ -17,6 +18,7 @@ from antiphon.engine.search import Search
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.signin import SignIn
 from antiphon.engine.tokens import Tokens
+from antiphon.engine.trees import Trees
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.feed.follow import Hub
@@ -35,6 +37,8 @@ class Services:
     history: History
     search: Search
     views: Views
+    trees: Trees
+    activities: Activities
     exchanges: Exchanges
     deliveries: Deliveries
     waits: Waits

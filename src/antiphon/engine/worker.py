@@ -291,7 +291,7 @@ class Worker:
             self._clock.now_ms(),
             is_counted,
             successors,
-            sessions=(SessionRow(run.session),) if run.partner is None else (SessionRow(run.session), run.partner),
+            sessions=runs.sessions_of(run),
         )
 
     async def _execute(self, drive: _Drive, run: Run) -> None:

@@ -9,6 +9,7 @@ from fastapi import Request, Response
 from antiphon import wire
 from antiphon.agents.calls import ToolCalls
 from antiphon.domain.actor import Principal
+from antiphon.domain.ids import AgentId
 from antiphon.domain.session import SessionSummary
 from antiphon.engine.services import Services
 from antiphon.gateway.guard import GatewaySettings
@@ -34,8 +35,12 @@ class Gateway:
     webhooks: InboundWebhooks
 
     def session_row(self, session: SessionSummary) -> dict[str, Any]:
-        agent = self.services.rules.agents.get(session.agent_id)
-        return wire.session_row(session, default_model=agent.model if agent else "unknown")
+        return wire.session_row(session, default_model=self.default_model(session.agent_id))
+
+    def default_model(self, agent_id: AgentId) -> str:
+        """What the agent's sessions use where they name none themselves."""
+        agent = self.services.rules.agents.get(agent_id)
+        return agent.model if agent else "unknown"
 
 
 class Json(Response):

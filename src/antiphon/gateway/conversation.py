@@ -9,6 +9,7 @@ from antiphon.domain.session import Session, SessionType
 from antiphon.engine.runs import RunFilter
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.entries import Entry, entry_of
+from antiphon.gateway.listing import AT_FIRST, Item, items_of
 
 MESSAGES = 60
 UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
@@ -29,6 +30,10 @@ class Conversation:
     runs: list[str]
     """Those that have not ended."""
     can_delete: bool
+    parent: Session | None
+    """The session above it, which spawned it or what spawned it."""
+    item: Item
+    """As the list shows it, with the newest of its children."""
 
     @property
     def key(self) -> str:
@@ -62,7 +67,7 @@ async def read_conversation(
             entries.append(entry)
     runs = await services.runs.list(RunFilter(session=page.session.row, statuses=UNFINISHED), limit=200)
     return replace(
-        conversation_head(gateway, page.session),
+        await conversation_head(gateway, page.session),
         entries=entries,
         older=start if page.has_more else None,
         last_seq=page.last_seq,
@@ -70,9 +75,11 @@ async def read_conversation(
     )
 
 
-def conversation_head(gateway: Gateway, session: Session) -> Conversation:
+async def conversation_head(gateway: Gateway, session: Session) -> Conversation:
     """The conversation without entries and runs."""
     agent = gateway.services.rules.agents.get(session.agent_id)
+    family = await gateway.services.trees.family(session, limit=AT_FIRST)
+    (item,) = items_of(family.tree, {session.row: AT_FIRST}, gateway.services.clock.now())
     is_group = session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP
     return Conversation(
         session=session,
@@ -84,6 +91,8 @@ def conversation_head(gateway: Gateway, session: Session) -> Conversation:
         last_seq=session.last_seq,
         runs=[],
         can_delete=not is_group and session.key != main_key(session.agent_id),
+        parent=family.parent,
+        item=item,
     )
 
 

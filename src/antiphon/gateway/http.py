@@ -15,7 +15,7 @@ from antiphon.agents.calls import ToolCalls
 from antiphon.domain.errors import AntiphonError, Unavailable, Unproven
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
-from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, webhooks
+from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
 from antiphon.gateway.context import Gateway, InboundWebhooks
 from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
 
@@ -26,6 +26,7 @@ OPEN_PREFIXES = ("/static/", webhooks.PREFIX)
 """Below these the routes themselves ask who it is, where that matters."""
 ROUTERS = (
     sessions.router,
+    trees.router,
     runs.router,
     deliveries.router,
     tools.router,

@@ -11,14 +11,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Denied, NotFound
 from antiphon.domain.event import Event
+from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import UserMessage
 from antiphon.domain.session import Source
+from antiphon.domain.text import compact
 from antiphon.engine.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
 from antiphon.gateway.context import Gateway, gateway_of
 from antiphon.gateway.conversation import Conversation, conversation_head, find_session, read_conversation, title_of
 from antiphon.gateway.entries import Entry, entry_of
 from antiphon.gateway.guard import status_of
+from antiphon.gateway.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
 
 LISTED = 40
@@ -46,9 +49,9 @@ async def index(request: Request, session: str | None = None) -> Response:
         conversation = await _conversation(gateway, principal, session)
     except AntiphonError as error:
         status, problem = status_of(error), error.message
-    listed = await _listed(
-        gateway, principal, search="", shown=LISTED, current=None if conversation is None else conversation.key
-    )
+    opened = {} if conversation is None else opened_around(conversation.session)
+    key = None if conversation is None else conversation.key
+    listed = await _listed(gateway, principal, search="", shown=LISTED, current=key, opened=opened)
     agents = list(gateway.services.rules.agents.values())
     values = {"conversation": conversation, "problem": problem, "agents": agents, **listed}
     return _html("page.html", values, status=status)
@@ -64,10 +67,18 @@ async def sessions_fragment(
     request: Request,
     search: str = "",
     shown: Annotated[int, Query(ge=1)] = LISTED,
+    opened: str = "",
     session: str | None = None,
 ) -> Response:
-    """The list, newest first."""
-    listed = await _listed(gateway_of(request), _principal(request), search=search, shown=shown, current=session)
+    """The list, newest first, with the children of those that are opened."""
+    listed = await _listed(
+        gateway_of(request),
+        _principal(request),
+        search=search,
+        shown=shown,
+        current=session,
+        opened=read_opened(opened),
+    )
     return _html("sessions.html", listed)
 
 
@@ -76,7 +87,7 @@ async def header_fragment(request: Request, session: str) -> Response:
     """The head of a conversation: name, state and usage."""
     gateway = gateway_of(request)
     found = await find_session(gateway, _principal(request), session)
-    return _html("header.html", {"conversation": conversation_head(gateway, found)})
+    return _html("header.html", {"conversation": await conversation_head(gateway, found)})
 
 
 @router.get("/page/older")
@@ -137,18 +148,29 @@ async def _conversation(gateway: Gateway, principal: Principal, name: str | None
 
 
 async def _listed(
-    gateway: Gateway, principal: Principal, *, search: str, shown: int, current: str | None
+    gateway: Gateway,
+    principal: Principal,
+    *,
+    search: str,
+    shown: int,
+    current: str | None,
+    opened: Mapping[SessionRow, int],
 ) -> dict[str, object]:
     if not principal.is_owner:
         raise Denied("Sessions are listed for the owner only")
     shown = min(shown, MOST_LISTED)
-    where = SessionFilter(search=search.strip()[:200] or None)
-    page = await gateway.services.sessions.list(where, limit=shown)
+    if wanted := search.strip()[:200]:
+        page = await gateway.services.sessions.list(SessionFilter(search=wanted), limit=shown)
+        items, has_more = [plain_item(session) for session in page.sessions], page.next is not None
+    else:
+        tree = await gateway.services.trees.folded(opened, roots=shown)
+        items, has_more = items_of(tree, opened, gateway.services.clock.now()), tree.has_more
     return {
-        "sessions": page.sessions,
+        "items": items,
         "search": search,
         "shown": shown,
-        "more": min(shown + LISTED, MOST_LISTED) if page.next is not None and shown < MOST_LISTED else None,
+        "opened": write_opened(opened),
+        "more": min(shown + LISTED, MOST_LISTED) if has_more and shown < MOST_LISTED else None,
         "current": current,
         "agent_names": {agent.id: agent.name for agent in gateway.services.rules.agents.values()},
     }
@@ -158,6 +180,26 @@ def _dollars(microusd: int | None) -> str:
     if microusd is None:
         return "not known"
     return f"${microusd / 1_000_000:.2f}" if microusd >= 10_000 else f"${microusd / 1_000_000:.4f}"
+
+
+def _sessions(count: int) -> str:
+    return f"{count:,} session{'' if count == 1 else 's'}"
+
+
+def _spent(item: Item) -> str:
+    """What the session used, in a few letters: money where the price is known, else tokens."""
+    return _sum_of(item.tokens, item.cost_microusd)
+
+
+def _all_spent(item: Item) -> str:
+    """What the session and all below it used."""
+    return _sum_of(item.all_tokens, item.all_cost_microusd)
+
+
+def _sum_of(tokens: int, microusd: int | None) -> str:
+    if microusd is not None:
+        return _dollars(microusd)
+    return f"{compact(tokens)} tokens" if tokens else ""
 
 
 _templates = Environment(
@@ -171,6 +213,9 @@ _templates = Environment(
 _templates.filters["asset"] = asset
 _templates.filters["title_of"] = title_of
 _templates.filters["dollars"] = _dollars
+_templates.filters["spent"] = _spent
+_templates.filters["all_spent"] = _all_spent
+_templates.filters["sessions"] = _sessions
 _templates.filters["count"] = "{:,}".format
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from antiphon import wire
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import RunId
-from antiphon.domain.run import RunStatus
+from antiphon.domain.run import Run, RunStatus
 from antiphon.engine.runs import RunFilter
 from antiphon.gateway.context import gateway_of, principal_of
 
@@ -20,10 +20,14 @@ async def list_runs(
     request: Request,
     session: str | None = None,
     status: Annotated[list[RunStatus] | None, Query()] = None,
+    kept: bool = False,
     limit: int = 50,
     before: str | None = None,
 ) -> dict[str, Any]:
-    """Runs, newest first; `before` takes the last `runId` of the page before."""
+    """Runs, newest first; `before` takes the last `runId` of the page before.
+
+    With `kept` those of sub-agents whose result nobody is left for.
+    """
     services = gateway_of(request).services
     principal = principal_of(request)
     if not principal.is_owner:
@@ -34,6 +38,7 @@ async def list_runs(
     where = RunFilter(
         session=row,
         statuses=None if status is None else frozenset(status),
+        is_kept=kept,
         before=None if before is None else RunId(before),
     )
     runs = await services.runs.list(where, limit=min(max(limit, 1), 200))
@@ -44,13 +49,22 @@ async def list_runs(
 async def get_run(
     request: Request, run_id: str, wait: Annotated[float | None, Query(ge=0, le=600)] = None
 ) -> dict[str, Any]:
-    """The run; with `wait`, once it has ended, or as `timeout` without `endedAt`."""
+    """The run; with `wait`, once its work is over, or as `timeout` without `endedAt`.
+
+    The work of a run that yielded is over with the run that continues it, whose end is answered then.
+    """
     services = gateway_of(request).services
     run = await services.runs.get(principal_of(request), RunId(run_id))
-    if wait is None or run.status.is_terminal:
+    if wait is None:
         return wire.run(run)
     ended = await services.waits.wait(run.id, timedelta(seconds=wait))
-    return wire.run(ended) if ended is not None else {**wire.run(run), "status": "timeout"}
+    return wire.run(ended) if ended is not None else _unfinished(run)
+
+
+def _unfinished(run: Run) -> dict[str, Any]:
+    shown = {**wire.run(run), "status": "timeout"}
+    shown.pop("endedAt", None)
+    return shown
 
 
 @router.post("/runs/{run_id}/cancel")

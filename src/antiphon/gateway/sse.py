@@ -63,19 +63,26 @@ EVENT_VIEW = View(
 
 
 def run_view(run_id: RunId, on_end: Callable[[], None]) -> View:
-    """The messages of one run, and its end; tells `on_end` when that is encoded."""
+    """The messages of one run, and its end; tells `on_end` when that is encoded.
+
+    A run that yielded ends with the one that continues it.
+    """
     messages = message_view(include_tools=True)
+    current = run_id
 
     def encode(event: Event) -> Frame:
-        if event.run_id != run_id:
+        nonlocal current
+        if event.type == "run_started" and event.data.get("continues") == current and event.run_id is not None:
+            current = event.run_id
+        if event.run_id != current:
             return b""
-        if event.type == "run_finished":
+        if event.type == "run_finished" and not event.data.get("isParked"):
             on_end()
             return frame("run", {"runId": run_id, **event.data}, id=event.seq)
         return messages.encode(event)
 
     def encode_delta(delta_run: RunId, text: str | None) -> Frame:
-        return _delta(delta_run, text) if delta_run == run_id else b""
+        return _delta(run_id, text) if delta_run == current else b""
 
     return replace(messages, encode=encode, encode_delta=encode_delta)
 

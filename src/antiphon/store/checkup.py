@@ -10,6 +10,8 @@ from antiphon.store.search import LAG, SCHEMA
 
 COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
 
+COUNT_KEPT = "SELECT count(*) FROM reports WHERE stage = 'kept'"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
@@ -23,6 +25,8 @@ class DatabaseState:
     """What SQLite's quick check complains of; empty if all is well."""
     outbox: dict[str, int]
     """How many deliveries there are of each status."""
+    kept: int
+    """Results of sub-agents that nobody is left for."""
     unindexed: int
     """Messages that cannot be searched yet."""
 
@@ -37,6 +41,8 @@ def check_database(path: Path) -> DatabaseState:
             schema = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0] if has_table else 0
             has_outbox = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'deliveries'").fetchone()
             outbox = dict[str, int](connection.execute(COUNT_DELIVERIES).fetchall()) if has_outbox else {}
+            has_reports = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'reports'").fetchone()
+            kept = connection.execute(COUNT_KEPT).fetchone()[0] if has_reports else 0
             unindexed = connection.execute(LAG).fetchone()[0] if found == ["ok"] and (schema or 0) >= SCHEMA else 0
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"Database cannot be read: {str(path)!r} ({error})", code="store_corrupt") from error
@@ -45,5 +51,6 @@ def check_database(path: Path) -> DatabaseState:
         known_schema=known,
         problems=tuple(line for line in found if line != "ok"),
         outbox=outbox,
+        kept=kept,
         unindexed=unindexed,
     )

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from antiphon.domain.errors import Invalid
 from antiphon.store import migrate
-from antiphon.store.checkup import COUNT_DELIVERIES
+from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import StoreUnusable, statements
 from antiphon.store.postgres import connect
 from antiphon.store.search import LAG, SCHEMA
@@ -75,6 +75,8 @@ class ServerState:
     living: tuple[Member, ...]
     outbox: dict[str, int]
     """How many deliveries there are of each status."""
+    kept: int
+    """Results of sub-agents that nobody is left for."""
     unindexed: int
     """Messages that cannot be searched yet."""
 
@@ -147,6 +149,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
             bytes=size[0],
             living=await _find_living(connection, seconds),
             outbox=await _count_deliveries(connection),
+            kept=await _count_kept(connection),
             unindexed=await _count_unindexed(connection) if max(applied, default=0) >= SCHEMA else 0,
         )
     except psycopg.errors.InsufficientPrivilege as error:
@@ -155,6 +158,13 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
         raise _unreachable(url, error) from error
     finally:
         await connection.close()
+
+
+async def _count_kept(connection: AsyncConnection[Any]) -> int:
+    if not await _exists(connection, "reports"):
+        return 0
+    row = await (await connection.execute(COUNT_KEPT)).fetchone()
+    return 0 if row is None else row[0]
 
 
 async def _count_deliveries(connection: AsyncConnection[Any]) -> dict[str, int]:

@@ -227,6 +227,8 @@ async def find_called_off(query: Query, claims: Sequence[tuple[RunId, int]]) -> 
 class RunFilter:
     session: SessionRow | None = None
     statuses: frozenset[RunStatus] | None = None
+    is_kept: bool = False
+    """Only those of sub-agents whose result nobody is left for."""
     before: RunId | None = None
     """Ids sort by time; a page begins behind the last id of the one before."""
 
@@ -240,6 +242,8 @@ async def list_page(query: Query, where: RunFilter, *, limit: int) -> list[Run]:
     if where.statuses is not None:
         conditions.append(f"r.status IN ({', '.join('?' * len(where.statuses))})")
         values.extend(sorted(where.statuses))
+    if where.is_kept:
+        conditions.append("r.id IN (SELECT run FROM reports WHERE stage = 'kept')")
     if where.before is not None:
         conditions.append("r.id < ?")
         values.append(where.before)

@@ -145,6 +145,18 @@ async def find_by_row(query: Query, session: SessionRow) -> Session | None:
     return _one(await query.fetch_one(f"{_SELECT} WHERE s.id = ? AND s.deleted_at IS NULL", (session,)))
 
 
+async def list_rows(query: Query, sessions: Sequence[SessionRow]) -> list[Session]:
+    """The living ones of these sessions, in no order."""
+    found: list[Session] = []
+    for start in range(0, len(sessions), 500):
+        part = sessions[start : start + 500]
+        rows = await query.fetch_all(
+            f"{_SELECT} WHERE s.deleted_at IS NULL AND s.id IN ({', '.join('?' * len(part))})", part
+        )
+        found += [session_from_row(row) for row in rows]
+    return found
+
+
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:
     row = await query.fetch_one(
         "SELECT id, session, first_seq, last_seq, taint_level, taint_compartments, taint_integrity "

@@ -257,12 +257,6 @@ async def delete_all(tx: Transaction, child: SessionRow) -> None:
         await tx.execute(f"DELETE FROM {statement} WHERE child = ?", (child,))
 
 
-async def count_kept(query: Query) -> int:
-    """Results that nobody is left for."""
-    row = await query.fetch_one("SELECT COUNT(*) FROM reports WHERE stage = 'kept'")
-    return 0 if row is None else int(row[0])
-
-
 async def _list(query: Query, condition: str, *values: SqlValue) -> list[Report]:
     rows = await query.fetch_all(f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE {condition} ORDER BY t.id", values)
     return [_report(row) for row in rows]

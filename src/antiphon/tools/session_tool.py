@@ -51,6 +51,7 @@ class SessionTool(Generic[A]):
         codes: tuple[str, ...] = (),
         effects: frozenset[Effect] = frozenset({Effect.READS}),
         aliases: Mapping[str, str] | None = None,
+        is_idempotent: bool = True,
     ) -> None:
         self._arguments = arguments
         self._carry_out = carry_out
@@ -58,6 +59,7 @@ class SessionTool(Generic[A]):
         """Those of the failures that it answers itself."""
         self._effects = effects
         self._aliases = aliases or {}
+        self._is_idempotent = is_idempotent
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
 
     @property
@@ -70,8 +72,8 @@ class SessionTool(Generic[A]):
 
     @property
     def is_idempotent(self) -> bool:
-        """A repeated call rejoins what the first one began. Contract: runs 8."""
-        return True
+        """Whether a repeated call rejoins what the first one began. Contract: runs 8."""
+        return self._is_idempotent
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:

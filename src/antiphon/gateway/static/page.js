@@ -12,6 +12,7 @@ const LIST_EVERY_MS = 4000;
 const LIST_PAUSE_MS = 150;
 const SEND_TIMEOUT_MS = 20000;
 const NEAR_END_PIXELS = 80;
+const HEAD_EVENTS = ['session_changed', 'run_started', 'run_finished', 'tool_result'];
 
 const find = (selector, root = document) => root.querySelector(selector);
 const findAll = (selector, root = document) => root.querySelectorAll(selector);
@@ -272,7 +273,7 @@ class Conversation {
     if (entry.html) this.append(entry.html);
     if (entry.type === 'run_started') this.markStarted(entry.runId);
     this.showRuns();
-    if (['session_changed', 'run_started', 'run_finished'].includes(entry.type)) this.refreshHead().catch(() => {});
+    if (HEAD_EVENTS.includes(entry.type)) this.refreshHead().catch(() => {});
     refreshList();
   }
 
@@ -485,11 +486,14 @@ class Conversation {
 
   // The head
 
+  // Of several that are under way the last one asked for counts.
   async refreshHead() {
+    const number = (this.headNumber = (this.headNumber ?? 0) + 1);
     const { text } = await call('GET', `/page/header?${new URLSearchParams({ session: this.key })}`);
-    if (this.isClosed) return;
+    if (this.isClosed || number !== this.headNumber) return;
     const head = find('#head', this.element);
     await htmx.swap({ sourceElement: head, target: head, text, swap: 'innerMorph' });
+    showTimes(head);
     document.title = `${find('#title', this.element).textContent} · Antiphon`;
   }
 }
@@ -510,6 +514,29 @@ function refreshList() {
     listTimer = null;
     find('#sessions').dispatchEvent(new Event('sessions-changed'));
   }, LIST_PAUSE_MS);
+}
+
+// Which sessions are opened, and how many of their children are shown: `row` or `row:count`, with commas. The server
+// renders what is opened; this tab remembers it over reloads.
+
+function readOpened() {
+  const parts = find('#opened').value.split(',').filter(Boolean);
+  return new Map(parts.map((part) => part.split(':')));
+}
+
+function writeOpened(opened) {
+  const text = [...opened].map(([row, shown]) => (shown ? `${row}:${shown}` : row)).join(',');
+  find('#opened').value = text;
+  sessionStorage.setItem('opened', text);
+  find('#sessions').dispatchEvent(new Event('sessions-changed'));
+}
+
+// What the server opened for the present session stays open beside what was.
+function restoreOpened() {
+  const here = readOpened();
+  const stored = (sessionStorage.getItem('opened') ?? '').split(',').filter(Boolean);
+  const missing = stored.map((part) => part.split(':')).filter(([row]) => !here.has(row));
+  if (missing.length) writeOpened(new Map([...missing, ...here]));
 }
 
 // The list tells how far the log is; a stream that does not bring it has died unnoticed.
@@ -553,7 +580,7 @@ function markCurrent() {
 
 // Questions
 
-function ask({ title, text, yes, field, value = '', isDangerous = false, act }) {
+function ask({ title, text, yes, no = 'Cancel', field, value = '', isDangerous = false, act }) {
   const dialog = find('#ask');
   find('#ask-title').textContent = title;
   find('#ask-text').textContent = text ?? '';
@@ -562,6 +589,7 @@ function ask({ title, text, yes, field, value = '', isDangerous = false, act }) 
   find('#ask-field span').textContent = field ?? '';
   find('#ask-input').value = value;
   find('#ask-yes').textContent = yes;
+  find('#ask-no').textContent = no;
   find('#ask-yes').classList.toggle('danger', isDangerous);
   find('#ask-problem').hidden = true;
   find('form', dialog).onsubmit = async (event) => {
@@ -597,6 +625,33 @@ const actions = {
   more(button) {
     find('#shown').value = button.dataset.shown;
     find('#sessions').dispatchEvent(new Event('sessions-changed'));
+  },
+  fold(button) {
+    const opened = readOpened();
+    const { row } = button.dataset;
+    if (!opened.delete(row)) opened.set(row, '');
+    writeOpened(opened);
+  },
+  'fold-more'(button) {
+    const opened = readOpened();
+    opened.set(button.dataset.row, button.dataset.shown);
+    writeOpened(opened);
+  },
+  'cancel-session'(button) {
+    const { key, title, busy } = button.dataset;
+    const others = Number(busy) ? ` So does that of the ${busy} at work below it.` : '';
+    ask({
+      title: `Cancel the work of “${title}”?`,
+      text: `Its run ends; what it has said so far is kept.${others}`,
+      yes: 'Cancel its work',
+      no: 'Let it go on',
+      isDangerous: true,
+      async act() {
+        await call('POST', sessionPath(key, '/cancel'));
+        refreshList();
+        conversation?.refreshHead().catch(() => {});
+      },
+    });
   },
   async 'new-chat'(button) {
     find('#agents')?.hidePopover();
@@ -753,7 +808,12 @@ document.addEventListener('visibilitychange', () => {
 
 addEventListener('online', () => conversation?.reconnect());
 addEventListener('pageshow', (event) => event.persisted && location.reload());
-setInterval(() => document.hidden || refreshList(), LIST_EVERY_MS);
+setInterval(() => {
+  if (document.hidden) return;
+  refreshList();
+  // What its children do is not in its own log.
+  if (find('#family')) conversation?.refreshHead().catch(() => {});
+}, LIST_EVERY_MS);
 
 // A link that was opened where one is signed in already is used up all the same.
 if (location.hash.startsWith('#code=')) {
@@ -763,5 +823,6 @@ if (location.hash.startsWith('#code=')) {
 }
 
 adopt();
+restoreOpened();
 showTimes();
 if (matchMedia('(pointer: fine)').matches) find('#message')?.focus();

@@ -1,0 +1,130 @@
+"""The list of sessions as the page shows it: those that were spawned are folded under those that spawned them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import Session, SessionStatus, SessionSummary
+from antiphon.domain.text import short_age
+from antiphon.engine.trees import Member, Tree
+
+AT_FIRST = 30
+"""Children shown of a session that is opened; asking for more adds as many."""
+MOST_CHILDREN = 300
+MOST_OPENED = 40
+_OPENED = re.compile(r"(\d{1,18})(?::(\d{1,4}))?")
+_FAILED = {RunStatus.ERROR, RunStatus.TIMEOUT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A session in the list."""
+
+    session: SessionSummary
+    state: str = ""
+    """`running | awaiting_approval | queued | failed`, or empty for one that is at rest."""
+    note: str = ""
+    """The state in words, and of a run that has not ended since how long it is so."""
+    age: str = ""
+    """Of the run that has not ended."""
+    tokens: int = 0
+    cost_microusd: int | None = None
+    all_tokens: int = 0
+    """Of the session and all below it."""
+    all_cost_microusd: int | None = None
+    below: int = 0
+    """How many sessions are under it, at any depth."""
+    busy_below: int = 0
+    is_open: bool = False
+    children: list["Item"] = field(default_factory=lambda: list[Item]())
+    rest: int = 0
+    """Children that are not shown although it is open."""
+    next: int | None = None
+    """How many children to ask for to see more; None where no more are shown."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it or one below it has work that can be cancelled."""
+        return bool(self.age or self.busy_below)
+
+
+def read_opened(text: str) -> dict[SessionRow, int]:
+    """Which sessions a page has open, and how many children it shows of each; whatever else it says is left out."""
+    found: dict[SessionRow, int] = {}
+    for part in text.split(",")[:MOST_OPENED]:
+        if match := _OPENED.fullmatch(part):
+            found[SessionRow(int(match[1]))] = min(max(int(match[2] or 0), AT_FIRST), MOST_CHILDREN)
+    return found
+
+
+def opened_around(session: Session) -> dict[SessionRow, int]:
+    """What is to be open so that the session is seen."""
+    return {row: AT_FIRST for row in session.ancestors if row is not None}
+
+
+def write_opened(opened: Mapping[SessionRow, int]) -> str:
+    return ",".join(f"{row}:{shown}" if shown != AT_FIRST else str(row) for row, shown in opened.items())
+
+
+def items_of(tree: Tree, opened: Mapping[SessionRow, int], now: datetime) -> list[Item]:
+    """The roots, with the sessions under those that are open."""
+    path: list[Item] = []
+    roots: list[Item] = []
+    for member in tree.members:
+        item = _item(member, now)
+        if shown := opened.get(member.session.row):
+            rest = max(0, member.children - shown)
+            more = min(shown + AT_FIRST, MOST_CHILDREN) if rest and shown < MOST_CHILDREN else None
+            item = replace(item, is_open=True, rest=rest, next=more)
+        del path[member.level :]
+        (path[-1].children if path else roots).append(item)
+        path.append(item)
+    return roots
+
+
+def _item(member: Member, now: datetime) -> Item:
+    session, below = member.session, member.below
+    state, note = _state(member, now)
+    return Item(
+        session=session,
+        state=state,
+        note=note,
+        age=short_age((now - member.activity.since).total_seconds()) if member.activity else "",
+        tokens=session.usage.total_tokens,
+        cost_microusd=session.usage.cost_microusd,
+        all_tokens=session.usage.total_tokens + below.tokens,
+        all_cost_microusd=_sum([session.usage.cost_microusd, below.cost_microusd]),
+        below=below.listed,
+        busy_below=below.busy,
+    )
+
+
+def plain_item(session: SessionSummary) -> Item:
+    """One without what is below it, for results of a search."""
+    is_idle = session.status in (SessionStatus.IDLE, SessionStatus.INACTIVE)
+    state = "" if is_idle else session.status.value
+    return Item(session=session, state=state, note=state.replace("_", " "))
+
+
+def _state(member: Member, now: datetime) -> tuple[str, str]:
+    if activity := member.activity:
+        state = RunStatus.RUNNING if activity.is_parked else activity.status
+        word = state.value.replace("_", " ")
+        if activity.waits_for:
+            first, *others = activity.waits_for
+            word = f"waits for {f'{len(others) + 1} sessions' if others else first.label or first.key}"
+        return state.value, f"{word}, {short_age((now - activity.since).total_seconds())}"
+    last = member.last_run
+    if last is not None and last.status in _FAILED:
+        return "failed", f"failed: {last.error}" if last.error else "failed"
+    if last is not None and last.status is RunStatus.CANCELLED:
+        return "", "cancelled"
+    return "", "done" if last is not None else "no run yet"
+
+
+def _sum(costs: Sequence[int | None]) -> int | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None

@@ -1,0 +1,58 @@
+"""Routes of trees of sessions, and of who is at work."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from antiphon import wire
+from antiphon.domain.errors import Denied
+from antiphon.gateway.context import Json, gateway_of, principal_of
+
+MAX_LIMIT = 1000
+MAX_ROOTS = 200
+
+router = APIRouter(tags=["trees"])
+
+Limit = Annotated[int, Query(description="Sessions shown under the roots; clamped to what is allowed.")]
+IncludeInactive = Annotated[bool, Query(alias="includeInactive")]
+
+
+@router.get("/sessions/{key}/tree")
+async def get_tree(
+    request: Request, key: str, limit: Limit = 300, include_inactive: IncludeInactive = False
+) -> Response:
+    """The session, with all that it spawned, and what these spawned."""
+    gateway = gateway_of(request)
+    services = gateway.services
+    tree = await services.trees.under(
+        principal_of(request),
+        services.sessions.target(key),
+        include_inactive=include_inactive,
+        limit=min(max(limit, 1), MAX_LIMIT),
+    )
+    return Json(wire.tree(tree, gateway.default_model))
+
+
+@router.get("/tree")
+async def list_trees(
+    request: Request, roots: int = 30, limit: Limit = 300, include_inactive: IncludeInactive = False
+) -> Response:
+    """The sessions that nobody spawned and that changed last, each with what it spawned."""
+    gateway = gateway_of(request)
+    if not principal_of(request).is_owner:
+        raise Denied("Trees are shown to the owner only")
+    tree = await gateway.services.trees.recent(
+        include_inactive=include_inactive,
+        roots=min(max(roots, 1), MAX_ROOTS),
+        limit=min(max(limit, 1), MAX_LIMIT),
+    )
+    return Json(wire.tree(tree, gateway.default_model))
+
+
+@router.get("/who")
+async def who(request: Request, limit: Annotated[int, Query()] = 100) -> Response:
+    """The sessions with a run that has not ended, and the processes that there are."""
+    if not principal_of(request).is_owner:
+        raise Denied("Who is at work is shown to the owner only")
+    work = await gateway_of(request).services.activities.now(limit=min(max(limit, 1), MAX_ROOTS))
+    return Json(wire.work(work))

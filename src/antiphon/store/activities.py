@@ -1,0 +1,180 @@
+"""Which sessions have a run that has not ended, and how the last ones ended."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
+from antiphon.domain.message import UserMessage, text_of
+from antiphon.domain.run import RunStatus
+from antiphon.store import codec
+from antiphon.store.database import Query, Row, SqlValue
+
+LONGEST_PAYLOAD = 65_536
+"""A request that is stored in more than so many characters, as one with an image is, is not read for a list."""
+
+
+class Awaited(NamedTuple):
+    """A session for whose work another waits."""
+
+    key: str
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """The run that a session works on, or else the one that it will begin next."""
+
+    session: SessionRow
+    session_key: str
+    label: str | None
+    agent_id: AgentId
+    run: RunId
+    seq: int
+    """Of the event that queued it."""
+    status: RunStatus
+    created_at: datetime
+    started_at: datetime | None
+    process: ProcessId | None
+    """That claimed it."""
+    preview: str | None
+    """Of the session's last message."""
+    is_parked: bool
+    """Whether the run has ended, and waits for its children to be continued."""
+    waits_for: tuple[Awaited, ...] = ()
+    waits_until: datetime | None = None
+    unfinished: int
+    """Runs of the session that have not ended, this one included."""
+
+    @property
+    def since(self) -> datetime:
+        return self.started_at or self.created_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """How a session's newest ended run ended."""
+
+    run: RunId
+    status: RunStatus
+    code: str | None
+    error: str | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityPage:
+    activities: list[Activity]
+    total: int
+
+
+async def list_activities(query: Query, *, limit: int, sessions: Sequence[SessionRow] | None = None) -> ActivityPage:
+    """One for each busy session, of these or of all: at work first, each kind by the time since which it is."""
+    if sessions is not None and not sessions:
+        return ActivityPage([], 0)
+    these = "" if sessions is None else f" AND r.session IN ({', '.join('?' * len(sessions))})"
+    values: tuple[SqlValue, ...] = () if sessions is None else tuple(sessions) * 3
+    columns = "SELECT r.id, r.session, r.seq, r.mode, r.status FROM runs r WHERE"
+    found = await query.fetch_all(
+        f"WITH unfinished AS ({columns} r.status IN ('running', 'awaiting_approval'){these} "
+        f"UNION ALL {columns} r.status = 'queued'{these} UNION ALL {columns} r.is_parked = 1{these}), "
+        "placed AS (SELECT id, COUNT(*) OVER (PARTITION BY session) AS runs, ROW_NUMBER() OVER (PARTITION BY session "
+        "ORDER BY CASE WHEN status IN ('running', 'awaiting_approval') THEN 0 WHEN status <> 'queued' THEN 3 "
+        "WHEN mode = 'interrupt' THEN 1 ELSE 2 END, seq) AS place "
+        "FROM unfinished) "
+        "SELECT r.session, s.key, COALESCE(s.label, s.display_name), r.agent_id, r.id, r.seq, r.status, r.created_at, "
+        "r.started_at, r.process, s.preview, r.is_parked, r.waiting_for, r.wait_until, placed.runs, COUNT(*) OVER () "
+        "FROM placed JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session WHERE placed.place = 1 "
+        "ORDER BY CASE r.status WHEN 'queued' THEN 1 ELSE 0 END, COALESCE(r.started_at, r.created_at), r.id LIMIT ?",
+        (*values, limit),
+    )
+    awaited = await _read_awaited(query, found)
+    return ActivityPage([_activity(row, awaited) for row in found], int(found[0][-1]) if found else 0)
+
+
+async def _read_awaited(query: Query, found: Sequence[Row]) -> dict[str, list[Awaited]]:
+    """By run: the sessions whose runs it waits for, and those whose results a parked one waits for."""
+    awaited: dict[str, list[Awaited]] = {}
+    waiting = {row[4]: row[12].split(",") for row in found if row[12] is not None}
+    if ids := sorted({run for runs in waiting.values() for run in runs}):
+        rows = await query.fetch_all(
+            "SELECT w.id, s.key, COALESCE(s.label, s.display_name) FROM runs w JOIN sessions s ON s.id = w.session "
+            f"WHERE w.id IN ({', '.join('?' * len(ids))}) "
+            "AND (w.is_parked = 1 OR w.status IN ('queued', 'running', 'awaiting_approval'))",
+            ids,
+        )
+        sessions = {row[0]: Awaited(row[1], row[2]) for row in rows}
+        awaited = {waiter: [sessions[run] for run in runs if run in sessions] for waiter, runs in waiting.items()}
+    if parked := [row[4] for row in found if row[11]]:
+        rows = await query.fetch_all(
+            "SELECT t.waiter, s.key, COALESCE(s.label, s.display_name) FROM reports t "
+            "JOIN sessions s ON s.id = t.child "
+            f"WHERE t.stage = 'open' AND t.waiter IN ({', '.join('?' * len(parked))}) ORDER BY t.id",
+            parked,
+        )
+        for waiter, key, label in rows:
+            awaited.setdefault(waiter, []).append(Awaited(key, label))
+    return awaited
+
+
+async def read_requests(query: Query, activities: Sequence[Activity]) -> dict[RunId, str]:
+    """The text of the message that each run answers, as far as that can be had cheaply."""
+    found: dict[RunId, str] = {}
+    if not activities:
+        return found
+    places = {(activity.session, activity.seq): activity.run for activity in activities}
+    stored = await query.fetch_all(
+        f"SELECT {codec.EVENT_COLUMNS} FROM events WHERE LENGTH(payload) <= ? "
+        f"AND ({' OR '.join(['(session = ? AND seq = ?)'] * len(places))})",
+        (LONGEST_PAYLOAD, *(value for place in places for value in place)),
+    )
+    for row in stored:
+        event = codec.event_from_row(row)
+        if isinstance(event.message, UserMessage):
+            found[places[event.session, event.seq]] = text_of(event.message.content)
+    return found
+
+
+async def find_last_runs(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, LastRun]:
+    """Of each of these sessions that has an ended run."""
+    if not sessions:
+        return {}
+    found = await query.fetch_all(
+        "SELECT r.session, r.id, r.status, r.code, r.error, r.ended_at FROM runs r WHERE r.id IN ("
+        "SELECT (SELECT e.id FROM runs e WHERE e.session = s.id "
+        "AND e.status NOT IN ('queued', 'running', 'awaiting_approval') ORDER BY e.seq DESC LIMIT 1) "
+        f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(sessions))}))",
+        tuple(sessions),
+    )
+    return {
+        SessionRow(row[0]): LastRun(
+            run=RunId(row[1]),
+            status=RunStatus(row[2]),
+            code=row[3],
+            error=row[4],
+            ended_at=codec.optional_moment(row[5]),
+        )
+        for row in found
+    }
+
+
+def _activity(row: Row, awaited: Mapping[str, Sequence[Awaited]]) -> Activity:
+    waits_for = tuple(awaited.get(row[4], ()))
+    return Activity(
+        session=SessionRow(row[0]),
+        session_key=row[1],
+        label=row[2],
+        agent_id=AgentId(row[3]),
+        run=RunId(row[4]),
+        seq=row[5],
+        status=RunStatus(row[6]),
+        created_at=codec.moment(row[7]),
+        started_at=codec.optional_moment(row[8]),
+        process=row[9],
+        preview=row[10],
+        is_parked=row[11] == 1,
+        waits_for=waits_for,
+        waits_until=codec.optional_moment(row[13]) if waits_for else None,
+        unfinished=int(row[14]),
+    )

@@ -1,0 +1,168 @@
+"""Sessions with those that they spawned, at any depth, and what all of these used.
+
+A session that is not listed (deleted, or inactive where only the others are asked for) hides nobody below it: its
+descendants are listed under the nearest session above them that is, or as roots.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.session import Session
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query
+from antiphon.store.scopes import MAX_DEPTH, Condition
+
+_NEWEST = "s.updated_at DESC, s.id DESC"
+_LISTED = "s.status <> 'inactive'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Below:
+    """What there is under a session, at any depth."""
+
+    listed: int = 0
+    busy: int = 0
+    """Listed ones that are running or await approval."""
+    tokens: int = 0
+    """Of all that are not deleted, listed or not."""
+    cost_microusd: int | None = None
+    """The sum of what is known; None where nothing is."""
+
+
+class Place(NamedTuple):
+    """A session as a root of the tree under it."""
+
+    row: SessionRow
+    depth: int
+
+
+async def list_roots(query: Query, *, include_inactive: bool, limit: int) -> list[Session]:
+    """Listed sessions under no listed one, newest first."""
+    where = _directly_below(0, include_inactive=include_inactive)
+    found = await query.fetch_all(
+        f"SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {_NEWEST} LIMIT ?",
+        (*where.values, limit),
+    )
+    return _newest_first(await rows.list_rows(query, [SessionRow(row[0]) for row in found]))
+
+
+async def list_descendants(
+    query: Query, roots: Sequence[Place], *, include_inactive: bool, limit: int
+) -> list[Session]:
+    """Listed sessions under one of `roots`: of each those of little depth first, of these the newest.
+
+    The limit is shared out, so that one root with many leaves room for the others.
+    """
+    found: list[tuple[int, Session]] = []
+    for depth, places in _by_depth(roots).items():
+        where = _all(_under(depth, places), _listed(include_inactive=include_inactive))
+        placed = _placed(depth, where, f"s.depth, {_NEWEST}")
+        first = await query.fetch_all(
+            f"SELECT id, place FROM ({placed}) p ORDER BY place LIMIT ?", (*where.values, limit)
+        )
+        order = {SessionRow(row[0]): int(row[1]) for row in first}
+        found += [(order[session.row], session) for session in await rows.list_rows(query, list(order))]
+    found.sort(key=lambda each: (each[0], each[1].row))
+    return [session for _, session in found[:limit]]
+
+
+async def list_children(
+    query: Query, parents: Mapping[Place, int], *, include_inactive: bool
+) -> dict[SessionRow, list[Session]]:
+    """Listed sessions directly under each of `parents`, newest first, of each as many as it is mapped to."""
+    found: dict[SessionRow, list[Session]] = {place.row: [] for place in parents}
+    for depth, places in _by_depth(list(parents)).items():
+        where = _all(_under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive))
+        most = max(parents[place] for place in places)
+        placed = _placed(depth, where, _NEWEST)
+        first = await query.fetch_all(f"SELECT id FROM ({placed}) p WHERE place <= ?", (*where.values, most))
+        for session in await rows.list_rows(query, [SessionRow(row[0]) for row in first]):
+            parent = session.ancestors[depth]
+            assert parent is not None
+            found[parent].append(session)
+    return {place.row: _newest_first(found[place.row])[:limit] for place, limit in parents.items()}
+
+
+async def count_children(query: Query, parents: Sequence[Place], *, include_inactive: bool) -> dict[SessionRow, int]:
+    """How many listed sessions are directly under each of `parents` that has any."""
+    found: dict[SessionRow, int] = {}
+    for depth, places in _by_depth(parents).items():
+        where = _all(_under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive))
+        counted = await query.fetch_all(
+            f"SELECT s.ancestor_{depth}, COUNT(*) FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} "
+            f"GROUP BY s.ancestor_{depth}",
+            where.values,
+        )
+        found |= {SessionRow(row[0]): int(row[1]) for row in counted}
+    return found
+
+
+async def sum_below(query: Query, roots: Sequence[Place], *, include_inactive: bool) -> dict[SessionRow, Below]:
+    """What is under each of `roots` that has descendants."""
+    is_listed = "1 = 1" if include_inactive else _LISTED
+    found: dict[SessionRow, Below] = {}
+    for depth, places in _by_depth(roots).items():
+        under = _under(depth, places)
+        summed = await query.fetch_all(
+            f"SELECT s.ancestor_{depth}, SUM(CASE WHEN {is_listed} THEN 1 ELSE 0 END), "
+            "SUM(CASE WHEN s.status IN ('running', 'awaiting_approval') THEN 1 ELSE 0 END), "
+            "SUM(s.input_tokens + s.output_tokens), SUM(s.cost_microusd) FROM sessions s "
+            f"WHERE s.deleted_at IS NULL AND {under.text} GROUP BY s.ancestor_{depth}",
+            under.values,
+        )
+        for row, listed, busy, tokens, cost in summed:
+            found[SessionRow(row)] = Below(
+                listed=int(listed),
+                busy=int(busy),
+                tokens=int(tokens),
+                cost_microusd=None if cost is None else int(cost),
+            )
+    return found
+
+
+def _newest_first(sessions: Sequence[Session]) -> list[Session]:
+    return sorted(sessions, key=lambda session: (session.updated_at, session.row), reverse=True)
+
+
+def _placed(depth: int, where: Condition, order: str) -> str:
+    """Sessions under roots of that depth, numbered within each root's in that order."""
+    return (
+        f"SELECT s.id, ROW_NUMBER() OVER (PARTITION BY s.ancestor_{depth} ORDER BY {order}) AS place "
+        f"FROM sessions s WHERE s.deleted_at IS NULL AND {where.text}"
+    )
+
+
+def _by_depth(places: Sequence[Place]) -> dict[int, list[Place]]:
+    """Those that may have descendants; each depth is one index."""
+    found: dict[int, list[Place]] = {}
+    for place in places:
+        if place.depth < MAX_DEPTH:
+            found.setdefault(place.depth, []).append(place)
+    return dict(sorted(found.items()))
+
+
+def _under(depth: int, places: Sequence[Place]) -> Condition:
+    return Condition(f"s.ancestor_{depth} IN ({', '.join('?' * len(places))})", tuple(place.row for place in places))
+
+
+def _listed(*, include_inactive: bool) -> Condition:
+    return Condition("1 = 1" if include_inactive else _LISTED)
+
+
+def _directly_below(depth: int, *, include_inactive: bool) -> Condition:
+    """Listed, and no ancestor from that depth on is listed."""
+    conditions = [_listed(include_inactive=include_inactive)]
+    if depth < MAX_DEPTH:
+        ancestors = ", ".join(f"s.ancestor_{each}" for each in range(depth, MAX_DEPTH))
+        hidden = "" if include_inactive else " AND a.status <> 'inactive'"
+        conditions.append(Condition(f"NOT EXISTS (SELECT 1 FROM sessions a WHERE a.id IN ({ancestors}){hidden})"))
+    return _all(*conditions)
+
+
+def _all(*conditions: Condition) -> Condition:
+    return Condition(
+        " AND ".join(condition.text for condition in conditions),
+        tuple(value for condition in conditions for value in condition.values),
+    )

@@ -1,0 +1,153 @@
+"""`run_command`: a command in the workspace of the session, in a sandbox or on the host."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+from pydantic import Field, field_validator
+
+from antiphon.domain.agent import Agent, Effect, SandboxMode
+from antiphon.domain.sandbox import MEBIBYTE, CommandMode
+from antiphon.engine.callers import Caller, Callers
+from antiphon.engine.rules import Rules
+from antiphon.engine.workspaces import Workspaces
+from antiphon.tools.sandbox.commands import Command, Commands
+from antiphon.tools.sandbox.execution import CommandResult
+from antiphon.tools.sandbox.watch import Breach, Limit
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "Runs a command with /bin/sh in the workspace of this session, where files stay from one call to the next, and "
+    "answers its exit code and output. What it leaves in the background is ended with it."
+)
+MAX_COMMAND_BYTES = 100_000
+
+
+class CommandArguments(Arguments):
+    command: str = Field(description="For /bin/sh -c.")
+    timeout_seconds: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="It is ended after so long; at most what the agent may take."
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _is_text(cls, command: str) -> str:
+        if not command.strip() or "\0" in command or any("\ud800" <= character <= "\udfff" for character in command):
+            raise ValueError("must be a command, without NUL and halves of characters")
+        if len(command.encode()) > MAX_COMMAND_BYTES:
+            raise ValueError(f"may have {MAX_COMMAND_BYTES} bytes; write a script into the workspace first")
+        return command
+
+
+def run_command(
+    callers: Callers, workspaces: Workspaces, rules: Rules, mode: CommandMode, home: Path
+) -> SessionTool[CommandArguments]:
+    """The tool as the mode has it, which is not `off`."""
+    commands = Commands()
+
+    async def carry_out(caller: Caller, arguments: CommandArguments) -> Mapping[str, Any]:
+        session = await callers.session_of(caller)
+        agent = rules.agent(caller.agent_id)
+        workspace = await to_thread.run_sync(workspaces.open, session.agent_id, session.row, session.created_at)
+        limits = agent.command_limits
+        if arguments.timeout_seconds is not None:
+            limits = replace(limits, time=min(limits.time, _seconds(arguments.timeout_seconds)))
+        command = Command(
+            text=arguments.command,
+            workspace=workspace,
+            home=home,
+            limits=limits,
+            is_sandboxed=mode is not CommandMode.HOST or agent.is_sandboxed(session.key),
+        )
+        return _answer(await commands.run(command), agent, limits.time)
+
+    return SessionTool(
+        "run_command",
+        DESCRIPTION,
+        CommandArguments,
+        carry_out,
+        codes=(
+            "not_found",
+            "command_timeout",
+            "command_limit",
+            "sandbox_unavailable",
+            "command_unavailable",
+            "workspace_unsafe",
+            "workspace_unusable",
+        ),
+        effects=_effects(rules, mode),
+        is_idempotent=False,
+    )
+
+
+def needs_sandbox(agents: Mapping[Any, Agent], mode: CommandMode) -> bool:
+    """Whether commands of some session are to run in a sandbox."""
+    match mode:
+        case CommandMode.OFF:
+            return False
+        case CommandMode.SANDBOXED:
+            return True
+        case CommandMode.HOST:
+            return any(agent.sandbox is not SandboxMode.OFF for agent in agents.values())
+
+
+def _effects(rules: Rules, mode: CommandMode) -> frozenset[Effect]:
+    if mode is CommandMode.HOST:
+        return frozenset({Effect.WRITES, Effect.LEAVES, Effect.DELETES})
+    leaves = {Effect.LEAVES for agent in rules.agents.values() if agent.command_limits.network}
+    return frozenset({Effect.WRITES, *leaves})
+
+
+def _seconds(seconds: float) -> timedelta:
+    return timedelta(seconds=min(seconds, 1e6))
+
+
+def _answer(result: CommandResult, agent: Agent, time: timedelta) -> dict[str, Any]:
+    output = {
+        "stdout": result.stdout.text(),
+        "stderr": result.stderr.text(),
+        "truncated": result.stdout.is_cut or result.stderr.is_cut,
+    }
+    if result.breach is not None:
+        return {
+            "status": "error",
+            "code": "command_limit",
+            "error": _explained(result.breach, agent),
+            "limit": result.breach.limit.value,
+            **output,
+        }
+    if result.is_timed_out:
+        seconds = f"{time.total_seconds():g}"
+        return {
+            "status": "timeout",
+            "code": "command_timeout",
+            "error": f"Command took more than {seconds} s and was ended. Do less at once, or give it more time "
+            "(timeoutSeconds, as far as sandbox.seconds of the agent allows).",
+            **output,
+            "timedOut": True,
+        }
+    return {"status": "ok", "exitCode": result.exit_code, **output}
+
+
+def _explained(breach: Breach, agent: Agent) -> str:
+    limits = agent.command_limits
+    disk = f"{limits.disk_bytes // MEBIBYTE} MiB (sandbox.disk_mb)"
+    seen = "" if breach.seen is None else f" {-(-breach.seen // MEBIBYTE)} MiB"
+    match breach.limit:
+        case Limit.MEMORY:
+            memory = f"{limits.memory_bytes // MEBIBYTE} MiB (sandbox.memory_mb)"
+            return f"Command was ended: it held{seen} of memory, /tmp included; at most {memory}."
+        case Limit.PROCESSES if breach.seen is None:
+            return "Command was ended: a process of it does not show what it has open (PR_SET_DUMPABLE)."
+        case Limit.PROCESSES:
+            most = f"{limits.processes} (sandbox.processes)"
+            return f"Command was ended: it had {breach.seen} processes or threads; at most {most}."
+        case Limit.DISK if breach.seen is None:
+            return "Command was ended: its workspace cannot be counted, for directories stand too deep in one another."
+        case Limit.DISK:
+            return f"Command was ended: workspace and /tmp held{seen}; at most {disk}. Remove files first."
+        case Limit.OUTPUT:
+            return f"Command was ended: it wrote{seen} to its output; at most {disk}. Write into a file, or less."

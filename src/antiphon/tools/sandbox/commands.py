@@ -1,0 +1,85 @@
+"""Running one command of an agent, in a sandbox or on the host, and ending all that it began."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+
+from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.domain.sandbox import SandboxLimits
+from antiphon.tools.sandbox.execution import CommandResult, execute
+from antiphon.tools.sandbox.host import HostProcess
+from antiphon.tools.sandbox.start import SandboxProcess
+
+MAX_COMMANDS = 64
+"""At the same time, in one process; others wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is to be run, where, and within which limits."""
+
+    text: str
+    """For the shell."""
+    workspace: Path
+    home: Path
+    """Hidden from it."""
+    limits: SandboxLimits
+    is_sandboxed: bool
+
+
+class Commands:
+    """Runs commands, each with a thread of its own: limits hold however busy the event loop is."""
+
+    def __init__(self, program: str = "bwrap") -> None:
+        self._program = program
+        self._threads = CapacityLimiter(MAX_COMMANDS)
+
+    async def run(self, command: Command) -> CommandResult:
+        """How it ended. When this returns, or was cancelled, its processes have ended.
+
+        On the host that is the group of the shell; in a sandbox there is no way out of it. Raises `Unavailable`
+        (`sandbox_unavailable` before anything was run, `command_unavailable`), `Conflict` (`workspace_unsafe`).
+        """
+        stopped, stop = os.pipe()
+        outcome: CommandResult | AntiphonError | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_close_when_cancelled, stop)
+                try:
+                    outcome = await to_thread.run_sync(self._run, command, stopped, limiter=self._threads)
+                except AntiphonError as error:
+                    outcome = error
+                tasks.cancel_scope.cancel()
+        finally:
+            os.close(stopped)
+        if isinstance(outcome, AntiphonError):
+            raise outcome
+        assert outcome is not None
+        return outcome
+
+    def _run(self, command: Command, stopped: int) -> CommandResult:
+        try:
+            with self._begun(command) as process:
+                return execute(process, command.limits, stopped)
+        except OSError as error:
+            raise Unavailable(
+                f"Command was not carried out, or ended half-way: {error.strerror} ({error.filename}).",
+                code="command_unavailable",
+            ) from error
+
+    def _begun(self, command: Command) -> HostProcess | SandboxProcess:
+        if not command.is_sandboxed:
+            return HostProcess(command.text, command.workspace)
+        return SandboxProcess(
+            self._program, command.text, workspace=command.workspace, home=command.home, limits=command.limits
+        )
+
+
+async def _close_when_cancelled(stop: int) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        os.close(stop)

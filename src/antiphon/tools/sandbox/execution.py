@@ -1,0 +1,98 @@
+"""One command from its start to its end: output, time and limits, in one loop that blocks."""
+
+import os
+import select
+import time
+from dataclasses import dataclass, field
+from typing import IO, Protocol
+
+from antiphon.domain.sandbox import SandboxLimits
+from antiphon.tools.sandbox.output import Output
+from antiphon.tools.sandbox.watch import Breach, Limit
+
+INTERVAL_SECONDS = 0.04
+"""Between two looks at what the command takes."""
+DRAIN_SECONDS = 1.0
+"""For output that is still on its way when the command has ended."""
+_CHUNK = 64 * 1024
+
+
+class Execution(Protocol):
+    """The processes of one command.
+
+    - `kill` ends all that can be reached, at once; it may be called again, and when they have ended.
+    - `check` tells of a limit that they passed.
+    """
+
+    @property
+    def streams(self) -> tuple[IO[bytes], IO[bytes]]: ...
+
+    def has_ended(self) -> bool: ...
+
+    def check(self) -> Breach | None: ...
+
+    def kill(self) -> None: ...
+
+    def exit_code(self) -> int: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class CommandResult:
+    """How a command ended."""
+
+    exit_code: int | None = None
+    """Of the shell, 128 and more for a signal; None if it was ended from here."""
+    stdout: Output = field(default_factory=Output)
+    stderr: Output = field(default_factory=Output)
+    breach: Breach | None = None
+    """The limit that it was ended for."""
+    is_timed_out: bool = False
+
+
+def execute(running: Execution, limits: SandboxLimits, stopped: int) -> CommandResult:
+    """Runs the command to its end, which comes early when `stopped` can be read."""
+    result = CommandResult()
+    outputs = dict(zip((stream.fileno() for stream in running.streams), (result.stdout, result.stderr), strict=True))
+    poll = select.poll()
+    for descriptor in (*outputs, stopped):
+        poll.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + limits.time.total_seconds()
+    look_at = 0.0
+    is_stopped = False
+    while not is_stopped and not running.has_ended():
+        is_stopped = _take_in(poll, outputs, stopped, INTERVAL_SECONDS if outputs else INTERVAL_SECONDS / 10)
+        now = time.monotonic()
+        if now >= look_at:
+            result.breach = _breach_of_output(result, limits) or running.check()
+            look_at = time.monotonic() + INTERVAL_SECONDS
+        if result.breach is not None:
+            break
+        if now >= deadline:
+            result.is_timed_out = True
+            break
+    else:
+        result.exit_code = None if is_stopped else running.exit_code()
+    running.kill()
+    drained_at = time.monotonic() + DRAIN_SECONDS
+    while outputs and not is_stopped and time.monotonic() < drained_at:
+        is_stopped = _take_in(poll, outputs, stopped, INTERVAL_SECONDS)
+    return result
+
+
+def _take_in(poll: select.poll, outputs: dict[int, Output], stopped: int, timeout_seconds: float) -> bool:
+    """Whether it was stopped; takes in what there is to read, within the time."""
+    for descriptor, _ in poll.poll(timeout_seconds * 1000):
+        if descriptor == stopped:
+            return True
+        data = os.read(descriptor, _CHUNK)
+        if data:
+            outputs[descriptor].add(data)
+        else:
+            poll.unregister(descriptor)
+            del outputs[descriptor]
+    return False
+
+
+def _breach_of_output(result: CommandResult, limits: SandboxLimits) -> Breach | None:
+    size = result.stdout.size + result.stderr.size
+    return Breach(Limit.OUTPUT, size) if size > limits.disk_bytes else None

@@ -1,0 +1,100 @@
+"""What a sandboxed command sees of the host, as arguments of bubblewrap. Pure but for looking at which paths exist."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+WORKSPACE = "/workspace"
+"""Where a command finds its workspace; the one place, beside `/tmp`, that it can write to."""
+USER = 1000
+SHARED_MEMORY_BYTES = 16 * 1024 * 1024
+
+_PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Beside `/usr`; links into it on most systems."""
+_SETTINGS = (
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/os-release",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/pki/tls/certs",
+    "/etc/ca-certificates/extracted",
+)
+"""What programs read that holds no secret; those that there are."""
+_NETWORK_SETTINGS = ("/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/protocols")
+
+FILES: Mapping[str, str] = {
+    "/etc/passwd": f"agent:x:{USER}:{USER}::{WORKSPACE}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+    "/etc/group": f"agent:x:{USER}:\nnogroup:x:65534:\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+"""Files that are made up."""
+
+ENVIRONMENT: Mapping[str, str] = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": WORKSPACE,
+    "TMPDIR": "/tmp",
+    "USER": "agent",
+    "LANG": "C.UTF-8",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The walls around one command."""
+
+    workspace: Path
+    home: Path
+    """Hidden, wherever it lies."""
+    network: bool
+    tmp_bytes: int
+    file_descriptors: Mapping[str, int]
+    """Of each of `FILES`, for reading."""
+    info: int
+    """Descriptor to which bubblewrap writes the process's id."""
+    gate: int
+    """Descriptor that the command waits for."""
+
+
+def arguments(profile: Profile) -> list[str]:
+    """Of `bwrap`, up to the command."""
+    return [word for words in _words(profile) for word in words]
+
+
+def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
+    yield ("--unshare-all", "--unshare-user", "--disable-userns")
+    if profile.network:
+        yield ("--share-net",)
+    yield ("--die-with-parent", "--new-session", "--cap-drop", "ALL")
+    yield ("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox")
+    yield ("--ro-bind", "/usr", "/usr")
+    for path in map(Path, _PROGRAMS):
+        if path.is_symlink():
+            yield ("--symlink", str(path.readlink()), str(path))
+        elif path.is_dir():
+            yield ("--ro-bind", str(path), str(path))
+    for setting in _SETTINGS + (_NETWORK_SETTINGS if profile.network else ()):
+        yield ("--ro-bind-try", setting, setting)
+    for name, descriptor in profile.file_descriptors.items():
+        yield ("--perms", "0444", "--ro-bind-data", str(descriptor), name)
+    if _is_shown(profile.home):
+        yield ("--tmpfs", str(profile.home), "--remount-ro", str(profile.home))
+    # Who is root on the host could else write to kernel settings, which belong to no namespace.
+    yield ("--proc", "/proc", "--remount-ro", "/proc")
+    yield ("--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")
+    yield ("--remount-ro", "/dev")
+    yield ("--size", str(profile.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp")
+    yield ("--bind", str(profile.workspace), WORKSPACE, "--chdir", WORKSPACE)
+    yield ("--remount-ro", "/", "--clearenv")
+    for name, value in ENVIRONMENT.items():
+        yield ("--setenv", name, value)
+    yield ("--info-fd", str(profile.info), "--block-fd", str(profile.gate))
+
+
+def _is_shown(home: Path) -> bool:
+    """Whether the home lies in what the command sees."""
+    shown = [Path(path).resolve() for path in ("/usr", *_PROGRAMS)]
+    return any(home.resolve().is_relative_to(path) for path in shown)

@@ -1,0 +1,139 @@
+"""Starting a command in bubblewrap, which lets it go only once its limits are set and it is watched."""
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from io import BufferedReader, FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.sandbox import SandboxLimits
+from antiphon.tools.sandbox.profile import FILES, Profile, arguments
+from antiphon.tools.sandbox.watch import READY_SECONDS, Breach, Sandbox
+
+REMEDY = (
+    "Install bubblewrap 0.8 or newer (on Debian: apt install bubblewrap) and allow user namespaces "
+    "(sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or set "
+    "tools.run_command.mode to 'off'."
+)
+
+
+class SandboxProcess:
+    """A shell alone in its namespaces, with the workspace and little else. Implements `Execution`."""
+
+    def __init__(self, program: str, text: str, *, workspace: Path, home: Path, limits: SandboxLimits) -> None:
+        """Raises `Unavailable` (`sandbox_unavailable`); nothing was run then."""
+        path = shutil.which(program)
+        if path is None or not sys.platform.startswith("linux"):
+            raise unavailable(f"{program!r} is not on this machine")
+        with ExitStack() as files:
+            info, info_end = _pipe(files)
+            gate_end, gate = _pipe(files)
+            contents = {name: _content(files, content) for name, content in FILES.items()}
+            profile = Profile(
+                workspace=workspace,
+                home=home,
+                network=limits.network,
+                tmp_bytes=min(limits.disk_bytes, limits.memory_bytes),
+                file_descriptors=contents,
+                info=info_end.fileno(),
+                gate=gate_end.fileno(),
+            )
+            self._process = subprocess.Popen(
+                [path, *arguments(profile), "--", "/bin/sh", "-c", text],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                env={},
+                start_new_session=True,
+                pass_fds=[profile.info, profile.gate, *contents.values()],
+            )
+            info_end.close()
+            try:
+                self._sandbox = Sandbox(_process_of(info), limits, workspace)
+            except BaseException as error:
+                # Before the gate is closed: it would open then.
+                told = self._abandon()
+                if isinstance(error, OSError | ValueError | Unavailable) and told:
+                    raise unavailable(told) from error
+                raise
+            gate.write(b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()
+        self._sandbox.close()
+        for stream in self.streams:
+            stream.close()
+
+    @property
+    def streams(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdout is not None and self._process.stderr is not None
+        return self._process.stdout, self._process.stderr
+
+    def has_ended(self) -> bool:
+        return self._sandbox.has_ended()
+
+    def check(self) -> Breach | None:
+        return self._sandbox.check()
+
+    def kill(self) -> None:
+        self._sandbox.kill()
+        self._process.wait()
+        self._sandbox.has_ended(READY_SECONDS)
+
+    def exit_code(self) -> int:
+        return self._process.wait()
+
+    def _abandon(self) -> str:
+        """What bubblewrap said last; it has ended."""
+        self._process.kill()
+        _, told = self._process.communicate()
+        return told.decode("utf-8", "replace").strip()[-300:]
+
+
+def unavailable(reason: str) -> Unavailable:
+    return Unavailable(f"Sandbox is not available, so nothing was run: {reason}. {REMEDY}", code="sandbox_unavailable")
+
+
+def find_problem(program: str = "bwrap") -> str | None:
+    """Why no command can be run in a sandbox here; None if one can. Tries it."""
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            with SandboxProcess(
+                program, "true", workspace=Path(directory), home=Path(directory), limits=SandboxLimits()
+            ) as process:
+                ended = process.exit_code()
+        except Unavailable as error:
+            return error.message
+    return None if ended == 0 else unavailable(f"a command that does nothing ended with {ended}").message
+
+
+def _pipe(files: ExitStack) -> tuple[BufferedReader, FileIO]:
+    reading, writing = os.pipe()
+    return files.enter_context(os.fdopen(reading, "rb")), files.enter_context(os.fdopen(writing, "wb", buffering=0))
+
+
+def _content(files: ExitStack, text: str) -> int:
+    """A descriptor from which the text can be read; it fits into a pipe."""
+    reading, writing = _pipe(files)
+    writing.write(text.encode())
+    writing.close()
+    return reading.fileno()
+
+
+def _process_of(info: IO[bytes]) -> int:
+    """The first process of the sandbox, as bubblewrap tells. Raises `ValueError` if it did not come so far."""
+    if not select.select([info], [], [], READY_SECONDS)[0]:
+        raise ValueError("bubblewrap did not begin in time")
+    return int(json.loads(info.read())["child-pid"])

@@ -1,0 +1,326 @@
+"""Watching a sandbox from the host: what all its processes together take, and their end when it is too much.
+
+The kernel bounds each process (and, for an unprivileged user, their number); only the whole needs to be watched.
+"""
+
+import os
+import resource
+import select
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from antiphon.domain.errors import Conflict, Unavailable
+from antiphon.domain.sandbox import SandboxLimits
+from antiphon.engine.workspaces import names_in, open_own
+from antiphon.tools.sandbox.profile import WORKSPACE
+
+FILES_SHARE = 4
+"""Looking at files may take one part in so many of the time."""
+READY_SECONDS = 10.0
+MAX_OPEN_FILES = 1024
+NICENESS = 5
+"""Commands stand back behind the process that watches them."""
+MAX_DEPTH = 100
+"""Of directories in a workspace; deeper ones count as too much."""
+TIDYING_BYTES = 1024 * 1024
+"""Who begins above the limit may so far go beyond where he began; his files cannot grow."""
+THREADS = 4
+"""So many for each process that is allowed, all processes together."""
+ENTRY_BYTES = 1024
+"""What a file costs that is empty."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Limit(StrEnum):
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    DISK = "disk"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """The limit that a command passed, and how far it was seen beyond it."""
+
+    limit: Limit
+    seen: int | None
+    """None where it was made so that it cannot be counted."""
+
+
+class TooDeep(Exception):
+    """Directories stand too deep in one another to be counted."""
+
+
+class _Hidden(Exception):
+    """A process does not show what it has open."""
+
+
+class Sandbox:
+    """A process namespace that waits at its gate, by the process that it lives and dies with."""
+
+    def __init__(self, process: int, limits: SandboxLimits, workspace: Path) -> None:
+        """Raises `Unavailable` (`sandbox_unavailable`) if it cannot be limited and watched."""
+        self._limits = limits
+        self._process = process
+        self._files = ExitStack()
+        self._files_at = 0.0
+        self._unnamed_memory = 0
+        try:
+            self._end = self._keep(os.pidfd_open(process))
+            self._workspace = self._keep(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+            self._at_first = self._workspace_bytes()
+            root = self._await_root(Path(f"/proc/{process}/root"))
+            self._set_limits(process)
+            self._processes = self._keep(os.open(root / "proc", os.O_RDONLY | os.O_DIRECTORY))
+            self._memory_disks = [self._keep(os.open(root / name, os.O_PATH)) for name in ("tmp", "dev/shm")]
+            self._memory_devices = {os.fstat(disk).st_dev for disk in self._memory_disks}
+        except TooDeep as error:
+            self.close()
+            raise Conflict(
+                f"Workspace is not safe: {str(workspace)!r} has more than {MAX_DEPTH} directories in one another. "
+                "Remove them.",
+                code="workspace_unsafe",
+            ) from error
+        except OSError as error:
+            self.close()
+            raise Unavailable(
+                f"Sandbox cannot be watched, so nothing was run: {error.strerror} ({error.filename}). It needs Linux "
+                "5.4 or newer, with /proc of this user's processes readable.",
+                code="sandbox_unavailable",
+            ) from error
+
+    def close(self) -> None:
+        self._files.close()
+
+    def kill(self) -> None:
+        """Ends all processes at once; they cannot be in the way of it."""
+        if self.has_ended():
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._end, signal.SIGKILL)
+        # It takes the others with it once it gets to run, before a thousand of them. Root may do this, and
+        # for anybody else the kernel bounds their number.
+        with suppress(PermissionError, ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, self._process, -20)
+
+    def has_ended(self, timeout_seconds: float = 0.0) -> bool:
+        """Whether all processes have, now or within the time."""
+        return bool(select.select([self._end], [], [], timeout_seconds)[0])
+
+    def check(self) -> Breach | None:
+        """The limit that the command has passed by now. To be called again and again while it runs."""
+        now = time.monotonic()
+        breach = self._breach_of_processes()
+        if breach is None and now >= self._files_at:
+            breach = self._breach_of_files()
+            self._files_at = time.monotonic() + FILES_SHARE * (time.monotonic() - now)
+        return breach
+
+    def _keep(self, descriptor: int) -> int:
+        self._files.callback(os.close, descriptor)
+        return descriptor
+
+    def _set_limits(self, process: int) -> None:
+        """Bounds each process by the kernel; what is begun later inherits it."""
+        limits = self._limits
+        bounds = {
+            resource.RLIMIT_CORE: 0,
+            # Of each file what is left of the whole.
+            resource.RLIMIT_FSIZE: max(0, limits.disk_bytes - self._at_first),
+            resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
+            resource.RLIMIT_MEMLOCK: 0,
+            resource.RLIMIT_MSGQUEUE: 0,
+            # Address space is taken that is never used; this is the leap that one process can make unseen.
+            resource.RLIMIT_DATA: 2 * limits.memory_bytes,
+            # Holds for an unprivileged user, per namespace since Linux 5.14; root is watched alone.
+            resource.RLIMIT_NPROC: limits.processes * THREADS,
+        }
+        os.setpriority(os.PRIO_PROCESS, process, NICENESS)
+        for name, bound in bounds.items():
+            _, hard = resource.prlimit(process, name)
+            bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+            resource.prlimit(process, name, (bound, bound))
+
+    def _await_root(self, root: Path) -> Path:
+        """The root of the sandbox, once it is no longer the host's."""
+        host = Path("/proc").stat().st_dev
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                if (root / WORKSPACE[1:]).is_dir() and (root / "proc").stat().st_dev != host:
+                    return root
+            except FileNotFoundError:
+                pass
+            if self.has_ended(0.002) or time.monotonic() > deadline:
+                raise TimeoutError(None, "it did not become ready", str(root))
+
+    def _breach_of_processes(self) -> Breach | None:
+        names = self._process_names()
+        # The first is bubblewrap's own.
+        if len(names) - 1 > self._limits.processes:
+            return Breach(Limit.PROCESSES, len(names) - 1)
+        threads = sum(self._threads_of(name) for name in names) - 1
+        if threads > self._limits.processes * THREADS:
+            return Breach(Limit.PROCESSES, threads)
+        held = self._memory_disk_bytes() + self._unnamed_memory
+        bound = self._limits.memory_bytes
+        living = [task for name in names if (task := self._living_task(name)) is not None]
+        if held + sum(self._resident(task) for task in living) > bound:
+            # Pages that processes share were counted for each of them; this takes longer and counts them once.
+            exact = held + sum(self._proportional(task) for task in living)
+            if exact > bound:
+                return Breach(Limit.MEMORY, exact)
+        return None
+
+    def _breach_of_files(self) -> Breach | None:
+        try:
+            named = self._workspace_bytes()
+            in_workspace, self._unnamed_memory = self._unnamed_bytes()
+        except (TooDeep, PermissionError):
+            return Breach(Limit.DISK, None)
+        except _Hidden:
+            return Breach(Limit.PROCESSES, None)
+        total = named + in_workspace + self._memory_disk_bytes()
+        if total > self._disk_bound():
+            return Breach(Limit.DISK, total)
+        return None
+
+    def _disk_bound(self) -> int:
+        bound = self._limits.disk_bytes
+        return bound if self._at_first < bound else self._at_first + TIDYING_BYTES
+
+    def _process_names(self) -> list[str]:
+        return [name for name in names_in(self._processes) if name.isdigit()]
+
+    def _read(self, name: str) -> str:
+        """A file of the sandbox's `/proc`; empty for a process that has ended."""
+        try:
+            with open(os.open(name, os.O_RDONLY, dir_fd=self._processes)) as file:  # noqa: PTH123
+                return file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+
+    def _threads_of(self, process: str) -> int:
+        try:
+            return max(1, os.stat(f"{process}/task", dir_fd=self._processes).st_nlink - 2)
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+
+    def _tasks_of(self, process: str) -> list[str]:
+        """The threads of a process, as places in `/proc`."""
+        try:
+            tasks = os.open(f"{process}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._processes)
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+        try:
+            return [f"{process}/task/{name}" for name in names_in(tasks)]
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+        finally:
+            os.close(tasks)
+
+    def _living_task(self, process: str) -> str | None:
+        """Where the memory of a process shows: with its first thread, unless that one has ended before others."""
+        if self._resident(process):
+            return process
+        return next((task for task in self._tasks_of(process) if self._resident(task)), None)
+
+    def _resident(self, task: str) -> int:
+        fields = self._read(f"{task}/statm").split()
+        return int(fields[1]) * _PAGE if fields else 0
+
+    def _proportional(self, task: str) -> int:
+        total = 0
+        for line in self._read(f"{task}/smaps_rollup").splitlines():
+            if line.startswith(("Pss_Anon:", "Pss_Shmem:", "SwapPss:")):
+                total += int(line.split()[1]) * 1024
+        return total
+
+    def _memory_disk_bytes(self) -> int:
+        total = 0
+        for disk in self._memory_disks:
+            state = os.fstatvfs(disk)
+            total += (state.f_blocks - state.f_bfree) * state.f_frsize
+            total += (state.f_files - state.f_ffree) * ENTRY_BYTES
+        return total
+
+    def _unnamed_bytes(self) -> tuple[int, int]:
+        """Of files that are open and have no name any more: in the workspace, and in memory alone.
+
+        Raises `_Hidden` for a process that does not show what it has open.
+        """
+        workspace = os.fstat(self._workspace).st_dev
+        found = dict[tuple[int, int], int]()
+        for process in self._process_names():
+            for task in self._tasks_of(process):
+                for state in self._open_files(task):
+                    is_unnamed = stat.S_ISREG(state.st_mode) and state.st_nlink == 0
+                    if is_unnamed and state.st_dev not in self._memory_devices:
+                        found[state.st_dev, state.st_ino] = state.st_blocks * 512
+        in_workspace = sum(size for (device, _), size in found.items() if device == workspace)
+        return in_workspace, sum(found.values()) - in_workspace
+
+    def _open_files(self, task: str) -> Iterator[os.stat_result]:
+        try:
+            descriptors = os.open(f"{task}/fd", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._processes)
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        except PermissionError:
+            # Of one that is ending, too: it has no memory any more.
+            if self._resident(task):
+                raise _Hidden from None
+            return
+        try:
+            for name in names_in(descriptors):
+                with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                    yield os.stat(name, dir_fd=descriptors)
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        finally:
+            os.close(descriptors)
+
+    def _workspace_bytes(self) -> int:
+        return _tree_bytes(self._workspace, self._limits.disk_bytes, MAX_DEPTH, set())
+
+
+def _tree_bytes(directory: int, bound: int, depth: int, linked: set[int]) -> int:
+    """What all below the directory takes; it stops counting a little above the bound. No link is followed."""
+    total = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                total += _entry_bytes(entry, directory, bound - total, depth, linked)
+                if total > 4 * bound:
+                    break
+    except FileNotFoundError:
+        pass
+    return total
+
+
+def _entry_bytes(entry: "os.DirEntry[str]", parent: int, bound: int, depth: int, linked: set[int]) -> int:
+    try:
+        state = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return 0
+    size = max(state.st_blocks * 512, ENTRY_BYTES)
+    if not stat.S_ISDIR(state.st_mode):
+        if state.st_nlink > 1 and state.st_ino in linked:
+            return ENTRY_BYTES
+        linked.add(state.st_ino)
+        return size
+    if depth == 0:
+        raise TooDeep
+    try:
+        inner = open_own(parent, entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return size
+    try:
+        return size + _tree_bytes(inner, bound, depth - 1, linked)
+    finally:
+        os.close(inner)

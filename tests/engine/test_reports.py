@@ -1,0 +1,501 @@
+"""Results of children: the record, what follows it, waiting, yielding, nesting, cancelling, who gets what is left."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from antiphon.agents.toolset import ToolContext
+from antiphon.app import App, Parts
+from antiphon.domain.actor import OWNER
+from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.targets import NamedTarget
+from antiphon.store.database import Query
+from antiphon.store.runs import RunFilter
+from tests.channels.fake_channel import NAME, FakeChannel
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.family import (
+    children_of,
+    records,
+    session_of,
+    spawn_directive,
+    spawned,
+    spawned_from_outside,
+    until,
+    until_parked,
+    until_running,
+)
+from tests.engine.parley import call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle
+from tests.engine.stage import ask, find_session, post, read_log, texts, wait_end
+
+pytestmark = pytest.mark.anyio
+
+NESTED: dict[str, Any] = {
+    "agents__defaults__subagents__max_spawn_depth": 3,
+    "agents__defaults__subagents__max_children_per_agent": 30,
+    "runs__max_concurrent": 4,
+}
+YIELD = "!call sessions_yield {}"
+
+
+def wait_directive(*run_ids: str, **arguments: Any) -> str:
+    return "!call sessions_wait " + json.dumps({"runIds": list(run_ids), **arguments})
+
+
+def look() -> str:
+    """Looks."""
+    return "what it saw"
+
+
+class Delegating:
+    """A tool that spawns a child and waits for it, as two calls of a model would."""
+
+    def __init__(self) -> None:
+        self.app: App | None = None
+
+    async def delegate(self, task: str, context: ToolContext, until_it_waits: bool = False) -> str:
+        """Gives the task away and waits for its result."""
+        assert self.app is not None
+        spawn, wait = self.app.tools.find("sessions_spawn"), self.app.tools.find("sessions_wait")
+        assert spawn is not None and wait is not None
+        answer = json.loads((await spawn.call(context, {"task": task})).text)
+        if until_it_waits:
+            await until(self.app, lambda runs: any(run.id == answer["runId"] and run.waiting_for for run in runs))
+        return (await wait.call(context, {"runIds": [answer["runId"]]})).text
+
+
+async def boss_log(app: App) -> list[str]:
+    return texts(await read_log(app, key_of("boss")))
+
+
+async def statuses(app: App, name: str) -> list[RunStatus]:
+    session = await find_session(app, name)
+    found = await app.services.runs.list(RunFilter(session=session.row), limit=100)
+    return [run.status for run in found][::-1]
+
+
+# The record, and what follows it.
+
+
+@requirement("spawn:7")
+async def test_results_that_come_while_their_requester_runs_start_one_run_when_it_ends(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        request = f"{spawn_directive('!say one')}\n{spawn_directive('!say two')}\n!sleep 0.5\n!say spawned"
+        run = await ask(app, key_of("boss"), request)
+        await settle(app)
+        found = await records(app, key_of("boss"))
+        assert sorted(record.result for record in found) == ["one", "two"]
+        assert not any(record.has_run or record.answers for record in found)
+        log = await boss_log(app)
+        assert log[-2].startswith("Results of sub-agents came") and log[-1].startswith("echo: ")
+        assert sorted(log[-1].removeprefix("echo: ").split("\n")) == ["one", "two"]
+        assert await runs_of(app, key_of("boss")) == 2 and run.reply == "spawned"
+
+
+@requirement("spawn:7", "channels:1")
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        ("!say the result", ["the result"]),
+        ("!announce In other words.\n!say the result", ["In other words."]),
+        ("!announce ANNOUNCE_SKIP\n!say the result", []),
+        ("!announce <NO_REPLY>\n!say the result", []),
+    ],
+)
+async def test_a_requester_with_a_channel_has_one_message_in_the_childs_words(
+    open_home: OpenHome, task: str, told: list[str]
+) -> None:
+    channel = FakeChannel()
+    async with open_home(settings(), Parts(channels=[channel])) as app:
+        boss = await open_peer(app, "boss")
+        await set_place(app, boss, "the room", NAME)
+        await ask(app, key_of("boss"), f"{spawn_directive(task)}\n!say <NO_REPLY>")
+        await settle(app)
+        await channel.until_asked(len(told))
+        assert channel.texts == told
+        (record,) = await records(app, key_of("boss"))
+        assert record.result == "the result" and not record.has_run
+        sent = await deliveries(app)
+        assert [(delivery.session_key, delivery.place.to) for delivery in sent] == [
+            (key_of("boss"), "the room") for _ in told
+        ]
+        assert await runs_of(app, key_of("boss")) == 1
+
+
+@requirement("spawn:7")
+async def test_where_the_announce_turn_fails_the_record_is_sent(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with open_home(settings(), Parts(channels=[channel])) as app:
+        boss = await open_peer(app, "boss")
+        await set_place(app, boss, "the room", NAME)
+        await ask(app, key_of("boss"), f"{spawn_directive('!sleep 0.3')}\n!say <NO_REPLY>")
+        (child,) = await children_of(app, "boss")
+        await app.services.sessions.patch(
+            OWNER, NamedTarget((await session_of(app, child)).key, None), {"model": "no:m"}
+        )
+        await settle(app)
+        await channel.until_asked(1)
+        (record,) = await records(app, key_of("boss"))
+        assert channel.texts == [record.text]
+
+
+@requirement("spawn:7")
+async def test_the_message_goes_where_the_answers_went_when_the_child_was_spawned(open_home: OpenHome) -> None:
+    channel = FakeChannel()
+    async with open_home(settings(), Parts(channels=[channel])) as app:
+        boss = await open_peer(app, "boss")
+        await set_place(app, boss, "before", NAME)
+        await ask(app, key_of("boss"), f"{spawn_directive('!sleep 0.3')}\n!say <NO_REPLY>")
+        await set_place(app, boss, "after", NAME)
+        await settle(app)
+        await channel.until_asked(1)
+        assert [delivery.place.to for delivery in channel.taken] == ["before"]
+
+
+@requirement("spawn:7")
+@pytest.mark.parametrize(
+    ("task", "status", "result"),
+    [
+        ("!fail the model broke", "error: the model broke", "(no output)"),
+        ("!say", "ok", "(no output)"),
+        ("!say <NO_REPLY>", "ok", "(no output)"),
+        ("!call look {}\n!say <NO_REPLY>", "ok", "what it saw"),
+    ],
+)
+async def test_the_record_tells_the_runtimes_status_and_the_reply_else_the_newest_tool_result(
+    open_home: OpenHome, task: str, status: str, result: str
+) -> None:
+    async with open_home(settings(), Parts(tools=[look])) as app:
+        boss = await open_peer(app, "boss")
+        await spawned_from_outside(app, boss, task)
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        assert f"\nStatus: {status}" in record.text
+        assert record.result == result
+
+
+@requirement("spawn:7", "sessions:6")
+async def test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and_starts_nothing(
+    open_home: OpenHome,
+) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        await spawned(app, "boss", "!sleep 0.4\n!say late")
+        await app.services.resets.reset(OWNER, NamedTarget(boss.key, None))
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        assert record.result == "late" and not record.has_run
+        assert record.session_id == boss.id
+        assert await runs_of(app, key_of("boss")) == 1
+
+
+@requirement("spawn:7", "sessions:7")
+async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_are_kept(open_home: OpenHome) -> None:
+    async with open_home(settings(**NESTED)) as app:
+        boss = await open_peer(app, "boss")
+        await spawned(app, "boss", f"{spawn_directive('!sleep 0.6')}\n{YIELD}", mode="session")
+        (middle,) = await children_of(app, "boss")
+        await until_parked(app, middle)
+        delete = app.services.sessions.delete
+        await delete(OWNER, NamedTarget((await session_of(app, middle)).key, None))
+        (gone,) = await records(app, key_of("boss"))
+        assert "Status: error: The session was deleted." in gone.text
+        await settle(app)
+        assert [record.result for record in await records(app, key_of("boss"))][1:] == ["done"]
+        await spawned_from_outside(app, boss, "!sleep 0.4\n!say for nobody")
+        await delete(OWNER, NamedTarget(boss.key, None))
+        await settle(app)
+        kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
+        assert [run.reply for run in kept] == ["for nobody"]
+
+
+# Waiting.
+
+
+@requirement("spawn:8", "runs:1")
+async def test_a_run_waits_for_its_children_without_a_slot_and_what_it_took_is_not_announced(
+    open_home: OpenHome,
+) -> None:
+    tool = Delegating()
+    async with open_home(settings(runs__max_concurrent=1), Parts(tools=[tool.delegate])) as app:
+        tool.app = app
+        await open_peer(app, "boss")
+        run = await ask(app, key_of("boss"), '!call delegate {"task": "!say slow"}')
+        (entry,) = json.loads(run.reply or "")["runs"]
+        assert (entry["status"], entry["reply"]) == ("ok", "slow")
+        await settle(app)
+        assert [record.has_run for record in await records(app, key_of("boss"))] == [False]
+        assert await runs_of(app, key_of("boss")) == 1
+
+
+@requirement("spawn:8")
+async def test_one_of_several_is_enough_where_any_is_asked_for(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        slow = await spawned_from_outside(app, boss, "!sleep 30")
+        quick = await spawned_from_outside(app, boss, "!say quick")
+        run = await ask(app, key_of("boss"), wait_directive(slow["runId"], quick["runId"], mode="any"))
+        answer = json.loads(run.reply or "")
+        assert answer["status"] == "ok"
+        assert [entry["status"] for entry in answer["runs"]] == ["running", "ok"]
+        await call(app, boss, "subagents", action="cancel", target="all")
+        await settle(app)
+
+
+@requirement("spawn:8")
+async def test_a_wait_that_times_out_tells_what_there_is_and_the_rest_comes_by_itself(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        first = await spawned(app, "boss", "!sleep 0.5\n!say late")
+        run = await ask(app, key_of("boss"), wait_directive(first["runId"], timeoutSeconds=0.05))
+        answer = json.loads(run.reply or "")
+        assert (answer["status"], answer["code"]) == ("timeout", "timeout")
+        assert answer["runs"] == [{"runId": first["runId"], "status": "running"}]
+        await settle(app)
+        assert (await boss_log(app))[-1] == "echo: late"
+
+
+@requirement("spawn:8", "answers:2")
+async def test_runs_of_others_and_runs_that_do_not_exist_get_one_answer(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss, stranger = await open_peer(app, "boss"), await open_peer(app, "stranger")
+        theirs = await spawned_from_outside(app, stranger, "!say x")
+        own = await post(app, key_of("boss"), "hello")
+        await settle(app)
+        told: list[str] = []
+        for run_id in (theirs["runId"], "run_" + "0" * 31, str(own.run_id)):
+            answer = await call(app, boss, "sessions_wait", runIds=[run_id])
+            told.append(json.dumps(answer).replace(run_id, "RUN"))
+        assert len(set(told)) == 1 and '"not_found"' in told[0]
+
+
+@requirement("spawn:8", "send:7")
+async def test_a_wait_that_would_never_end_is_refused_at_once(open_home: OpenHome) -> None:
+    tool = Delegating()
+    async with open_home(settings(), Parts(tools=[tool.delegate])) as app:
+        tool.app = app
+        await open_peer(app, "boss")
+        question = {"sessionKey": "parent", "message": "may I", "timeoutSeconds": 60}
+        task = f"!call sessions_send {json.dumps(question)}"
+        run = await ask(app, key_of("boss"), "!call delegate " + json.dumps({"task": task, "until_it_waits": True}))
+        assert json.loads(run.reply or "")["code"] == "wait_cycle"
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        assert json.loads(record.result)["reply"] == "echo: may I"
+
+
+@requirement("spawn:8")
+async def test_a_wait_from_outside_is_answered_too_and_a_yield_from_outside_is_no_run(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        first = await spawned_from_outside(app, boss, "!sleep 0.1\n!say x")
+        answer: Any = await call(app, boss, "sessions_wait", runIds=[first["runId"]])
+        assert answer["runs"][0]["reply"] == "x"
+        refused = await call(app, boss, "sessions_yield")
+        assert (refused["status"], refused["code"]) == ("error", "no_run")
+
+
+# Yielding and nesting.
+
+
+@requirement("spawn:8")
+async def test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        spawning = "\n".join(spawn_directive(f"!sleep 0.{n}\n!say {n}") for n in (1, 2, 3))
+        posted = await post(app, key_of("boss"), f'{spawning}\n!call sessions_yield {{"message": "wait"}}')
+        run = await wait_end(app, posted.run_id)
+        assert run.reply == "echo: 1\n2\n3"
+        await settle(app)
+        first = await app.services.runs.get(OWNER, run.id)
+        assert (first.status, first.code, first.reply) == (RunStatus.OK, "yielded", "wait")
+        assert first.continued_by is not None and not first.is_parked
+        found = await records(app, key_of("boss"))
+        assert [record.has_run for record in found] == [False, False, True]
+        assert await runs_of(app, key_of("boss")) == 2
+
+
+@requirement("spawn:8")
+async def test_there_is_nothing_to_yield_for_without_children(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        run = await ask(app, "main", YIELD)
+        assert json.loads(run.reply or "")["code"] == "nothing_to_wait_for"
+
+
+@requirement("spawn:8")
+async def test_what_a_run_owes_follows_its_continuation(open_home: OpenHome) -> None:
+    """A session asked by another spawns, yields, and answers the other with what came of it."""
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        await open_peer(app, "expert")
+        message = f"{spawn_directive('!sleep 0.2')}\n{YIELD}"
+        send = "!call sessions_send " + json.dumps({"label": "expert", "message": message})
+        answer = json.loads((await ask(app, key_of("boss"), send)).reply or "")
+        assert (answer["status"], answer["reply"]) == ("ok", "echo: done")
+
+
+@requirement("spawn:8", "runs:6")
+async def test_a_yielded_run_out_of_time_takes_its_children_with_it(open_home: OpenHome) -> None:
+    async with open_home(settings(limits__run__time_seconds=1)) as app:
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 30', runTimeoutSeconds=0)}\n{YIELD}")
+        run = await wait_end(app, posted.run_id)
+        assert run.status is RunStatus.TIMEOUT
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        assert "Status: timeout" in record.text or "Status: cancelled" in record.text
+
+
+@requirement("spawn:7")
+async def test_a_child_reports_once_when_those_that_it_spawned_have_ended(open_home: OpenHome) -> None:
+    async with open_home(settings(**NESTED)) as app:
+        await open_peer(app, "boss")
+        task = f"{spawn_directive('!sleep 0.3', label='a')}\n{spawn_directive('!sleep 0.1', label='b')}\n!say too early"
+        posted = await post(app, key_of("boss"), f"{spawn_directive(task)}\n{YIELD}")
+        run = await wait_end(app, posted.run_id)
+        assert run.reply == "echo: echo: done\ndone"
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        (child,) = await children_of(app, "boss")
+        assert record.result == "echo: done\ndone"
+        assert len(await records(app, child)) == 2 and await runs_of(app, child) == 2
+
+
+@requirement("spawn:7")
+async def test_each_run_of_a_child_that_stays_reports(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        first = await spawned_from_outside(app, boss, "!say one", mode="session", label="helper")
+        await settle(app)
+        await ask(app, first["childSessionKey"], "!say two")
+        steered = await call(app, boss, "subagents", action="steer", target="helper", message="!say three")
+        assert steered["status"] == "accepted" and steered["runId"] != first["runId"]
+        await settle(app)
+        assert [record.result for record in await records(app, key_of("boss"))] == ["one", "two", "three"]
+
+
+# Governing.
+
+
+@requirement("spawn:8")
+async def test_children_are_listed_with_what_became_of_them(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss, stranger = await open_peer(app, "boss"), await open_peer(app, "stranger")
+        done = await spawned_from_outside(app, boss, "!say x", label="done")
+        await wait_end(app, done["runId"])
+        busy = await spawned_from_outside(app, boss, "!sleep 30", label="busy")
+        await until_running(app, busy["runId"])
+        await spawned_from_outside(app, stranger, "!say y")
+        listed: Any = await call(app, boss, "subagents", action="list")
+        assert listed["count"] == 2
+        shown = [(child["label"], child["status"], child["runId"]) for child in listed["children"]]
+        assert shown == [("done", "ok", done["runId"]), ("busy", "running", busy["runId"])]
+        await call(app, boss, "subagents", action="cancel", target="all")
+        await settle(app)
+
+
+@requirement("spawn:8", "answers:2")
+@pytest.mark.parametrize("action", ["cancel", "steer"])
+async def test_a_strangers_child_and_none_at_all_get_one_answer(open_home: OpenHome, action: str) -> None:
+    more: dict[str, Any] = {"message": "x"} if action == "steer" else {}
+    async with open_home(settings()) as app:
+        boss, stranger = await open_peer(app, "boss"), await open_peer(app, "stranger")
+        theirs = await spawned_from_outside(app, stranger, "!sleep 1", label="theirs")
+        told = [
+            json.dumps(await call(app, boss, "subagents", action=action, target=name, **more)).replace(name, "NAME")
+            for name in (theirs["childSessionKey"], theirs["runId"], "theirs", "nobody", key_of("boss"))
+        ]
+        assert len(set(told)) == 1 and '"not_found"' in told[0]
+        assert not (await app.services.runs.get(OWNER, theirs["runId"])).is_cancel_requested
+        await app.services.runs.cancel(OWNER, theirs["runId"])
+        await settle(app)
+
+
+@requirement("spawn:8")
+async def test_a_child_at_work_reads_what_it_is_told_before_its_next_step(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        child = await spawned_from_outside(app, boss, "!sleep 0.5\n!say one", label="busy")
+        await until_running(app, child["runId"])
+        steered = await call(app, boss, "subagents", action="steer", target="busy", message="!say two")
+        assert steered["runId"] == child["runId"]
+        assert (await wait_end(app, child["runId"])).reply == "two"
+        ended = await call(app, boss, "subagents", action="steer", target="busy", message="!say three")
+        assert ended["code"] == "child_ended"
+
+
+@requirement("spawn:8", "runs:5")
+async def test_a_cancelled_child_is_recorded_and_its_canceller_is_not_told_twice(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        await spawned(app, "boss", "!stream 2\n!sleep 30", label="busy")
+        boss = await find_session(app, key_of("boss"))
+        (child,) = await children_of(app, "boss")
+        await until(app, lambda runs: any(run.session_key == child and run.status is RunStatus.RUNNING for run in runs))
+        await anyio.wait_all_tasks_blocked()
+        answer = await call(app, boss, "subagents", action="cancel", target="busy")
+        assert answer == {"status": "ok", "cancelled": [child]}
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        assert "\nStatus: cancelled\n" in record.text and record.result == "1 2"
+        assert not record.has_run and await runs_of(app, key_of("boss")) == 1
+        assert await call(app, boss, "subagents", action="cancel", target="busy") == {"status": "ok", "cancelled": []}
+
+
+@requirement("spawn:7", "runs:5")
+async def test_a_child_that_the_owner_cancelled_is_announced_as_that(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        first = await spawned(app, "boss", "!sleep 30")
+        await app.services.runs.cancel(OWNER, first["runId"])
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        assert "\nStatus: cancelled\n" in record.text and record.has_run
+
+
+@requirement("spawn:8", "runs:5")
+@pytest.mark.parametrize("yields", [False, True])
+async def test_cancelling_a_session_reaches_its_whole_tree_and_frees_its_quota(
+    open_home: OpenHome, yields: bool
+) -> None:
+    leaf = spawn_directive("!sleep 60")
+    middle = f"{leaf}\n{leaf}\n{YIELD}" if yields else f"{leaf}\n{leaf}\n!sleep 60"
+    async with open_home(settings(**{**NESTED, "runs__max_concurrent": 100})) as app:
+        boss = await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive(middle)}\n{spawn_directive(middle)}\n{YIELD}")
+        expected = (4, 3) if yields else (6, 1)
+        await until(app, lambda runs: (count_running(runs), sum(run.is_parked for run in runs)) == expected)
+        cancelled = await app.services.runs.cancel_session(boss.row)
+        assert cancelled.run_id == posted.run_id and cancelled.below == 6
+        assert (await wait_end(app, posted.run_id)).status is RunStatus.CANCELLED
+        await settle(app)
+        found = await app.services.runs.list(RunFilter(), limit=100)
+        assert {run.status for run in found if run.code != "yielded"} == {RunStatus.CANCELLED}
+        assert len(await records(app, key_of("boss"))) == 2
+        assert await app.database.read(open_reports) == 0
+        assert await runs_of(app, key_of("boss")) == 2
+
+
+@requirement("spawn:8", "runs:5")
+async def test_a_cancelled_run_takes_its_children_with_it(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 60')}\n!sleep 60")
+        await until(app, lambda runs: count_running(runs) == 2)
+        assert posted.run_id is not None
+        await app.services.runs.cancel(OWNER, posted.run_id)
+        await settle(app)
+        assert await statuses(app, key_of("boss")) == [RunStatus.CANCELLED]
+        (record,) = await records(app, key_of("boss"))
+        assert "\nStatus: cancelled\n" in record.text and not record.has_run
+
+
+def count_running(runs: list[Run]) -> int:
+    return sum(run.status is RunStatus.RUNNING for run in runs)
+
+
+async def open_reports(query: Query) -> int:
+    return (await query.fetch_all("SELECT COUNT(*) FROM reports WHERE stage = 'open'"))[0][0]

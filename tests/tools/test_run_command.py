@@ -1,0 +1,542 @@
+"""Commands of agents, in real sandboxes.
+
+Each probe of a wall runs twice: in the sandbox, where it must fail, and on the host, where it must succeed; so a
+probe that could never succeed proves nothing here.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from antiphon.app import App, open_app
+from antiphon.config import Config
+from antiphon.domain.actor import OWNER
+from antiphon.domain.agent import Effect
+from antiphon.domain.attachments import Attachment
+from antiphon.domain.errors import Conflict, Denied, NotFound
+from antiphon.domain.message import JsonObject
+from antiphon.domain.run import RunStatus
+from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
+from antiphon.domain.session import Session
+from antiphon.tools.sandbox.commands import Command, Commands
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.parley import open_peer, target_of
+from tests.engine.stage import ask, config, post, wait_end
+
+pytestmark = pytest.mark.anyio
+
+
+def has_bubblewrap() -> bool:
+    """Whether it works here at all, whatever our walls are."""
+    plain = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "true"]
+    return shutil.which("bwrap") is not None and subprocess.run(plain, check=False).returncode == 0
+
+
+needs_bubblewrap = pytest.mark.skipif(not has_bubblewrap(), reason="bubblewrap is missing, or may not make namespaces")
+
+SECONDS = 60
+
+
+def settings(mode: str = "sandboxed", agents: list[dict[str, Any]] | None = None, **sandbox: Any) -> Config:
+    more = {} if agents is None else {"agents__list": agents}
+    return config(tools__run_command={"mode": mode}, agents__defaults={"sandbox": sandbox}, **more)
+
+
+async def run(app: App, session: Session, command: str, **arguments: Any) -> JsonObject:
+    """What the tool answers."""
+    given: JsonObject = {"command": textwrap.dedent(command), **arguments}
+    with anyio.fail_after(SECONDS):
+        return await app.tool_calls.call(OWNER, target_of(app, session), "run_command", given)
+
+
+def python(code: str) -> str:
+    """A command that carries out the code, by the system's own interpreter."""
+    return f"/usr/bin/python3 -I - <<'END'\n{textwrap.dedent(code)}\nEND"
+
+
+needs_python = pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="the probe needs the system's Python")
+
+
+@pytest.fixture
+def listening() -> Generator[int]:
+    """The port of a server on the host."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as nameless:
+        port = server.getsockname()[1]
+        nameless.bind(f"\0antiphon-{port}")
+        nameless.listen()
+        yield port
+
+
+@contextmanager
+def living(*command: str) -> Generator[subprocess.Popen[bytes]]:
+    """A process of the host, until the end of the test."""
+    process = subprocess.Popen(command)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+Probe = Callable[[Path, int, int], str]
+"""A command that exits with 0 if it came through; given a directory of the host's user, a port of the host on which
+something listens, and the id of a process."""
+
+PROBES: dict[str, Probe] = {
+    "reads the owner's token": lambda home, port, process: f"grep -q ant_ {home}/owner.token",
+    "reads the database": lambda home, port, process: f"head -c 1 {home}/antiphon.db | grep -q .",
+    "lists the home": lambda home, port, process: f"ls {home}/workspaces/main",
+    "writes into the home": lambda home, port, process: f"echo planted > {home}/planted",
+    "reads another workspace": lambda home, port, process: f"grep -rqs private {home}/workspaces",
+    "reads the passwords": lambda home, port, process: "test -e /etc/shadow",
+    "sees the host's temporary files": lambda home, port, process: f"test -e {home.parent}",
+    "sees the host's name": lambda home, port, process: f'test "$(uname -n)" = {socket.gethostname()}',
+    "sees processes of the host": lambda home, port, process: f"grep -q {process} /proc/{process}/stat",
+    "signals a process of the host": lambda home, port, process: f"kill -0 {process}",
+    "connects to a server of the host": lambda home, port, process: python(
+        f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
+    ),
+    "connects to a socket without a file": lambda home, port, process: python(
+        f"import socket; socket.socket(socket.AF_UNIX).connect('\\0antiphon-{port}')"
+    ),
+    "takes on other rights": lambda home, port, process: "unshare -U true",
+    "writes to where programs lie": lambda home, port, process: "test -w /usr/bin",
+    "writes to kernel settings": lambda home, port, process: "test -w /proc/sys/kernel/core_pattern",
+    "makes files beside the workspace": lambda home, port, process: "touch /.antiphon-probe && rm /.antiphon-probe",
+    "reads this program's variables": lambda home, port, process: (
+        f"tr '\\0' '\\n' < /proc/{process}/environ | grep -q ^PATH"
+    ),
+    "traces a process": lambda home, port, process: python(
+        f"""
+        import ctypes
+        raise SystemExit(ctypes.CDLL(None).ptrace(0x4206, {process}, 0, 0) != 0)
+        """
+    ),
+}
+
+NEEDS_ROOT = {
+    "writes to where programs lie",
+    "writes to kernel settings",
+    "makes files beside the workspace",
+    "traces a process",
+}
+"""What only root can do on the host."""
+
+
+@needs_bubblewrap
+@needs_python
+@pytest.mark.parametrize("name", PROBES)
+async def test_a_command_on_the_host_comes_through_and_one_in_the_sandbox_does_not(
+    home: Path, listening: int, name: str
+) -> None:
+    if name in NEEDS_ROOT and os.geteuid() != 0:
+        pytest.skip("on the host only root can do it")
+    agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "boxed", "sandbox": {"mode": "all"}}]
+    async with open_app(home, settings("host", agents)) as app:
+        (home / "owner.token").write_text("ant_secret", "utf-8")
+        free, boxed = await open_peer(app, "free"), await open_peer(app, "boxed", agent="boxed")
+        other = await open_peer(app, "other")
+        await run(app, other, "echo private > notes")
+        with living("sleep", "1000") as process:
+            command = PROBES[name](home, listening, process.pid)
+            on_host = await run(app, free, command)
+            assert on_host["exitCode"] == 0, on_host
+            in_sandbox = await run(app, boxed, command)
+            assert in_sandbox["status"] == "ok" and in_sandbox["exitCode"] != 0, in_sandbox
+            assert process.poll() is None
+
+
+TIGHT: dict[str, Any] = {"memoryMb": 48, "processes": 12, "diskMb": 8, "seconds": 20}
+
+GREEDY = {
+    "memory": python("held = bytearray(75 << 20); import time; time.sleep(0.5)"),
+    "memory of many": "for i in 1 2 3 4 5; do "
+    + python("held = bytearray(16 << 20); import time; time.sleep(0.5)").replace("<<'END'", "<<'END' &")
+    + "\ndone; wait",
+    "memory without a name": python(
+        """
+        import os, time
+        files = [os.memfd_create(str(number)) for number in range(12)]
+        for file in files:
+            os.write(file, bytes(6 << 20))
+        time.sleep(0.5)
+        """
+    ),
+    "memory of a thread that outlives the first": python(
+        """
+        import ctypes, threading, time
+        def hold():
+            time.sleep(0.1)
+            held = bytearray(80 << 20)
+            time.sleep(0.5)
+        threading.Thread(target=hold).start()
+        ctypes.CDLL(None).pthread_exit(None)
+        """
+    ),
+    "processes": "for i in $(seq 30); do sleep 0.5 & done; wait",
+    "threads": python(
+        """
+        import threading, time
+        threading.stack_size(65536)
+        threads = [threading.Thread(target=time.sleep, args=(0.5,)) for _ in range(60)]
+        [thread.start() for thread in threads]
+        """
+    ),
+    "disk": "for i in $(seq 12); do head -c 1000000 /dev/zero > $i; done; sleep 0.5",
+    "disk and temporary files": "d=$(mktemp -d); for i in 1 2 3 4 5; do head -c 1000000 /dev/zero > $i; "
+    "head -c 1000000 /dev/zero > $d/$i; done; sleep 0.5; rm -r $d",
+    "disk of a shut directory": "mkdir d; for i in $(seq 12); do head -c 1000000 /dev/zero > d/$i; done; "
+    "chmod 000 d; sleep 0.5; chmod 700 d",
+    "disk without a name": python(
+        """
+        import os, tempfile, time
+        files = [tempfile.TemporaryFile(dir=".") for _ in range(12)]
+        for file in files:
+            file.write(bytes(1_000_000))
+            file.flush()
+        time.sleep(0.5)
+        """
+    ),
+    "disk of many empty files": "for i in $(seq 12000); do : > $i; done; sleep 0.5",
+    "disk of deep directories": python(
+        """
+        import os, time
+        for _ in range(150):
+            os.mkdir("d")
+            os.chdir("d")
+        time.sleep(0.5)
+        """
+    ),
+    "output": "head -c 12000000 /dev/zero; sleep 0.5",
+}
+
+
+@needs_bubblewrap
+@needs_python
+@pytest.mark.parametrize("name", GREEDY)
+async def test_a_greedy_command_comes_through_on_the_host_and_is_ended_in_the_sandbox(home: Path, name: str) -> None:
+    agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "boxed", "sandbox": {"mode": "all"}}]
+    roomy = {**TIGHT, "diskMb": 64} if name == "output" else TIGHT
+    async with open_app(home, settings("host", [{**agents[0], "sandbox": roomy}, agents[1]], **TIGHT)) as app:
+        free, boxed = await open_peer(app, "free"), await open_peer(app, "boxed", agent="boxed")
+        on_host = await run(app, free, GREEDY[name])
+        assert (on_host["status"], on_host["exitCode"]) == ("ok", 0), on_host
+        in_sandbox = await run(app, boxed, GREEDY[name])
+        if name == "threads" and os.geteuid() != 0:
+            assert in_sandbox["exitCode"] != 0, "the kernel bounds their number"
+            return
+        assert in_sandbox.get("code") == "command_limit", in_sandbox
+        assert in_sandbox["limit"] == name.replace("threads", "processes").split()[0]
+        assert processes_in(app, boxed) == []
+
+
+ENDLESS = {
+    "a fork bomb": "f() { f | f & }; f; sleep 100",
+    "a fork bomb that leaves its session": "f() { setsid sh -c 'sleep 100' & f; }; f",
+    "one file": "cat /dev/zero > file; sleep 100",
+    "many files": "i=0; while :; do head -c 1000000 /dev/zero > $((i += 1)); done",
+    "temporary files": "cat /dev/zero > /tmp/file; i=0; while :; do head -c 1000000 /dev/zero > /tmp/$((i += 1)); done",
+    "shared memory": "i=0; while :; do head -c 1000000 /dev/zero > /dev/shm/$((i += 1)); done",
+    "memory": "head -c 1000000000 /dev/zero | tr '\\0' x | sort",
+    "output": "yes",
+    "errors": "yes >&2",
+    "nothing": "while :; do :; done",
+}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_what_never_ends_is_ended_with_all_that_it_began(home: Path, name: str) -> None:
+    async with open_app(home, settings("sandboxed", None, **(TIGHT | {"seconds": 4}))) as app:
+        session = await open_peer(app, "own")
+        began = time.monotonic()
+        answer = await run(app, session, ENDLESS[name])
+        assert answer["code"] in ("command_limit", "command_timeout"), answer
+        assert time.monotonic() - began < 30
+        assert len(json.dumps(answer)) < 600_000
+        assert processes_in(app, session) == []
+        size = sum(path.lstat().st_size for path in workspace_of(app, session).rglob("*"))
+        assert size < 200 * MEBIBYTE
+
+
+def workspace_of(app: App, session: Session) -> Path:
+    return app.workspaces.path_of(session.agent_id, session.row, session.created_at)
+
+
+def processes_in(app: App, session: Session) -> list[str]:
+    """The command lines of living processes that work in the workspace of the session."""
+    working = [each for each in Path("/proc").iterdir() if works_in(each, workspace_of(app, session))]
+    return [(each / "cmdline").read_bytes().replace(b"\0", b" ").decode() for each in working]
+
+
+def works_in(process: Path, workspace: Path) -> bool:
+    try:
+        return process.name.isdigit() and (process / "cwd").samefile(workspace)
+    except OSError:
+        return False
+
+
+@needs_bubblewrap
+async def test_what_a_command_leaves_in_the_background_ends_with_it(open_home: OpenHome) -> None:
+    background = (
+        "mkfifo left; setsid sh -c 'echo > left; exec sleep 1000' >/dev/null 2>&1 & sleep 1000 & "
+        "until [ -p left ]; do :; done; read line < left; echo begun"
+    )
+    agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "boxed", "sandbox": {"mode": "all"}}]
+    async with open_home(settings("host", agents)) as app:
+        free, boxed = await open_peer(app, "free"), await open_peer(app, "boxed", agent="boxed")
+        assert (await run(app, boxed, background))["stdout"] == "begun\n"
+        assert processes_in(app, boxed) == []
+        # On the host what leaves the group stays; so the probe can tell.
+        assert (await run(app, free, background))["stdout"] == "begun\n"
+        assert len(processes_in(app, free)) == 1
+        for process in Path("/proc").iterdir():
+            if works_in(process, workspace_of(app, free)):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("mode", ["sandboxed", "host"])
+async def test_files_stay_from_one_call_to_the_next_in_the_sessions_own_workspace(
+    open_home: OpenHome, mode: str
+) -> None:
+    async with open_home(settings(mode)) as app:
+        own, other = await open_peer(app, "own"), await open_peer(app, "other")
+        assert await run(app, own, "echo one > notes; echo two >&2; exit 3") == {
+            "status": "ok",
+            "exitCode": 3,
+            "stdout": "",
+            "stderr": "two\n",
+            "truncated": False,
+        }
+        assert (await run(app, own, "cat notes; ls -a"))["stdout"] == "one\n.\n..\nnotes\n"
+        assert (await run(app, other, "ls"))["stdout"] == ""
+        assert (workspace_of(app, own) / "notes").read_text("utf-8") == "one\n"
+        assert (await run(app, own, "kill -9 $$"))["exitCode"] == 137
+
+
+@needs_bubblewrap
+async def test_an_agent_runs_commands_in_its_runs(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        ended = await ask(app, "main", '!call run_command {"command": "echo hello from $(pwd)"}')
+        assert "hello from /workspace" in (ended.reply or "")
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("mode", ["sandboxed", "host"])
+async def test_cancelling_a_run_ends_its_command(open_home: OpenHome, mode: str) -> None:
+    async with open_home(settings(mode)) as app:
+        session = await open_peer(app, "own")
+        os.mkfifo(app.workspaces.open(session.agent_id, session.row, session.created_at) / "begun")
+        command = json.dumps({"command": "echo > begun; sleep 1000"})
+        run_id = (await post(app, str(session.key), f"!call run_command {command}")).run_id
+        assert run_id is not None
+        with anyio.fail_after(SECONDS):
+            await anyio.to_thread.run_sync((workspace_of(app, session) / "begun").read_bytes)
+        assert processes_in(app, session) != []
+        await app.services.runs.cancel(OWNER, run_id)
+        assert (await wait_end(app, run_id)).status is RunStatus.CANCELLED
+        assert processes_in(app, session) == []
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("mode", ["sandboxed", "host"])
+async def test_a_command_that_takes_too_long_tells_what_it_had(open_home: OpenHome, mode: str) -> None:
+    async with open_home(settings(mode, seconds=1)) as app:
+        session = await open_peer(app, "own")
+        for asked, took in ((0.3, "0.3"), (1000, "1")):
+            answer = await run(app, session, "echo begun; sleep 1000", timeoutSeconds=asked)
+            assert (answer["status"], answer["code"], answer["timedOut"]) == ("timeout", "command_timeout", True)
+            assert answer["stdout"] == "begun\n" and f"more than {took} s" in str(answer["error"])
+            assert processes_in(app, session) == []
+
+
+@needs_bubblewrap
+def test_a_command_dies_with_the_process_that_began_it(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    os.mkfifo(workspace / "begun")
+    code = f"""
+        import anyio
+        from pathlib import Path
+        from antiphon.domain.sandbox import SandboxLimits
+        from antiphon.tools.sandbox.commands import Command, Commands
+        command = Command(
+            text="sleep 1000 & setsid sleep 1000 & echo > begun; wait", workspace=Path({str(workspace)!r}),
+            home=Path({str(tmp_path)!r}), limits=SandboxLimits(), is_sandboxed=True,
+        )
+        anyio.run(Commands().run, command)
+    """
+    with living(sys.executable, "-c", textwrap.dedent(code)) as process:
+        (workspace / "begun").read_bytes()
+        ends = [os.pidfd_open(int(each.name)) for each in Path("/proc").iterdir() if works_in(each, workspace)]
+        assert len(ends) >= 3
+        process.kill()
+        deadline = time.monotonic() + SECONDS
+        while ends and time.monotonic() < deadline:
+            for end in select.select(ends, [], [], 1)[0]:
+                ends.remove(end)
+                os.close(end)
+        assert ends == []
+
+
+@needs_bubblewrap
+async def test_links_that_a_command_plants_are_not_followed_from_outside(open_home: OpenHome, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "large").write_bytes(bytes(20 * MEBIBYTE))
+    async with open_home(settings(**TIGHT)) as app:
+        session = await open_peer(app, "own")
+        place = session.agent_id, session.row, session.created_at
+        answer = await run(app, session, f"ln -s {outside} .antiphon; ln -s {outside} more; sleep 0.3")
+        assert answer["status"] == "ok", "what lies behind a link is not counted"
+        data = b"x"
+        file = Attachment(name="large", data=data, sha256=sha256(data).hexdigest())
+        with pytest.raises(Conflict, match=r"\.antiphon"):
+            app.workspaces.write_attachments(*place, ".antiphon/attachments/one", [file])
+        app.workspaces.remove(*place)
+        assert (outside / "large").stat().st_size == 20 * MEBIBYTE
+
+
+@needs_bubblewrap
+async def test_who_begins_above_the_limit_of_the_disk_may_only_tidy_up(open_home: OpenHome) -> None:
+    async with open_home(settings(**TIGHT)) as app:
+        session = await open_peer(app, "own")
+        workspace = app.workspaces.open(session.agent_id, session.row, session.created_at)
+        (workspace / "large").write_bytes(bytes(20 * MEBIBYTE))
+        answer = await run(app, session, "(echo more > more); sleep 0.3; stat -c %s more")
+        assert answer["stdout"] == "0\n", answer
+        assert (await run(app, session, "rm large; ls"))["stdout"] == "more\n"
+        assert (await run(app, session, "echo more > more; cat more"))["stdout"] == "more\n"
+
+
+@needs_bubblewrap
+async def test_the_network_is_there_where_the_agent_may_use_it(open_home: OpenHome, listening: int) -> None:
+    agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "online", "sandbox": {"network": True}}]
+    connect = PROBES["connects to a server of the host"](Path(), listening, 0)
+    async with open_home(settings(agents=agents)) as app:
+        assert effects(app) == {Effect.WRITES, Effect.LEAVES}
+        assert (await run(app, await open_peer(app, "a"), connect))["exitCode"] == 1
+        assert (await run(app, await open_peer(app, "b", agent="online"), connect))["exitCode"] == 0
+
+
+def effects(app: App) -> frozenset[Effect]:
+    tool = app.tools.find("run_command")
+    assert tool is not None and not tool.is_idempotent
+    return tool.effects
+
+
+@needs_bubblewrap
+async def test_long_output_is_cut_in_its_middle(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        session = await open_peer(app, "own")
+        answer = await run(app, session, "echo first; seq 100000; echo last; printf '\\377'")
+        text = str(answer["stdout"])
+        assert answer["truncated"] and len(text) < 70_000
+        assert text.startswith("first\n1\n") and text.endswith("last\n\ufffd") and "bytes are left out" in text
+
+
+@requirement("foreign_tools:1")
+async def test_the_tool_is_given_where_it_is_switched_on_and_the_agent_may_have_it(open_home: OpenHome) -> None:
+    async with open_home(Config()) as app:
+        session = await open_peer(app, "own")
+        with pytest.raises(NotFound, match="run_command"):
+            await run(app, session, "true")
+    agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "without", "tools": {"allow": []}}]
+    for mode, declared in (
+        ("sandboxed", {Effect.WRITES}),
+        ("host", {Effect.WRITES, Effect.LEAVES, Effect.DELETES}),
+    ):
+        async with open_home(settings(mode, agents)) as app:
+            assert effects(app) == declared
+            without = await open_peer(app, "w", agent="without")
+            with pytest.raises(Denied, match="run_command"):
+                await run(app, without, "true")
+
+
+async def test_without_a_sandbox_nothing_is_run_and_the_answer_says_what_to_install(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    async with open_app(home, settings()) as app:
+        session = await open_peer(app, "own")
+
+        async def refused() -> str:
+            answer = await run(app, session, "echo > made")
+            assert (answer["status"], answer["code"]) == ("error", "sandbox_unavailable")
+            assert (
+                "apt install bubblewrap" in str(answer["error"]) and not (workspace_of(app, session) / "made").exists()
+            )
+            return str(answer["error"])
+
+        assert "is not on this machine" in await refused()
+        program = programs / "bwrap"
+        program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n", "utf-8")
+        program.chmod(0o700)
+        assert "No permissions to create new namespace" in await refused()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"command": " "}, {"command": "a\0b"}, {"command": "\ud800"}, {"command": "x" * 100_001}]
+    + [{"command": "true", "timeoutSeconds": bad} for bad in (0, -1, "soon")]
+    + [{"command": "true", "cwd": "/"}],
+)
+async def test_arguments_that_do_not_fit_are_refused(home: Path, arguments: JsonObject) -> None:
+    async with open_app(home, settings()) as app:
+        session = await open_peer(app, "own")
+        answer = await app.tool_calls.call(OWNER, target_of(app, session), "run_command", arguments)
+        assert answer["code"] == "invalid_arguments"
+        assert not workspace_of(app, session).exists()
+
+
+async def test_a_workspace_that_is_a_link_is_refused(home: Path, tmp_path: Path) -> None:
+    async with open_app(home, settings("host")) as app:
+        session = await open_peer(app, "own")
+        workspace = workspace_of(app, session)
+        workspace.parent.mkdir(parents=True)
+        workspace.symlink_to(tmp_path)
+        assert (await run(app, session, "true"))["code"] == "workspace_unsafe"
+        workspace.unlink()
+        workspace.parent.rmdir()
+        workspace.parent.write_text("", "utf-8")
+        assert (await run(app, session, "true"))["code"] == "workspace_unsafe"
+
+
+@needs_bubblewrap
+async def test_a_home_among_the_programs_is_hidden(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a home there")
+    with tempfile.TemporaryDirectory(dir="/usr/local") as directory:
+        home = Path(directory)
+        (home / "owner.token").write_text("secret", "utf-8")
+        (home / "workspace").mkdir()
+        limits = SandboxLimits()
+
+        async def ended(text: str, hidden: Path) -> int | None:
+            command = Command(text=text, workspace=home / "workspace", home=hidden, limits=limits, is_sandboxed=True)
+            return (await Commands().run(command)).exit_code
+
+        assert await ended(f"cat {home}/owner.token", tmp_path) == 0
+        assert await ended(f"cat {home}/owner.token", home) == 1
+        assert await ended(f"touch {home}/x", home) == 1
+        assert await ended("touch x", home) == 0
