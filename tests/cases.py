@@ -28,6 +28,12 @@ HERE = "tools/test_cases.py"
 EXCHANGES = "engine/test_exchanges.py"
 RUNS = "engine/test_runs.py"
 WEBHOOK = "channels/test_webhook.py"
+SPAWN = "engine/test_spawn.py"
+SPAWN_POLICY = "policy/test_spawn.py"
+REPORTS = "engine/test_reports.py"
+ATTACHMENTS = "domain/test_attachments.py"
+WORKSPACES = "engine/test_workspaces.py"
+DELIVERIES = "engine/test_deliveries.py"
 
 REFUSED = "what is malformed is refused, and never repaired into another value"
 
@@ -453,6 +459,217 @@ CASES = {
             "flows/test_cluster.py::test_a_wait_over_a_gateway_that_is_restarted_meanwhile_gets_its_answer",
             "gateway/test_http.py::test_waits_end_without_ending_the_run_and_cancelling_repeats",
         ),
+    ),
+    # G. sessions_spawn
+    "G1": Case(
+        behaviour="A spawn answers at once with run, the child's key and mode, and notes that results come by themselves.",
+        tests=(
+            f"{SPAWN}::test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_requester",
+            f"{SPAWN}::test_a_child_has_the_model_and_thinking_it_was_given",
+            f"{SPAWN}::test_attachments_lie_in_the_childs_workspace_before_its_first_step",
+        ),
+        changed="what to do next is in the tool's description; a model that will not do is refused",
+    ),
+    "G2": Case(
+        behaviour="A place (channel, to, thread, …) is no parameter, and refused by name.",
+        tests=(
+            f"{HERE}::test_a_spawn_names_no_place_and_nothing_unknown",
+            f"{SPAWN}::test_what_cannot_be_spawned_is_refused_and_leaves_nothing",
+        ),
+    ),
+    "G3": Case(
+        behaviour="A malformed agent id is refused and says where the right ones are found.",
+        tests=(
+            f"{SPAWN}::test_what_cannot_be_spawned_is_refused_and_leaves_nothing",
+            f"{KEYS}::test_an_invalid_agent_id_is_refused_not_normalised",
+        ),
+    ),
+    "G5": Case(
+        behaviour="Who is as deep as allowed may not spawn; one level by default, at most five.",
+        tests=(
+            f"{SPAWN}::test_depth_is_limited_and_who_may_have_children_has_the_tools_for_them",
+            f"{SPAWN}::test_a_child_above_the_depth_that_was_given_the_tool_is_still_refused",
+            f"{SPAWN_POLICY}::test_each_reason_alone_denies",
+        ),
+    ),
+    "G6": Case(
+        behaviour="Five children at work are the most; one whose own children work counts, and counts once.",
+        tests=(
+            f"{SPAWN}::test_children_are_counted_while_they_or_their_own_are_at_work",
+            f"{SPAWN_POLICY}::test_each_reason_alone_denies",
+        ),
+    ),
+    "G7": Case(
+        behaviour="Other agents have to be allowed, by name or by `*`; the own one always is; ids are normalised.",
+        tests=(
+            f"{SPAWN_POLICY}::test_allowed_agents_may_be_spawned_and_the_own_one_always",
+            f"{SPAWN}::test_an_allowed_agent_may_be_spawned_and_sees_nothing_of_its_requester",
+        ),
+        changed=REFUSED,
+    ),
+    "G9": Case(
+        behaviour="A time limit given goes before the configured one, 0 means none; `timeoutSeconds` is an alias.",
+        tests=(
+            f"{SPAWN}::test_the_time_limit_is_the_calls_else_the_configured_one_else_none",
+            f"{SPAWN}::test_a_child_out_of_time_is_recorded_with_what_it_had",
+        ),
+    ),
+    "G10": Case(
+        behaviour="A spawn that fails half-way deletes the child and its files.",
+        tests=(
+            f"{SPAWN}::test_what_cannot_be_spawned_is_refused_and_leaves_nothing",
+            f"{SPAWN}::test_a_workspace_that_is_a_link_ends_the_run_and_nothing_is_written_behind_it",
+        ),
+        changed="a spawn is one transaction; files are written by the child's run, which fails with them",
+    ),
+    "G11": Case(
+        behaviour="Whose child a session is, and what follows from it, is written once.",
+        tests=(f"{HERE}::test_whose_child_a_session_is_cannot_be_changed",),
+        changed="no patch names it at all",
+    ),
+    "G13": Case(
+        behaviour="Attachments are switched on by a setting; 50 files, 1 MiB each, 5 MiB together.",
+        tests=(
+            f"{ATTACHMENTS}::test_each_limit_is_held_to_the_byte",
+            f"{SPAWN}::test_what_cannot_be_spawned_is_refused_and_leaves_nothing",
+        ),
+        changed="they need no setting",
+    ),
+    "G14": Case(
+        behaviour="Names that are empty, paths, reserved or with control characters are refused, and repeated ones.",
+        tests=(
+            f"{ATTACHMENTS}::test_a_name_that_is_no_plain_files_is_refused",
+            f"{ATTACHMENTS}::test_two_files_of_one_name_are_refused",
+        ),
+    ),
+    "G15": Case(
+        behaviour="Base64 is strict; the receipt names files, sizes and hashes; 0600 in 0700, with a manifest.",
+        tests=(
+            f"{ATTACHMENTS}::test_broken_base64_is_refused",
+            f"{ATTACHMENTS}::test_base64_is_held_to_the_bytes_that_it_stands_for",
+            f"{ATTACHMENTS}::test_files_are_taken_as_they_are_and_the_receipt_tells_of_them",
+            f"{WORKSPACES}::test_attachments_stand_beside_their_receipt_readable_by_their_owner_alone",
+        ),
+    ),
+    "G17": Case(
+        behaviour="A child has a task name, by which it is found again; some words are reserved.",
+        tests=(
+            f"{HERE}::test_a_spawn_names_no_place_and_nothing_unknown",
+            f"{HERE}::test_children_of_one_label_are_told_apart_by_their_keys",
+        ),
+        changed="a child has a label, any text; two of one label are refused as a target, and `all` names every child",
+    ),
+    "G18": Case(
+        behaviour="The agents that may be spawned are listed, the requester's first, the others sorted.",
+        tests=(f"{SHOWN}::test_the_agents_that_may_be_spawned_are_listed_the_requester_first",),
+    ),
+    "G19": Case(
+        behaviour="Children have no session tools; those who may spawn have what they govern children with.",
+        tests=(
+            f"{SPAWN}::test_depth_is_limited_and_who_may_have_children_has_the_tools_for_them",
+            f"{SHOWN}::test_a_call_from_outside_has_the_tools_of_the_sessions_agent_and_no_others",
+        ),
+        changed="`sessions_send` stays, and reaches the requester alone",
+    ),
+    # H. Announce
+    "H1": Case(
+        behaviour="An announcement has an id made of child and run; delivered twice it is one turn.",
+        tests=(
+            f"{SPAWN}::test_the_same_call_again_is_the_same_child",
+            f"{REPORTS}::test_a_requester_with_a_channel_has_one_message_in_the_childs_words",
+        ),
+        changed="nothing is delivered to a requester: its record is written in the transaction that ends the run",
+    ),
+    "H2": Case(
+        behaviour="The status is the runtime's, and never read from a model's text.",
+        tests=(
+            f"{REPORTS}::test_the_record_tells_the_runtimes_status_and_the_reply_else_the_newest_tool_result",
+            f"{SPAWN}::test_a_child_out_of_time_is_recorded_with_what_it_had",
+        ),
+        changed="in our words: `ok`, `error: …`, `timeout`, `cancelled`",
+    ),
+    "H3": Case(
+        behaviour="A result is told in fixed lines, fenced as untrusted, with stats and what to do.",
+        tests=(
+            f"{SPAWN}::test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_requester",
+            f"{REPORTS}::test_results_that_come_while_their_requester_runs_start_one_run_when_it_ends",
+            "agents/test_prompt.py::test_another_sessions_message_is_fenced_as_data_and_cannot_close_its_fence",
+        ),
+        changed="in our words; the log holds three texts, and the fence is the prompt's",
+    ),
+    "H5": Case(
+        behaviour="The result is the last text that is not silent; after a time-out, what there was; else a tool's.",
+        tests=(
+            f"{REPORTS}::test_the_record_tells_the_runtimes_status_and_the_reply_else_the_newest_tool_result",
+            f"{SPAWN}::test_a_child_out_of_time_is_recorded_with_what_it_had",
+        ),
+        changed="it is the run's final reply, never an earlier text; else its last tool call's result",
+    ),
+    "H6": Case(
+        behaviour="`ANNOUNCE_SKIP` or `NO_REPLY` counts as announced, and nothing is delivered.",
+        tests=(f"{REPORTS}::test_a_requester_with_a_channel_has_one_message_in_the_childs_words",),
+    ),
+    "H7": Case(
+        behaviour="A child with unfinished descendants is announced later, woken once with what they found.",
+        tests=(
+            f"{REPORTS}::test_a_child_reports_once_when_those_that_it_spawned_have_ended",
+            f"{REPORTS}::test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result",
+            f"{SPAWN}::test_cleanup_deletes_the_child_once_its_result_has_arrived",
+        ),
+        changed="a run that continues another may spawn and be continued in its turn",
+    ),
+    "H9": Case(
+        behaviour="Errors that pass are tried again after growing waits, the others never.",
+        tests=(
+            f"{DELIVERIES}::test_a_dropped_text_is_sent_again_under_its_id_after_growing_waits_and_given_up_in_the_end",
+            f"{WEBHOOK}::test_answers_decide_between_again_and_never",
+            f"{REPORTS}::test_where_the_announce_turn_fails_the_record_is_sent",
+        ),
+        changed="an adapter says which they are; no text of an error is read",
+    ),
+    "H10": Case(
+        behaviour="An announcement that cannot be made is given up after a while, and the result is lost.",
+        tests=(
+            f"{REPORTS}::test_a_deleted_requesters_results_go_to_its_own_requester_else_they_are_kept",
+            f"{DELIVERIES}::test_a_dropped_text_is_sent_again_under_its_id_after_growing_waits_and_given_up_in_the_end",
+        ),
+        changed="no result is lost: its record is stored first, a message given up is listed, and kept results too",
+    ),
+    "H11": Case(
+        behaviour="A deep requester is told inside, one at the top by its route; if gone, its own requester is.",
+        tests=(
+            f"{REPORTS}::test_a_child_reports_once_when_those_that_it_spawned_have_ended",
+            f"{REPORTS}::test_a_requester_with_a_channel_has_one_message_in_the_childs_words",
+            f"{REPORTS}::test_the_message_goes_where_the_answers_went_when_the_child_was_spawned",
+            f"{REPORTS}::test_a_deleted_requesters_results_go_to_its_own_requester_else_they_are_kept",
+        ),
+    ),
+    "H13": Case(
+        behaviour="Several findings are told in the order of their children, each with status and fenced result.",
+        tests=(f"{REPORTS}::test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result",),
+        changed="each is a record of its own, in the order in which they came",
+    ),
+    "H14": Case(
+        behaviour="Announcements wait in a queue with a cap, which drops or summarises what is beyond it.",
+        tests=(f"{REPORTS}::test_results_that_come_while_their_requester_runs_start_one_run_when_it_ends",),
+        changed="nothing is dropped; what came during a run is answered by one run, without a wait",
+    ),
+    "H15": Case(
+        behaviour="The label is written at the end; `delete` deletes the child, `keep` keeps it.",
+        tests=(
+            f"{SPAWN}::test_cleanup_deletes_the_child_once_its_result_has_arrived",
+            f"{SPAWN}::test_a_child_is_archived_when_its_time_comes_and_its_result_stays",
+            f"{REPORTS}::test_children_are_listed_with_what_became_of_them",
+        ),
+        changed="the label is there from the beginning; of a deleted child the requester keeps the result",
+    ),
+    "H17": Case(
+        behaviour="After a restart runs go on, and what ended without being announced is announced.",
+        tests=(
+            f"{HERE}::test_a_child_goes_on_after_a_restart_and_its_result_is_told_once",
+            f"{REPORTS}::test_a_deleted_requesters_results_go_to_its_own_requester_else_they_are_kept",
+        ),
+        changed="a child whose session is gone is told as `session_deleted`, and not dropped",
     ),
     # K. Send policy
     "K1": Case(

@@ -14,7 +14,6 @@ class Requirement:
 
 TOOLS = "comes with the session tools"
 SENDS = "comes with exchanges between sessions"
-SPAWNS = "comes with sub-agents"
 CHANNELS = "comes with channels"
 APPROVALS = "comes with approvals"
 CHECKPOINTS = "comes with checkpoints"
@@ -57,11 +56,11 @@ REQUIREMENTS = {
     # 2. Sessions
     "sessions:1": Requirement(
         "A session's facts are maintained columns; lists read no transcript.",
-        remaining="columns of channels, information flow and sub-agents are filled as those come",
+        remaining="columns of channels and information flow are filled as those come",
     ),
     "sessions:2": Requirement(
         "Status is persisted; inactive sessions are hidden and come back when used.",
-        remaining="archiving children comes with sub-agents; awaiting_approval with approvals",
+        remaining="awaiting_approval comes with approvals",
     ),
     "sessions:3": Requirement(
         "Opening creates or reopens, keeping the source, merging metadata, starting an incarnation once.",
@@ -78,7 +77,7 @@ REQUIREMENTS = {
     ),
     "sessions:7": Requirement(
         "Only quiet direct sessions are deleted; a race with a post has one winner.",
-        remaining="exchanges, approvals and children are cleared as those come",
+        remaining="approvals are cleared as those come",
     ),
     "sessions:8": Requirement(
         "A fork copies the log up to a seq; pruned ranges are refused.",
@@ -112,7 +111,7 @@ REQUIREMENTS = {
     ),
     "runs:8": Requirement(
         "After a crash runs resume from the log; unfinished calls are not repeated unless idempotent.",
-        remaining="awaiting_approval comes with approvals; rejoining exchanges and children with those",
+        remaining="awaiting_approval comes with approvals",
     ),
     "runs:9": Requirement(
         "Near the context limit older turns are summarised; the log keeps everything.",
@@ -131,7 +130,6 @@ REQUIREMENTS = {
     # 6. Tools
     "tools:1": Requirement(
         "The caller is injected; which agents and sub-agents get session tools; calls from outside.",
-        remaining="waiting and yielding from outside come with sub-agents",
     ),
     "list:1": Requirement("sessions_list pages newest first within its limits and filters."),
     "list:2": Requirement(
@@ -156,14 +154,20 @@ REQUIREMENTS = {
     "send:6": Requirement("The target may announce once to its own channel."),
     "send:7": Requirement("Cycles of waiting are answered at once; chains are limited."),
     "send:8": Requirement("An exchange survives a restart at any point."),
-    "spawn:1": Requirement("Spawning never blocks and names run and child.", SPAWNS),
-    "spawn:2": Requirement("Spawn checks come in a fixed order; a failure leaves nothing behind.", SPAWNS),
-    "spawn:3": Requirement("A child's time limit aborts it and is announced.", SPAWNS),
-    "spawn:4": Requirement("Threads, cleanup and archiving of children.", SPAWNS),
-    "spawn:5": Requirement("Attachments are checked at spawning and written into the child's workspace.", SPAWNS),
-    "spawn:6": Requirement("A child runs here or in an external ACP harness.", SPAWNS),
-    "spawn:7": Requirement("A child's result is recorded exactly once, then announced or continued.", SPAWNS),
-    "spawn:8": Requirement("Parents wait, yield and govern children instead of polling.", SPAWNS),
+    "spawn:1": Requirement("Spawning never blocks and names run and child."),
+    "spawn:2": Requirement("Spawn checks come in a fixed order; a failure leaves nothing behind."),
+    "spawn:3": Requirement("A child's time limit aborts it and is announced."),
+    "spawn:4": Requirement(
+        "Threads, cleanup and archiving of children.",
+        remaining="threads come with channels that have them; they are answered unsupported",
+    ),
+    "spawn:5": Requirement("Attachments are checked at spawning and written into the child's workspace."),
+    "spawn:6": Requirement(
+        "A child runs here or in an external ACP harness.",
+        remaining="acp comes later; it is answered unsupported",
+    ),
+    "spawn:7": Requirement("A child's result is recorded exactly once, then announced or continued."),
+    "spawn:8": Requirement("Parents wait, yield and govern children instead of polling."),
     "agents_list:1": Requirement("agents_list tells which agents may be spawned, the requester first."),
     "session_status:1": Requirement("session_status tells one session's state, gated like a read."),
     "message:1": Requirement("message sends to a channel past hooks, send policy and flow.", CHANNELS),
@@ -216,8 +220,14 @@ REQUIREMENTS = {
         "Sending down is refused; writing up blindly is always accepted.",
         remaining="blind write-up to a requester that rose above its child comes with information flow",
     ),
-    "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance.", FLOW),
-    "flow:6": Requirement("A result above the parent becomes a notice, to be accepted or released.", FLOW),
+    "flow:5": Requirement(
+        "A child starts at its parent's taint, with at most its clearance.",
+        remaining="that what a child takes in raises it comes with information flow",
+    ),
+    "flow:6": Requirement(
+        "A result above the parent becomes a notice, to be accepted or released.",
+        remaining="accepting and releasing come with information flow",
+    ),
     "flow:7": Requirement("What leaves must flow to the meet of channel and recipient.", FLOW),
     "flow:8": Requirement("Derived data carries the join of its inputs.", FLOW),
     "flow:9": Requirement("Fixed checks, then rules as data, then code hooks; rules only tighten.", FLOW),

@@ -57,7 +57,7 @@ async def test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_req
         assert child.depth == 1 and child.source.kind == "spawn" and child.delivery.channel is None
 
 
-@requirement("spawn:2")
+@requirement("spawn:2", "spawn:6")
 @pytest.mark.parametrize(
     ("arguments", "status", "code"),
     [

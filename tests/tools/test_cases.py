@@ -16,6 +16,7 @@ from antiphon.domain.run import Run
 from antiphon.policy.visibility import Visibility
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.family import records, session_of, spawned, spawned_from_outside
 from tests.engine.parley import (
     ANNOUNCE,
     call,
@@ -29,7 +30,8 @@ from tests.engine.parley import (
     settle,
     steps,
 )
-from tests.engine.stage import SECONDS, HeldRunner, ask, post
+from tests.engine.stage import SECONDS, HeldRunner, ask, post, read_log, texts, wait_end
+from tests.gateway.served import serve
 
 pytestmark = pytest.mark.anyio
 
@@ -137,3 +139,65 @@ async def test_a_place_without_parts_is_absent_and_a_number_of_a_thread_is_kept(
         rows = {row["label"]: row for row in listed}
         assert "deliveryContext" not in rows["bare"]
         assert rows["placed"]["deliveryContext"] == {"channel": "telegram", "to": "me", "threadId": "77"}
+
+
+@requirement("spawn:2", "answers:3")
+@pytest.mark.parametrize(
+    "name", ["target", "transport", "channel", "to", "threadId", "thread_id", "replyTo", "reply_to", "taskName"]
+)
+async def test_a_spawn_names_no_place_and_nothing_unknown(open_home: OpenHome, name: str) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        refused = await call(app, boss, "sessions_spawn", task="do it", **{name: "telegram"})
+        assert (refused["status"], refused["code"]) == ("error", "invalid_arguments")
+        assert repr(name) in str(refused["error"])
+        assert (await call(app, boss, "subagents", action="list"))["count"] == 0
+
+
+@requirement("gateway:4", "spawn:1")
+@pytest.mark.parametrize(
+    "name", ["spawnedBy", "spawnDepth", "depth", "parent", "subagentRole", "subagentControlScope", "workspaceDir"]
+)
+async def test_whose_child_a_session_is_cannot_be_changed(open_home: OpenHome, name: str) -> None:
+    async with serve(open_home) as served:
+        boss = await open_peer(served.app, "boss")
+        child = (await spawned_from_outside(served.app, boss, "!say x"))["childSessionKey"]
+        await settle(served.app)
+        before = (await served.client.get(f"/sessions/{child}")).json()
+        assert before["spawnedBy"] == key_of("boss")
+        for value in ("agent:main:main", None):
+            answer = await served.client.patch(f"/sessions/{child}", json={name: value})
+            assert answer.status_code == 422 and answer.json()["error"]["code"] == "invalid_request"
+        assert (await served.client.get(f"/sessions/{child}")).json() == before
+
+
+@requirement("spawn:8")
+async def test_children_of_one_label_are_told_apart_by_their_keys(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        spawns = [await spawned_from_outside(app, boss, "!sleep 60", label=label) for label in ("twin", "twin", "all")]
+        keys = [spawn["childSessionKey"] for spawn in spawns]
+        refused = await call(app, boss, "subagents", action="cancel", target="twin")
+        assert (refused["status"], refused["code"]) == ("error", "ambiguous_label")
+        assert not any(key in str(refused) for key in keys)
+        one = await call(app, boss, "subagents", action="cancel", target=keys[0])
+        await wait_end(app, spawns[0]["runId"])
+        rest = await call(app, boss, "subagents", action="cancel", target="all")
+        assert (one["cancelled"], rest["cancelled"]) == (keys[:1], keys[1:])
+        await settle(app)
+
+
+@requirement("spawn:7", "runs:8")
+async def test_a_child_goes_on_after_a_restart_and_its_result_is_told_once(open_home: OpenHome) -> None:
+    async with open_home(settings(gateway__drain_seconds=0)) as app:
+        await open_peer(app, "boss")
+        answer = await spawned(app, "boss", "!sleep 1\n!say late")
+    async with open_home(settings()) as app:
+        assert await records(app, key_of("boss")) == []
+        run = await wait_end(app, answer["runId"])
+        assert run.reply == "late"
+        await settle(app)
+        assert [record.result for record in await records(app, key_of("boss"))] == ["late"]
+        assert texts(await read_log(app, key_of("boss")))[-1] == "echo: late"
+        assert await runs_of(app, key_of("boss")) == 2
+        assert (await session_of(app, answer["childSessionKey"])).turn_count == 1
