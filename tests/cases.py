@@ -462,7 +462,7 @@ CASES = {
     ),
     # G. sessions_spawn
     "G1": Case(
-        behaviour="A spawn answers at once with run, the child's key and mode, and notes that results come by themselves.",
+        behaviour="A spawn answers at once with run, key and mode, and notes that results come by themselves.",
         tests=(
             f"{SPAWN}::test_a_child_is_spawned_at_once_and_its_result_starts_a_run_of_its_requester",
             f"{SPAWN}::test_a_child_has_the_model_and_thinking_it_was_given",

@@ -148,7 +148,8 @@ async def test_a_place_without_parts_is_absent_and_a_number_of_a_thread_is_kept(
 async def test_a_spawn_names_no_place_and_nothing_unknown(open_home: OpenHome, name: str) -> None:
     async with open_home(settings()) as app:
         boss = await open_peer(app, "boss")
-        refused = await call(app, boss, "sessions_spawn", task="do it", **{name: "telegram"})
+        arguments: dict[str, Any] = {"task": "do it", name: "telegram"}
+        refused = await call(app, boss, "sessions_spawn", **arguments)
         assert (refused["status"], refused["code"]) == ("error", "invalid_arguments")
         assert repr(name) in str(refused["error"])
         assert (await call(app, boss, "subagents", action="list"))["count"] == 0

@@ -18,8 +18,9 @@ from antiphon.engine.upkeep import Upkeep
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.family import spawned_from_outside
 from tests.engine.parley import call, key_of, open_peer, send_directive, settings, target_of
-from tests.engine.stage import ManualClock, ask
+from tests.engine.stage import ManualClock, ask, wait_end
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +29,12 @@ TOOLS = ("agents_list", "session_status", "sessions_history", "sessions_list", "
 
 RACED = "session_deleted"
 """Told only where the target goes between its run's end and the reading of it; see the tests of exchanges."""
+
+RARE_IN_SPAWNS = {"not_found", "cancelled", "spawn_depth"}
+"""Told only where the caller's session or run goes in the middle of its call, and to a caller without the tool."""
+
+CYCLE = "wait_cycle"
+"""Told only between two who wait; see the tests of reports."""
 
 
 def documented() -> dict[str, str]:
@@ -122,3 +129,60 @@ async def _told_of_a_chain(app: App) -> list[dict[str, Any]]:
     """What a session is told that passes a message on, within the answer to who sent it."""
     run = await ask(app, key_of("own"), send_directive(send_directive("hello", label="third"), label="peer"))
     return [json.loads(json.loads(run.reply or "")["reply"])]
+
+
+@requirement("answers:1", "spawn:2")
+async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
+    agents: list[dict[str, Any]] = [
+        {"id": "main", "subagents": {"allowAgents": ["gone", "helper"], "maxChildrenPerAgent": 1}},
+        *({"id": "helper"}, {"id": "boxed", "sandbox": {"mode": "all"}}),
+    ]
+    task: dict[str, Any] = {"task": "look"}
+    name = {"name": "a.txt", "content": "x"}
+    attempts: list[dict[str, Any]] = [
+        *({"nonsense": 1}, {"agentId": "no id"}, {"thread": True}, {"task": " "}, {"task": "x" * 1_048_577}),
+        *({"agentId": "boxed"}, {"agentId": "gone"}, {"sandbox": "require"}, {"model": "no:model"}),
+        {"agentId": "helper", "context": "fork"},
+        {"attachments": [{"name": str(number), "content": ""} for number in range(51)]},
+        *({"attachments": [{**name, **wrong}]} for wrong in ({"name": "../x"}, {"content": "x" * 1_048_577})),
+        {"attachments": [{"name": str(number), "content": "x" * 1_048_576} for number in range(6)]},
+        *({"attachments": [name, name]}, {"attachments": [{**name, "content": "?", "encoding": "base64"}]}),
+        {"attachments": [{**name, "content": "\ud800"}]},
+    ]
+    async with open_home(settings(agents__list=agents)) as app:
+        own = await open_peer(app, "own")
+        answers = [await call(app, own, "sessions_spawn", **(task | given)) for given in attempts]
+        answers += [await call(app, own, "sessions_spawn", key="same", task=text) for text in ("!sleep 60", "other")]
+        answers.append(await call(app, own, "sessions_spawn", task="one too many"))
+        await call(app, own, "subagents", action="cancel", target="all")
+        seen = {told(answer) for answer in answers if "code" in answer}
+        assert {code for code, _ in seen} == declared(app, "sessions_spawn") - RARE_IN_SPAWNS
+        assert seen <= set(documented().items())
+
+
+@requirement("answers:1", "spawn:8")
+async def test_what_governs_children_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        own = await open_peer(app, "own")
+        ended = await spawned_from_outside(app, own, "!say x", label="ended")
+        busy = [await spawned_from_outside(app, own, "!sleep 60", label="busy") for _ in range(2)]
+        await wait_end(app, ended["runId"])
+        nobody: dict[str, Any] = {"runIds": ["run_none"]}
+        waits: list[dict[str, Any]] = [{}, nobody, {"runIds": [busy[0]["runId"]], "timeoutSeconds": 0}]
+        acts: list[dict[str, Any]] = [
+            *({"action": "dance"}, {"action": "cancel"}, {"action": "list", "message": "x"}, {"action": "steer"}),
+            *({"action": "cancel", "target": "nobody"}, {"action": "cancel", "target": "busy"}),
+            *({"action": "steer", "target": "ended", "message": text} for text in ("x", " ")),
+        ]
+        yields: list[dict[str, Any]] = [{}, {"nonsense": 1}]
+        found = {
+            "sessions_wait": [await call(app, own, "sessions_wait", **arguments) for arguments in waits],
+            "subagents": [await call(app, own, "subagents", **arguments) for arguments in acts],
+            "sessions_yield": [await call(app, own, "sessions_yield", **given) for given in yields],
+        }
+        await call(app, own, "subagents", action="cancel", target="all")
+        found["sessions_yield"].append(json.loads((await ask(app, "main", "!call sessions_yield {}")).reply or ""))
+        for tool, answers in found.items():
+            seen = {told(answer) for answer in answers if "code" in answer}
+            assert {code for code, _ in seen} == declared(app, tool) - {CYCLE}
+            assert seen <= set(documented().items())
