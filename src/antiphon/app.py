@@ -275,7 +275,8 @@ def _build(
     if backend.deltas is not None:
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
-    sessions = Sessions(database, rules, clock, ids)
+    workspaces = Workspaces(base.home / WORKSPACES_NAME)
+    sessions = Sessions(database, rules, workspaces, clock, ids)
     views = Views(database, rules, clock)
     search = Search(database, rules)
     exchanges = Exchanges(database, waits, rules, clock, ids)
@@ -285,7 +286,6 @@ def _build(
         Subagents(database, clock, ids),
     )
     callers = Callers(database)
-    workspaces = Workspaces(base.home / WORKSPACES_NAME)
     own_tools = _session_tools(views, search, exchanges, children, rules, clock)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
@@ -342,7 +342,7 @@ def _build(
         deliverer=Deliverer(
             database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
         ),
-        timers=Timers(database, notifier, clock),
+        timers=Timers(database, notifier, workspaces, clock),
         webhook_inbox=WebhookInbox(
             base.webhooks,
             sessions,

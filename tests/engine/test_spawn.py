@@ -5,6 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from antiphon.app import App, Parts
@@ -21,7 +23,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.family import FAMILY, records, session_of, spawn_directive, spawned, spawned_from_outside
 from tests.engine.parley import call, key_of, open_peer, settings, settle
-from tests.engine.stage import ManualClock, ask, post, read_log, texts, wait_end
+from tests.engine.stage import SECONDS, ManualClock, ask, post, read_log, texts, wait_end
 
 pytestmark = pytest.mark.anyio
 
@@ -351,9 +353,13 @@ async def test_a_child_is_archived_when_its_time_comes_and_its_result_stays(open
 async def test_cleanup_deletes_the_child_once_its_result_has_arrived(open_home: OpenHome) -> None:
     async with open_home(settings()) as app:
         boss = await open_peer(app, "boss")
-        answer = await spawned_from_outside(app, boss, "!say gone", cleanup="delete")
+        files = [{"name": "a", "content": "b"}]
+        answer = await spawned_from_outside(app, boss, "!say gone", cleanup="delete", attachments=files)
         await settle(app)
         await app.timers.settle_due()
+        with anyio.fail_after(SECONDS):  # the process may be at it by itself
+            while list(app.home.glob("workspaces/*/*")):
+                await anyio.lowlevel.checkpoint()
         with pytest.raises(NotFound):
             await session_of(app, answer["childSessionKey"])
         assert [record.result for record in await records(app, key_of("boss"))] == ["gone"]

@@ -291,11 +291,12 @@ async def test_waits_end_without_ending_the_run_and_cancelling_repeats(open_home
         assert (await served.client.post(f"{CHAT}/cancel")).json() == {
             "ok": True,
             "cancelled": True,
+            "below": 0,
             "runId": answer["runId"],
         }
         ended = (await served.client.get(f"{address}?wait=10")).json()
         assert (ended["status"], ended["reply"]) == ("cancelled", "partial ")
-        assert (await served.client.post(f"{CHAT}/cancel")).json() == {"ok": True, "cancelled": False}
+        assert (await served.client.post(f"{CHAT}/cancel")).json() == {"ok": True, "cancelled": False, "below": 0}
         assert (await served.client.get(CHAT)).json()["abortedLastRun"] is True
         runs = (await served.client.get("/runs", params={"session": "api:chat"})).json()
         assert [run["runId"] for run in runs["runs"]] == [queued, answer["runId"]] and runs["count"] == 2

@@ -1,12 +1,15 @@
 """Opening, finding, listing, changing and deleting sessions. Contract: sessions 1 to 3, 7."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from anyio import to_thread
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
-from antiphon.domain.errors import Conflict, Denied, Invalid
+from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
@@ -19,6 +22,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports import abandon_reports
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import end_queued_run
+from antiphon.engine.workspaces import Workspaces
 from antiphon.store import deliveries, exchanges, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -26,6 +30,8 @@ from antiphon.store import sessions as rows
 from antiphon.store.codec import classification_values, json_text, milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.sessions import ListCursor, SessionFilter
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +72,10 @@ class SessionPage:
 class Sessions:
     """The use cases of sessions, for a principal that the edge has authenticated."""
 
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._rules = rules
+        self._workspaces = workspaces
         self._clock = clock
         self._ids = ids
 
@@ -153,7 +160,9 @@ class Sessions:
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
         """Removes the session with its log and runs. Raises `Conflict` where it must stay. Contract: sessions 7."""
-        accepted(await self._database.run(delete_session, principal, target, self._clock.now_ms(), sessions=(target,)))
+        at_ms = self._clock.now_ms()
+        deleted = accepted(await self._database.run(delete_session, principal, target, at_ms, sessions=(target,)))
+        await remove_workspace(self._workspaces, deleted)
 
 
 async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusal:
@@ -289,9 +298,15 @@ async def _change(tx: Transaction, session: Session, changes: Mapping[str, SqlVa
     await log.append(tx, session.row, session.id, [changed], at_ms=at_ms, set=changes)
 
 
-async def delete_session(
-    tx: Transaction, principal: Principal, target: NamedTarget, at_ms: int
-) -> SessionRow | Refusal:
+async def remove_workspace(workspaces: Workspaces, session: Session) -> None:
+    """Removes the deleted session's files, which are nobody's any more, as far as they lie in this home."""
+    try:
+        await to_thread.run_sync(workspaces.remove, session.agent_id, session.row, session.created_at)
+    except (Conflict, Unavailable) as error:
+        logger.warning("Workspace is left", extra={"action": "workspace_left", "code": error.code})
+
+
+async def delete_session(tx: Transaction, principal: Principal, target: NamedTarget, at_ms: int) -> Session | Refusal:
     found = await find_session(tx, principal, target)
     if isinstance(found, Refusal):
         return found
@@ -299,7 +314,7 @@ async def delete_session(
     if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
         return Refusal(refusal)
     await bury_session(tx, session, at_ms)
-    return session.row
+    return session
 
 
 async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:

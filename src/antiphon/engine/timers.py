@@ -12,10 +12,11 @@ import anyio
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionRow
-from antiphon.domain.session import SessionStatus
+from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
 from antiphon.engine.runs import end_parked_run
-from antiphon.engine.sessions import bury_session
+from antiphon.engine.sessions import bury_session, remove_workspace
+from antiphon.engine.workspaces import Workspaces
 from antiphon.feed.notifier import Notifier
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -33,8 +34,9 @@ LATER_MS = 60_000
 
 
 class Timers:
-    def __init__(self, database: Database, notifier: Notifier, clock: Clock) -> None:
+    def __init__(self, database: Database, notifier: Notifier, workspaces: Workspaces, clock: Clock) -> None:
         self._database = database
+        self._workspaces = workspaces
         self._notifier = notifier
         self._clock = clock
         self._woken = asyncio.Event()
@@ -61,7 +63,9 @@ class Timers:
             now_ms = self._clock.now_ms()
             children = await self._database.read(spawns.list_due, now_ms, BATCH)
             for child in children:
-                await self._database.run(put_away, child, now_ms, sessions=(child,))
+                deleted = await self._database.run(put_away, child, now_ms, sessions=(child,))
+                if deleted is not None:
+                    await remove_workspace(self._workspaces, deleted)
             overdue = await self._database.read(spawns.list_overdue, now_ms, BATCH)
             for parked in overdue:
                 await self._database.run(end_overdue, parked.run, now_ms, sessions=(parked.session,))
@@ -72,24 +76,25 @@ class Timers:
         return min(max(left, 0.0), LOOK_SECONDS)
 
 
-async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> None:
-    """Archives or deletes the child, unless it is busy: then its time comes later."""
+async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | None:
+    """Archives or deletes the child, unless it is busy: then its time comes later. It, if it was deleted."""
     spawn = await spawns.find(tx, child)
     session = await rows.find_by_row(tx, child)
     if spawn is None or session is None or spawn.due_at is None:
         await spawns.set_due(tx, child, None)
-        return
+        return None
     if await ledger.is_busy(tx, child) or await spawns.has_open(tx, child):
         await spawns.set_due(tx, child, at_ms + LATER_MS)
-        return
+        return None
     await spawns.set_due(tx, child, None)
     if spawn.cleanup is Cleanup.DELETE:
         await bury_session(tx, session, at_ms)
-        return
+        return session
     if session.status is SessionStatus.IDLE:
         changes: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
         await rows.update(tx, child, changes)
         tx.wake(child)
+    return None
 
 
 async def end_overdue(tx: Transaction, run_id: RunId, at_ms: int) -> None:
