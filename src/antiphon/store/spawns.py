@@ -252,7 +252,7 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOf
 
 
 async def delete_all(tx: Transaction, child: SessionRow) -> None:
-    """Forgets what a deleted child was given and owed. That it was spawned stays known, so that no call does it again."""
+    """Forgets what a deleted child was given and owed; not that it was spawned, so that no call does it again."""
     await tx.execute("UPDATE spawns SET task = '', due_at = NULL WHERE child = ?", (child,))
     for table in ("attachments", "reports"):
         await tx.execute(f"DELETE FROM {table} WHERE child = ?", (child,))
