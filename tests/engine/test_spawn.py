@@ -210,6 +210,10 @@ async def test_the_same_call_again_is_the_same_child(open_home: OpenHome) -> Non
         assert await call(app, boss, "sessions_spawn", key="k", task="!say once") == first
         other = await call(app, boss, "sessions_spawn", key="k", task="!say other")
         assert other["code"] == "idempotency_key_reused"
+        await settle(app)
+        child = await session_of(app, str(first["childSessionKey"]))
+        await app.services.sessions.delete(OWNER, NamedTarget(child.key, None))
+        assert await call(app, boss, "sessions_spawn", key="k", task="!say once") == first
 
 
 @requirement("spawn:1", "tools:1", "spawn:7")

@@ -121,6 +121,15 @@ def clock_time(moment_ms: JsonValue) -> str:
     return f"{datetime.fromtimestamp(moment_ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
+def _lines(texts: list[str]) -> str:
+    """The texts one under the other, no empty line between those that bring their own break."""
+    shown = ""
+    for text in texts:
+        has_break = not shown or shown.endswith("\n") or text.startswith("\n")
+        shown += text if has_break else f"\n{text}"
+    return shown
+
+
 def text_of(message: JsonObject) -> str:
     """The text of a transcript message, with placeholders for images."""
     shown: list[str] = []
@@ -133,7 +142,7 @@ def text_of(message: JsonObject) -> str:
                 shown.append(f"[image, {part.get('mimeType')}, {part.get('bytes')} bytes]")
             case _:
                 pass
-    return "\n".join(shown)
+    return _lines(shown)
 
 
 def calls_of(message: JsonObject) -> list[str]:

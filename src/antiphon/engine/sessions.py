@@ -194,7 +194,9 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
     if key is None:
         assert session_id is not None
         key = key_from_session_id(command.agent_id, session_id)
-    session_id = await _free_session_id(tx, key, session_id) or command.new_session_id
+    is_spawned = command.parent is not None and session_id is None
+    free = None if is_spawned else await _free_session_id(tx, key, session_id)
+    session_id = free or command.new_session_id
     is_group = key.kind is SessionKind.GROUP or command.source.type is SessionType.GROUP
     source = command.source
     columns: dict[str, SqlValue] = {"label": command.label}

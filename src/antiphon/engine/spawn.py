@@ -220,13 +220,13 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
 
 
 async def _spawned_before(tx: Transaction, made: Spawn, request: SpawnRequest) -> Spawned | Refusal:
-    if made.task != request.task:
+    if made.task not in (request.task, ""):  # nothing is known any more of one that was deleted
         return Refusal(
             Conflict("Idempotency-Key was used for another task. Use a new one.", code="idempotency_key_reused")
         )
-    child = await rows.find_by_row(tx, made.child)
-    assert child is not None
-    return Spawned(run_id=made.run, child=child.key, mode=made.mode, receipt=made.receipt)
+    key = await rows.find_key(tx, made.child)
+    assert key is not None
+    return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt)
 
 
 async def _refuse(
@@ -315,6 +315,21 @@ async def _give_task(
     )
     shown = shown_columns(request.task, describes=True)
     seq = await append_words(tx, child, SessionId(child.id), message, parent, run_id, at_ms, shown)
+    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, seq, at_ms)
+
+
+async def queue_work(
+    tx: Transaction,
+    caller: Caller,
+    spawn: Spawn,
+    parent: Session,
+    child: Session,
+    origin: Run | None,
+    run_id: RunId,
+    seq: int,
+    at_ms: int,
+) -> None:
+    """The child's run that answers the message, and the result that it owes."""
     chain = None if origin is None else origin.chain or origin.id
     columns: dict[str, SqlValue] = {
         "report": run_id,
@@ -322,37 +337,36 @@ async def _give_task(
         "chain": chain,
         "hops": 0 if origin is None else origin.hops,
         "time_limit": None if spawn.time_limit is None else spawn.time_limit // timedelta(milliseconds=1),
-        "has_attachments": int(bool(command.attachments)),
+        "has_attachments": int(spawn.receipt is not None and run_id == spawn.run),
     }
+    is_delivered = await ledger.is_busy(tx, child.row)
     await ledger.insert(
         tx,
         run_id=run_id,
         session=child.row,
         incarnation=SessionId(child.id),
-        agent_id=command.agent_id,
+        agent_id=child.agent_id,
         seq=seq,
         mode=QueueMode.ENQUEUE,
-        principal=command.caller.principal,
+        principal=caller.principal,
         at_ms=at_ms,
         columns=columns,
     )
-    await spawns.insert_report(tx, _report_of(command, parent, child, origin), at_ms)
-    if origin is not None:
-        await ledger.change(tx, origin.id, {"has_spawned": 1, "chain": chain})
-    await tx.dispatch(child.row)
-
-
-def _report_of(command: SpawnChild, parent: Session, child: Session, origin: Run | None) -> Report:
     place = parent.delivery if origin is None or origin.place is None else origin.place
-    return Report(
-        id=command.run_id,
-        run=command.run_id,
+    report = Report(
+        id=run_id,
+        run=run_id,
         child=SessionRow(child.row),
         requester=SessionRow(parent.row),
         requester_incarnation=SessionId(parent.id),
         origin_run=None if origin is None else origin.id,
         is_from_outside=origin is None,
         place=place if outbox.is_external(place) else None,
-        principal=command.caller.principal,
+        principal=caller.principal,
         stage=Stage.OPEN,
     )
+    await spawns.insert_report(tx, report, at_ms)
+    if origin is not None:
+        await ledger.change(tx, origin.id, {"has_spawned": 1, "chain": chain})
+    if not is_delivered:
+        await tx.dispatch(child.row)

@@ -1,23 +1,24 @@
 """What a session governs its own children with: listing, cancelling and steering them. Contract: spawn 8."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Conflict, Invalid, NotFound
-from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
 from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, text_content
-from antiphon.domain.report import Report, Stage
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.report import Stage
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode, Spawn
 from antiphon.engine.arrivals import append_words, shown_columns
 from antiphon.engine.callers import Caller, find_origin
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.runs import cancel_work
+from antiphon.engine.spawn import queue_work
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -148,7 +149,7 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int
 
 async def steer_child(tx: Transaction, command: SteerChild) -> Steered | Refusal:
     caller = command.caller
-    await find_origin(tx, caller)
+    origin = await find_origin(tx, caller)
     found = await _find_own(tx, caller, command.name)
     if isinstance(found, Refusal):
         return found
@@ -176,56 +177,12 @@ async def steer_child(tx: Transaction, command: SteerChild) -> Steered | Refusal
     if joined is not None:
         await ledger.change(tx, joined.id, {"newest_seq": seq})
         return Steered(child, run_id)
-    await _begin_run(tx, command, child, seq)
+    spawn = await spawns.find(tx, child.row)
+    assert spawn is not None
+    await queue_work(tx, caller, spawn, source, child, origin, run_id, seq, command.at_ms)
     return Steered(child, run_id)
 
 
 def _is_joinable(run: Run) -> bool:
     is_live = run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and not run.is_cancel_requested
     return is_live and run.report is not None
-
-
-async def _begin_run(tx: Transaction, command: SteerChild, child: Session, seq: int) -> None:
-    """A further run of a child that stays, whose result is reported as the first one's was."""
-    before = await spawns.find_newest_of_child(tx, child.row)
-    spawn = await spawns.find(tx, child.row)
-    source = await rows.find_by_row(tx, command.caller.session)
-    assert before is not None and spawn is not None and source is not None
-    origin = await find_origin(tx, command.caller)
-    is_delivered = await ledger.is_busy(tx, child.row)
-    limit = spawn.time_limit
-    await ledger.insert(
-        tx,
-        run_id=command.run_id,
-        session=child.row,
-        incarnation=SessionId(child.id),
-        agent_id=child.agent_id,
-        seq=seq,
-        mode=QueueMode.ENQUEUE,
-        principal=command.caller.principal,
-        at_ms=command.at_ms,
-        columns={
-            "report": command.run_id,
-            "partner": source.row,
-            "time_limit": None if limit is None else limit // timedelta(milliseconds=1),
-            "chain": None if origin is None else origin.chain or origin.id,
-            "hops": 0 if origin is None else origin.hops,
-        },
-    )
-    report = Report(
-        id=command.run_id,
-        run=command.run_id,
-        child=SessionRow(child.row),
-        requester=SessionRow(source.row),
-        requester_incarnation=SessionId(source.id),
-        origin_run=None if origin is None else origin.id,
-        is_from_outside=origin is None,
-        place=before.place,
-        principal=command.caller.principal,
-        stage=Stage.OPEN,
-    )
-    await spawns.insert_report(tx, report, command.at_ms)
-    if origin is not None:
-        await ledger.change(tx, origin.id, {"has_spawned": 1, "chain": origin.chain or origin.id})
-    if not is_delivered:
-        await tx.dispatch(child.row)

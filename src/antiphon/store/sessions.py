@@ -157,6 +157,12 @@ async def list_rows(query: Query, sessions: Sequence[SessionRow]) -> list[Sessio
     return found
 
 
+async def find_key(query: Query, session: SessionRow) -> SessionKey | None:
+    """The row's key, also of a deleted session."""
+    row = await query.fetch_one("SELECT key FROM sessions WHERE id = ?", (session,))
+    return None if row is None else codec.stored_key(row[0])
+
+
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:
     row = await query.fetch_one(
         "SELECT id, session, first_seq, last_seq, taint_level, taint_compartments, taint_integrity "

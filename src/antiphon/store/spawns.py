@@ -252,9 +252,10 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOf
 
 
 async def delete_all(tx: Transaction, child: SessionRow) -> None:
-    """Forgets how a deleted child was spawned, and what it owed."""
-    for statement in ("spawns", "attachments", "reports"):
-        await tx.execute(f"DELETE FROM {statement} WHERE child = ?", (child,))
+    """Forgets what a deleted child was given and owed; not that it was spawned, so that no call does it again."""
+    await tx.execute("UPDATE spawns SET task = '', due_at = NULL WHERE child = ?", (child,))
+    for table in ("attachments", "reports"):
+        await tx.execute(f"DELETE FROM {table} WHERE child = ?", (child,))
 
 
 async def _list(query: Query, condition: str, *values: SqlValue) -> list[Report]:
