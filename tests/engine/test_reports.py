@@ -203,6 +203,8 @@ async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_ar
         await delete(OWNER, NamedTarget((await session_of(app, middle)).key, None))
         (gone,) = await records(app, key_of("boss"))
         assert "Status: error: The session was deleted." in gone.text
+        listed: Any = await call(app, boss, "subagents", action="list")
+        assert [child["task"] for child in listed["children"]] == ["!sleep 0.6"]
         await settle(app)
         assert [record.result for record in await records(app, key_of("boss"))][1:] == ["done"]
         await spawned_from_outside(app, boss, "!sleep 0.4\n!say for nobody")
@@ -323,6 +325,18 @@ async def test_there_is_nothing_to_yield_for_without_children(open_home: OpenHom
     async with open_home(settings()) as app:
         run = await ask(app, "main", YIELD)
         assert json.loads(run.reply or "")["code"] == "nothing_to_wait_for"
+
+
+@requirement("spawn:8")
+async def test_a_yield_does_not_go_on_with_what_a_wait_took(open_home: OpenHome) -> None:
+    tool = Delegating()
+    async with open_home(settings(), Parts(tools=[tool.delegate])) as app:
+        tool.app = app
+        await open_peer(app, "boss")
+        run = await ask(app, key_of("boss"), f'!call delegate {{"task": "!say taken"}}\n{YIELD}')
+        assert json.loads(run.reply or "")["code"] == "nothing_to_wait_for"
+        await settle(app)
+        assert await runs_of(app, key_of("boss")) == 1
 
 
 @requirement("spawn:8")

@@ -172,7 +172,7 @@ async def test_what_governs_children_answers_its_codes_and_no_others(open_home: 
         acts: list[dict[str, Any]] = [
             *({"action": "dance"}, {"action": "cancel"}, {"action": "list", "message": "x"}, {"action": "steer"}),
             *({"action": "cancel", "target": "nobody"}, {"action": "cancel", "target": "busy"}),
-            *({"action": "steer", "target": "ended", "message": text} for text in ("x", " ")),
+            *({"action": "steer", "target": "ended", "message": text} for text in ("x", " ", "x" * 1_048_577)),
         ]
         yields: list[dict[str, Any]] = [{}, {"nonsense": 1}]
         found = {

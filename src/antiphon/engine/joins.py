@@ -177,7 +177,8 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
             )
         )
     children = await spawns.list_open(tx, caller.session)
-    if not (children or origin.is_yielding or await spawns.list_recorded(tx, origin.id)):
+    has_come = any(not report.is_taken for report in await spawns.list_recorded(tx, origin.id))
+    if not (children or origin.is_yielding or has_come):
         return Refusal(
             Conflict("There is nothing to wait for: no child of this session is at work.", code="nothing_to_wait_for")
         )

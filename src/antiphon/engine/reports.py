@@ -94,14 +94,18 @@ async def must_park(tx: Transaction, run: Run, status: RunStatus, owed: Report |
         return False
     children = await spawns.list_open(tx, run.session)
     if is_asked:
-        return bool(children or await spawns.list_recorded(tx, run.id))
+        return bool(children) or any(not report.is_taken for report in await spawns.list_recorded(tx, run.id))
     return any(report.origin_run == run.id for report in children)
 
 
 async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
     """Lets the run, which has ended, wait for all children of its session; goes on at once if they have ended."""
-    recorded = await spawns.list_recorded(tx, run.id)
+    came = await spawns.list_recorded(tx, run.id)
+    recorded = [report for report in came if not report.is_taken]
     await spawns.wait_for_all(tx, run.session, run.id)
+    for report in came:
+        if report.is_taken:
+            await _settle(tx, report, at_ms)
     for report in recorded:
         await spawns.change_report(tx, report.id, {"waiter": run.id})
         await _settle(tx, replace(report, is_taken=True), at_ms)

@@ -234,7 +234,7 @@ async def _refuse(
 ) -> AntiphonError | None:
     """Why the child may not be; the first reason in the contract's order."""
     if own is None:
-        return Denied(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
+        return Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
     facts = SpawnFacts(
         agent_id=parent.agent_id,
         child_agent_id=command.agent_id,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Conflict, Invalid, NotFound
+from antiphon.domain.errors import Conflict, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
 from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage, text_content
 from antiphon.domain.report import Stage
@@ -24,6 +24,7 @@ from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, Query, Transaction
 
+MAX_MESSAGE_BYTES = 1024 * 1024
 TOOL = "subagents"
 ALL = "all"
 
@@ -78,6 +79,11 @@ class Subagents:
         """
         if not text.strip():
             raise Invalid("Message is empty. Say what the child is to do.", code="empty_message")
+        if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
+            raise TooLarge(
+                f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Say where to find it.",
+                code="message_too_large",
+            )
         command = SteerChild(
             caller=caller,
             name=name,

@@ -59,9 +59,9 @@ async def find_by_origin(query: Query, origin: str) -> Spawn | None:
 async def list_children(query: Query, requester: SessionRow) -> list[Spawn]:
     """How the session's children were spawned, in that order; those too that it inherited."""
     rows = await query.fetch_all(
-        f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.child IN (SELECT id FROM sessions WHERE parent = ?) "
-        "ORDER BY p.run",
-        (requester,),
+        f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.child IN (SELECT id FROM sessions WHERE parent = ? "
+        "UNION SELECT child FROM reports WHERE requester = ? AND stage = 'open') ORDER BY p.run",
+        (requester, requester),
     )
     return [_spawn(row) for row in rows]
 

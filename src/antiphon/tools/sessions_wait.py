@@ -44,7 +44,7 @@ def _shown(joined: Joined) -> dict[str, Any]:
     if not joined.is_complete:
         shown |= {
             "code": "timeout",
-            "error": "Not all ended in time. They go on, and their results come by themselves.",
+            "error": "What was waited for did not end in time. It goes on, and results come by themselves.",
         }
     return shown
 

@@ -18,7 +18,7 @@ DESCRIPTION = (
     "target 'all' calls off every one. steer: says something to one at work, which it reads before its next step."
 )
 
-CODES = ("not_found", "ambiguous_label", "empty_message", "child_ended")
+CODES = ("not_found", "ambiguous_label", "empty_message", "message_too_large", "child_ended")
 TASK_LENGTH = 200
 
 
