@@ -188,10 +188,10 @@ def read_log(client: Client, key: str) -> list[JsonObject]:
 
 
 def _gateway_line(place: JsonObject) -> Text:
-    return (
-        styled("  gateway   ", "bold")
-        + styled(f"process {place['pid']}", "bold green")
-        + styled(f" on {place['url']}", "dim")
+    return Text.assemble(
+        styled("  gateway   ", "bold"),
+        styled(f"process {place['pid']}", "bold green"),
+        styled(f" on {place['url']}", "dim"),
     )
 
 

@@ -126,7 +126,7 @@ def _results(logs: Logs) -> Iterator[str]:
             if any(part["type"] == "toolCall" for part in _parts(event)):
                 asked[event["runId"]] = event["seq"]
             elif event["type"] == "tool_result":
-                yield f"{key} {asked[event['runId']]} {_message(event)['toolCallId']}"
+                yield f"{key} {asked.get(event['runId'])} {_message(event)['toolCallId']}"
 
 
 def _spawned(logs: Logs) -> Iterator[str]:

@@ -130,8 +130,8 @@ class Viewer:
         width = min(console().width, LONGEST_LINE) - len(begin) if console().is_terminal else 10_000
         first, *others = textwrap.wrap(text, max(width, 20), break_on_hyphens=False) or [""]
         show_lines(
-            [styled(begin, "bold") + styled(first, style)]
-            + [styled(" " * len(begin)) + styled(line, style) for line in others]
+            [Text.assemble(styled(begin, "bold"), styled(first, style))]
+            + [Text.assemble(" " * len(begin), styled(line, style)) for line in others]
         )
 
 
@@ -182,4 +182,7 @@ def tally_lines(tally: Tally) -> list[Text]:
 def command_lines(commands: Mapping[str, str]) -> list[Text]:
     """Commands with what they do."""
     width = max(map(len, commands))
-    return [styled(f"{MARGIN}{command:<{width}}  ", "bold") + styled(what, "dim") for command, what in commands.items()]
+    return [
+        Text.assemble(styled(f"{MARGIN}{command:<{width}}  ", "bold"), styled(what, "dim"))
+        for command, what in commands.items()
+    ]
