@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -124,14 +125,18 @@ def test_a_gateway_that_cannot_start_says_why(tmp_path: Path, place: Path) -> No
     assert list(place.iterdir()) == []
 
 
-def test_ctrl_c_in_the_middle_leaves_nothing(place: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_ending_it_in_the_middle_leaves_nothing(place: Path, number: signal.Signals, code: int) -> None:
     with on_terminal("demo", home=place / "mine", env={"TMPDIR": str(place)}) as terminal:
         terminal.expect("gateway")
         terminal.expect("process ")
         (pid,) = map(int, re.findall(r"\d+(?=\x1b| )", terminal.expect("on http")))
         terminal.expect("← accepted")
-        terminal.type("\x03")
-        assert terminal.wait() == 130
+        if number is signal.SIGINT:
+            terminal.type("\x03")
+        else:
+            terminal.process.send_signal(number)
+        assert terminal.wait() == code
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert list(place.iterdir()) == []

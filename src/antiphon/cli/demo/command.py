@@ -14,7 +14,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the home, and say where it is.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch agents delegate, ask, be refused and survive a kill: half a minute, on a home of its own.
+    """Watch agents delegate, ask, be refused and survive a kill: under a minute, on a home of its own.
 
     The models are scripts, everything else is real: a gateway, its database, its log. Nothing of yours is touched.
     """

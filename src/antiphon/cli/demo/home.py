@@ -14,6 +14,8 @@ SCRIPTS = Path(__file__).parent / "scripts"
 FAST = 0.25
 """Of the time that the scripts' models think."""
 
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @contextmanager
 def demo_home(*, is_fast: bool, is_kept: bool) -> Generator[Path]:
@@ -34,12 +36,13 @@ def demo_home(*, is_fast: bool, is_kept: bool) -> Generator[Path]:
 
 @contextmanager
 def undisturbed() -> Generator[None]:
-    """Ctrl-C is not heard, so that nothing is left half cleaned up."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """No signal that ends the demo is heard, so that nothing is left half cleaned up."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING_SIGNALS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _hurried(script: JsonValue) -> JsonValue:

@@ -27,13 +27,13 @@ LIMIT_SECONDS = 120.0
 """For the whole story."""
 LINES_OF_LOG = 4
 """Before the kill, and after it."""
-TERMINATED = 143
 
 
 def tell(*, is_fast: bool, is_kept: bool, as_json: bool) -> None:
     """Tells the story; ends with `CommandFailed` if the logs show that something was lost or came twice."""
     viewer = Viewer(is_slow=console().is_terminal and not is_fast and not as_json, as_json=as_json)
-    signal.signal(signal.SIGTERM, _leave)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     with demo_home(is_fast=is_fast, is_kept=is_kept) as home:
         with DemoGateway(home) as gateway:
             is_whole = _Story(viewer, gateway, home).tell()
@@ -43,7 +43,7 @@ def tell(*, is_fast: bool, is_kept: bool, as_json: bool) -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    raise SystemExit(TERMINATED)
+    raise SystemExit(128 + number)
 
 
 class _Story:
@@ -57,7 +57,7 @@ class _Story:
     def tell(self) -> bool:
         """Whether everything came, once."""
         viewer = self._viewer
-        viewer.heading("Antiphon, in half a minute")
+        viewer.heading("Antiphon, in less than a minute")
         viewer.note(
             "Five agents with scripted models, so that nothing leaves this machine. All else is real: a gateway in a "
             "process of its own, its database, and its log, which these lines are read from."
