@@ -265,7 +265,7 @@ REQUIREMENTS = {
     # 17. Command line and Python
     "cli:1": Requirement(
         "The command line has the listed commands, for people and as JSON.",
-        remaining="built: serve, open, chat, who, sessions list|tree|show|history|follow, runs, doctor",
+        remaining="built: serve, open, chat, who, sessions list|tree|show|history|follow, runs, doctor, demo",
     ),
     # 18. First start
     "first_start:1": Requirement("`antiphon serve` works with no configuration, and alone on its home."),

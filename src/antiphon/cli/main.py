@@ -6,6 +6,7 @@ import typer
 
 from antiphon import __version__
 from antiphon.cli import chat, config, deliveries, doctor, runs, sessions, tokens
+from antiphon.cli.demo.command import demo
 from antiphon.cli.mcp import mcp
 from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
@@ -34,6 +35,7 @@ app.add_typer(tokens.app, name="tokens")
 app.command()(mcp)
 
 app.command("tool")(call_tool)
+app.command()(demo)
 app.command()(doctor.doctor)
 app.command()(migrate)
 app.add_typer(config.app, name="config")

@@ -3,11 +3,8 @@
 import gc
 import logging
 import os
-import shlex
-import shutil
 import signal
 import socket
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -26,7 +23,8 @@ from antiphon.cli.keys import key_problem
 from antiphon.cli.local_gateway import LocalGateway, home_in_use, run_gateway
 from antiphon.cli.logs import configure_logs
 from antiphon.cli.output import console, show, show_fields, show_json, styled
-from antiphon.config import Config, Role, default_home, find_config_file
+from antiphon.cli.program import command_line
+from antiphon.config import Config, Role, find_config_file
 from antiphon.config_file import TOML_NAME
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
@@ -155,10 +153,11 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         show_json({"url": gateway.url, "signInLink": link, **_facts(app)})
         return
     console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
+    another = command_line("open", app.home)
     show_fields(
         {
-            "Sign in": f"{link}\n         (good once, for 10 minutes; `{_command('open', app.home)}` prints another)",
-            "Chat": _command("chat", app.home),
+            "Sign in": f"{link}\n         (good once, for 10 minutes; `{another}` prints another)",
+            "Chat": command_line("chat", app.home),
             **_shown_facts(app),
         }
     )
@@ -176,18 +175,6 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         )
     _show_missing_keys(app)
     show("Ctrl-C stops it.", "dim")
-
-
-def _command(name: str, home: Path) -> str:
-    """How a command is called here: as this program was, and with the home where that is not the usual one."""
-    program = sys.argv[0]
-    found = shutil.which("antiphon")
-    if found is not None and Path(found).samefile(program):
-        program = "antiphon"
-    elif Path(program).is_relative_to(Path.cwd()):
-        program = str(Path(program).relative_to(Path.cwd()))
-    option = "" if home == default_home() else f" --home {shlex.quote(str(home))}"
-    return f"{program} {name}{option}"
 
 
 def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:
