@@ -45,7 +45,7 @@ def tree_lines(answer: JsonObject) -> list[Text]:
     headings += ["Tokens", "Cost"] if has_costs else ["Tokens"]
     cells = [[styled(name, "bold") for name in (*headings, "Last words")]]
     for guide, row in zip(guides([_number(row["level"]) for row in rows]), rows, strict=True):
-        name = styled(guide, "dim") + styled(_short(name_of(row)), "bold" if row["level"] == 0 else "")
+        name = Text.assemble(styled(guide, "dim"), styled(_short(name_of(row)), "bold" if row["level"] == 0 else ""))
         if len(agents) > 1:
             name += styled(f" ({row['agentId']})", "dim")
         busy = f", {row['busyDescendants']} at work below" if row.get("busyDescendants") else ""
@@ -182,7 +182,7 @@ def _place_of(process: JsonObject) -> str:
 
 def _own_and_all(own: str, all_below: str, row: JsonObject) -> Text:
     """What the session used itself, and with those below it."""
-    return styled(own) + styled(f" / {all_below}", "dim") if row.get("descendants") else styled(own)
+    return Text.assemble(styled(own), styled(f" / {all_below}", "dim")) if row.get("descendants") else styled(own)
 
 
 def dollars(amount: JsonValue) -> str:

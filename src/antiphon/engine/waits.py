@@ -54,13 +54,15 @@ class Waits:
         """Returns once one of the runs of those sessions is over, or all are; or after the time."""
         woken = asyncio.Event()
         unsubscribers = [self._notifier.subscribe(session, woken.set) for session in set(sessions)]
+        unfinished = list(run_ids)
         try:
             with anyio.move_on_after(timeout.total_seconds()):
                 while True:
-                    ends = await self._database.read(ledger.find_ends, run_ids)
-                    over = [run for run in ends.values() if run.is_over]
-                    if len(over) == len(ends) or (over and not for_all):
+                    ends = await self._database.read(ledger.find_ends, unfinished)
+                    left = [run_id for run_id in unfinished if run_id in ends and not ends[run_id].is_over]
+                    if not left or (len(left) < len(unfinished) and not for_all):
                         return
+                    unfinished = left
                     with anyio.move_on_after(POLL_SECONDS):
                         await woken.wait()
                     woken.clear()
