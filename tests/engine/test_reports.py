@@ -4,15 +4,21 @@ import json
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import psycopg
 import pytest
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
+from antiphon.config import DatabaseSection
 from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import ProcessId, SessionRow
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.runs import Claimant, claim
+from antiphon.store import runs as ledger
 from antiphon.store import spawns
-from antiphon.store.database import Query
+from antiphon.store.database import Query, Transaction
 from antiphon.store.runs import RunFilter
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
@@ -29,7 +35,7 @@ from tests.engine.family import (
     until_running,
 )
 from tests.engine.parley import call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle
-from tests.engine.stage import ask, find_session, post, read_log, texts, wait_end
+from tests.engine.stage import SECONDS, ask, find_session, post, read_log, texts, wait_end
 
 pytestmark = pytest.mark.anyio
 
@@ -499,3 +505,63 @@ def count_running(runs: list[Run]) -> int:
 
 async def open_reports(query: Query) -> int:
     return (await query.fetch_all("SELECT COUNT(*) FROM reports WHERE stage = 'open'"))[0][0]
+
+
+# Two at once.
+
+
+@requirement("spawn:7", "spawn:8")
+async def test_of_two_children_that_end_at_once_one_is_the_last(
+    open_home: OpenHome, database_section: DatabaseSection
+) -> None:
+    if database_section.url is None:
+        pytest.skip("units of SQLite run one after the other")
+    async with open_home(settings(runs__max_concurrent=1)) as app:
+        boss = await open_peer(app, "boss")
+        children = "\n".join(spawn_directive("!say never") for _ in range(2))
+        posted = await post(app, key_of("boss"), f"!sleep 0.3\n{children}\n{YIELD}")
+        assert posted.run_id is not None
+        await until_running(app, posted.run_id)
+        blocker = await post(app, "main", "!sleep 60")
+        await until_parked(app, key_of("boss"))
+        queued = await list_children(app)
+        assert [run.status for run in queued] == [RunStatus.QUEUED, RunStatus.QUEUED]
+        claimant = Claimant(process=ProcessId("another"), time_limits={boss.agent_id: None})
+        at_ms = app.services.clock.now_ms()
+        has_ended, may_commit = anyio.Event(), anyio.Event()
+
+        async def end(tx: Transaction, run: Run, is_first: bool) -> None:
+            await ledger.change(tx, run.id, {"cancel_requested": 1})
+            await claim(tx, run.session, claimant, at_ms)
+            if is_first:
+                has_ended.set()
+                await may_commit.wait()
+
+        async with anyio.create_task_group() as tasks:
+            for run, is_first in ((queued[0], True), (queued[1], False)):
+                sessions = (SessionRow(run.session),)
+                tasks.start_soon(lambda r=run, f=is_first, s=sessions: app.database.run(end, r, f, sessions=s))
+                await has_ended.wait()
+            await until_one_waits_for_a_lock(database_section)
+            may_commit.set()
+        assert blocker.run_id is not None
+        await app.services.runs.cancel(OWNER, blocker.run_id)
+        run = await wait_end(app, posted.run_id)
+        assert run.status is RunStatus.OK and run.id == posted.run_id
+        found = await records(app, key_of("boss"))
+        assert [len(record.answers) for record in found] == [0, 2]
+
+
+async def list_children(app: App) -> list[Run]:
+    """The runs of children, oldest first."""
+    return [run for run in await app.services.runs.list(RunFilter(), limit=100) if run.report is not None][::-1]
+
+
+async def until_one_waits_for_a_lock(database_section: DatabaseSection) -> None:
+    assert database_section.url is not None
+    url = database_section.url.get_secret_value()
+    statement = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with anyio.fail_after(SECONDS):
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            while await (await connection.execute(statement)).fetchone() is None:
+                await anyio.lowlevel.checkpoint()
