@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
-from antiphon.domain.message import JsonObject, ReportStage, UserMessage
+from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_of
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
@@ -88,7 +88,7 @@ class Planter:
     async def _is_eldest(self, context: RunContext) -> bool:
         transcript = await context.read_log()
         task = transcript.newest_input(context.run.id)
-        return task is not None and isinstance(task.message, UserMessage) and task.message.content[0].text == "0"
+        return task is not None and text_of(task.message.content) == "0"
 
     async def _call(self, context: RunContext, name: str, call: str, **arguments: str) -> JsonObject:
         assert self._app is not None
