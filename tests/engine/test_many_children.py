@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -18,7 +19,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.family import records, spawn_directive, until
 from tests.engine.parley import key_of, open_peer, runs_of, settings, settle
-from tests.engine.stage import find_run, post, wait_end
+from tests.engine.stage import ManualClock, find_run, post, wait_end
 
 pytestmark = pytest.mark.anyio
 
@@ -108,6 +109,25 @@ async def test_a_wait_for_twenty_goes_on_after_a_restart_with_its_deadline_and_w
         answer = json.loads((await wait_end(app, posted.run_id)).reply or "")
         assert answer["status"] == "ok"
         assert [(entry["status"], entry["reply"]) for entry in answer["runs"]] == [("ok", "through")] * COUNT
+        await settle(app)
+        assert len(await records(app, key_of("boss"))) == COUNT
+
+
+@requirement("spawn:8", "runs:8")
+async def test_a_wait_whose_time_was_over_during_a_restart_is_answered_at_once(open_home: OpenHome) -> None:
+    gate, clock = Gate(), ManualClock()
+    config, parts = settings(**{**SETTINGS, "runs__max_concurrent": 2 * COUNT}), replace(gate.parts, clock=clock)
+    async with open_home(config, parts) as app:
+        gate.app = app
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), "!call wait_all {}")
+        await until_waiting(app, posted.run_id)
+    clock.pass_time(timedelta(seconds=601))
+    async with open_home(config, parts) as app:
+        gate.app = app
+        answer = json.loads((await wait_end(app, posted.run_id)).reply or "")
+        assert (answer["status"], len(answer["runs"])) == ("timeout", COUNT)
+        gate.may_end.set()
         await settle(app)
         assert len(await records(app, key_of("boss"))) == COUNT
 
