@@ -372,6 +372,29 @@ async def test_a_child_that_ends_between_the_yield_and_the_end_of_the_run_is_gon
         assert not record.has_run
 
 
+@requirement("spawn:8", "sessions:6")
+async def test_a_parked_run_of_a_session_that_was_reset_is_not_continued(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 0.5')}\n{YIELD}")
+        await until_parked(app, key_of("boss"))
+        await app.services.resets.reset(OWNER, NamedTarget(boss.key, None))
+        run = await wait_end(app, posted.run_id)
+        assert run.status is RunStatus.CANCELLED
+
+
+@requirement("spawn:8", "runs:6")
+async def test_a_continuation_has_the_deadline_of_the_run_that_yielded(open_home: OpenHome) -> None:
+    async with open_home(settings(limits__run__time_seconds=60)) as app:
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 0.2')}\n{YIELD}")
+        await wait_end(app, posted.run_id)
+        assert posted.run_id is not None
+        first = await app.services.runs.get(OWNER, posted.run_id)
+        assert first.continued_by is not None and first.deadline is not None
+        assert (await app.services.runs.get(OWNER, first.continued_by)).deadline == first.deadline
+
+
 @requirement("spawn:8")
 async def test_there_is_nothing_to_yield_for_without_children(open_home: OpenHome) -> None:
     async with open_home(settings()) as app:
