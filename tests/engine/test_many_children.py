@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 import antiphon
@@ -61,7 +60,7 @@ class Gate:
         for number in range(COUNT):
             own = ToolContext(replace(context.caller, call_id=f"{context.call_id}-{number}"))
             run_ids.append(json.loads((await spawn.call(own, {"task": "!call gate {}"})).text)["runId"])
-        return (await wait.call(context, {"runIds": run_ids, "timeoutSeconds": 600})).text
+        return (await wait.call(context, {"runIds": [*run_ids], "timeoutSeconds": 600})).text
 
 
 def children() -> str:
