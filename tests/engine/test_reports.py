@@ -1,17 +1,27 @@
 """Results of children: the record, what follows it, waiting, yielding, nesting, cancelling, who gets what is left."""
 
 import json
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
+import psycopg
 import pytest
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
+from antiphon.config import DatabaseSection
 from antiphon.domain.actor import OWNER
+from antiphon.domain.event import EventType
+from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.session import SessionStatus
 from antiphon.domain.targets import NamedTarget
-from antiphon.store.database import Query
+from antiphon.engine.runs import Claimant, claim
+from antiphon.store import runs as ledger
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Query, Transaction
 from antiphon.store.runs import RunFilter
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
@@ -28,9 +38,11 @@ from tests.engine.family import (
     until_running,
 )
 from tests.engine.parley import call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle
-from tests.engine.stage import ask, find_session, post, read_log, texts, wait_end
+from tests.engine.stage import SECONDS, ask, find_session, post, read_log, texts, wait_end
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 NESTED: dict[str, Any] = {
     "agents__defaults__subagents__max_spawn_depth": 3,
@@ -320,6 +332,71 @@ async def test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_
         assert await runs_of(app, key_of("boss")) == 2
 
 
+class Hesitating:
+    """A tool that yields, and returns when the test lets it."""
+
+    def __init__(self) -> None:
+        self.app: App | None = None
+        self.has_yielded, self.may_return = anyio.Event(), anyio.Event()
+
+    async def hesitate(self, context: ToolContext) -> str:
+        """Yields."""
+        assert self.app is not None
+        tool = self.app.tools.find("sessions_yield")
+        assert tool is not None
+        await tool.call(context, {})
+        self.has_yielded.set()
+        await self.may_return.wait()
+        return "yielded"
+
+
+@requirement("spawn:8")
+@pytest.mark.parametrize("is_from_outside", [False, True])
+async def test_a_child_that_ends_between_the_yield_and_the_end_of_the_run_is_gone_on_with(
+    open_home: OpenHome, is_from_outside: bool
+) -> None:
+    tool = Hesitating()
+    async with open_home(settings(), Parts(tools=[tool.hesitate])) as app:
+        tool.app = app
+        boss = await open_peer(app, "boss")
+        task = "!sleep 30"
+        child = await (spawned_from_outside(app, boss, task) if is_from_outside else spawned(app, "boss", task))
+        before = await runs_of(app, key_of("boss"))
+        posted = await post(app, key_of("boss"), "!call hesitate {}\n!say yields")
+        await tool.has_yielded.wait()
+        await app.services.runs.cancel(OWNER, child["runId"])
+        await wait_end(app, child["runId"])
+        tool.may_return.set()
+        run = await wait_end(app, posted.run_id)
+        assert run.reply == "echo: (no output)"
+        assert await runs_of(app, key_of("boss")) == before + 2
+        (record,) = await records(app, key_of("boss"))
+        assert not record.has_run
+
+
+@requirement("spawn:8", "sessions:6")
+async def test_a_parked_run_of_a_session_that_was_reset_is_not_continued(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        boss = await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 0.5')}\n{YIELD}")
+        await until_parked(app, key_of("boss"))
+        await app.services.resets.reset(OWNER, NamedTarget(boss.key, None))
+        run = await wait_end(app, posted.run_id)
+        assert run.status is RunStatus.CANCELLED
+
+
+@requirement("spawn:8", "runs:6")
+async def test_a_continuation_has_the_deadline_of_the_run_that_yielded(open_home: OpenHome) -> None:
+    async with open_home(settings(limits__run__time_seconds=60)) as app:
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 0.2')}\n{YIELD}")
+        await wait_end(app, posted.run_id)
+        assert posted.run_id is not None
+        first = await app.services.runs.get(OWNER, posted.run_id)
+        assert first.continued_by is not None and first.deadline is not None
+        assert (await app.services.runs.get(OWNER, first.continued_by)).deadline == first.deadline
+
+
 @requirement("spawn:8")
 async def test_there_is_nothing_to_yield_for_without_children(open_home: OpenHome) -> None:
     async with open_home(settings()) as app:
@@ -513,3 +590,116 @@ def count_running(runs: list[Run]) -> int:
 
 async def open_reports(query: Query) -> int:
     return (await query.fetch_all("SELECT COUNT(*) FROM reports WHERE stage = 'open'"))[0][0]
+
+
+# Two at once, where units overlap.
+
+
+@pytest.fixture
+def server(database_section: DatabaseSection) -> str:
+    """The address of the database."""
+    if database_section.url is None:
+        pytest.skip("units of SQLite run one after the other")
+    return database_section.url.get_secret_value()
+
+
+@requirement("spawn:7", "spawn:8")
+async def test_of_two_children_that_end_at_once_one_is_the_last(open_home: OpenHome, server: str) -> None:
+    async with open_home(settings(runs__max_concurrent=1)) as app:
+        await open_peer(app, "boss")
+        children = "\n".join(spawn_directive("!say never") for _ in range(2))
+        posted = await post(app, key_of("boss"), f"!sleep 0.3\n{children}\n{YIELD}")
+        await take_the_only_slot(app, posted.run_id)
+        await until_parked(app, key_of("boss"))
+        one, other = await list_queued_children(app)
+
+        async def end(tx: Transaction, run: Run) -> None:
+            await ledger.change(tx, run.id, {"cancel_requested": 1})
+            assert await claim_elsewhere(tx, run) is None
+
+        await overlap(
+            app, server, one, end, lambda: app.database.run(end, other, sessions=(SessionRow(other.session),))
+        )
+        await free_the_slot(app)
+        assert (await wait_end(app, posted.run_id)).status is RunStatus.OK
+        assert [len(record.answers) for record in await records(app, key_of("boss"))] == [0, 2]
+
+
+@requirement("spawn:8", "runs:5")
+async def test_a_child_that_begins_while_it_is_cancelled_ends_once_and_leaves_its_session_idle(
+    open_home: OpenHome, server: str
+) -> None:
+    async with open_home(settings(runs__max_concurrent=1)) as app:
+        boss = await open_peer(app, "boss")
+        await take_the_only_slot(app, None)
+        await spawned_from_outside(app, boss, "!sleep 60")
+        (child,) = await list_queued_children(app)
+        await overlap(
+            app, server, child, claim_elsewhere, lambda: call(app, boss, "subagents", action="cancel", target="all")
+        )
+        await free_the_slot(app)
+        assert (await wait_end(app, child.id)).status is RunStatus.CANCELLED
+        assert (await session_of(app, child.session_key)).status is SessionStatus.IDLE
+        assert [event.type for event in await read_log(app, child.session_key)].count(EventType.RUN_FINISHED) == 1
+
+
+async def overlap(
+    app: App,
+    server: str,
+    run: Run,
+    first: Callable[[Transaction, Run], Awaitable[object]],
+    second: Callable[[], Awaitable[T]],
+) -> T:
+    """What the second answers, which begins while the first has not committed and waits for it."""
+    is_done, may_commit = anyio.Event(), anyio.Event()
+    answers: list[T] = []
+
+    async def unit(tx: Transaction) -> None:
+        await first(tx, run)
+        await tx.fetch_one("SELECT 1")  # statements without an answer are sent with the next that has one
+        is_done.set()
+        await may_commit.wait()
+
+    async def begin() -> None:
+        await app.database.run(unit, sessions=(SessionRow(run.session),))
+
+    async def follow() -> None:
+        answers.append(await second())
+
+    statement = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with anyio.fail_after(SECONDS):
+        async with (
+            await psycopg.AsyncConnection.connect(server, autocommit=True) as connection,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(begin)
+            await is_done.wait()
+            tasks.start_soon(follow)
+            while await (await connection.execute(statement)).fetchone() is None:
+                await anyio.lowlevel.checkpoint()
+            may_commit.set()
+    return answers[0]
+
+
+async def claim_elsewhere(tx: Transaction, run: Run) -> Run | None:
+    """As a worker would that dies then."""
+    claimant = Claimant(process=ProcessId("elsewhere"), time_limits={run.agent_id: None})
+    return await claim(tx, SessionRow(run.session), claimant, milliseconds(run.created_at))
+
+
+async def take_the_only_slot(app: App, after: RunId | None) -> None:
+    """A run of the main session has the slot until it is cancelled, at once or behind the other run."""
+    if after is not None:
+        await until_running(app, after)
+    taking = await post(app, "main", "!sleep 60")
+    if after is None and taking.run_id is not None:
+        await until_running(app, taking.run_id)
+
+
+async def free_the_slot(app: App) -> None:
+    await app.services.runs.cancel_session((await find_session(app, "main")).row)
+
+
+async def list_queued_children(app: App) -> list[Run]:
+    queued = RunFilter(statuses=frozenset({RunStatus.QUEUED}))
+    return [run for run in await app.services.runs.list(queued, limit=100) if run.report is not None]

@@ -21,23 +21,31 @@ import anyio
 
 import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
-from antiphon.app import Parts, ToolFunction
+from antiphon.app import App, Parts, ToolFunction
 from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
-from antiphon.domain.run import QueueMode
+from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import NOWHERE
 from antiphon.store import events as log
+from antiphon.store.database import Query
 from antiphon.store.deliveries import list_all
 from antiphon.store.runs import RunFilter
 
-SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange")
+SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange", "children")
 ROOMS = ("attic", "cellar")
+NESTS = ("answers", "yields", "announces")
+"""Sessions that spawn without end, each of which has its own way of taking the results."""
+BROOD = 4
+"""Children of each of their runs."""
 TEXTS = 3
 CLIENTS = 3
 OUTSTANDING = 4
+LOOK_SECONDS = 0.01
+"""Between looks at what nothing tells of."""
 LIMIT_SECONDS = 30
 """After this a process that neither ends nor dies is ended; the exit code tells."""
 
@@ -47,7 +55,7 @@ class Request:
     """What one process does, and when it dies."""
 
     scenario: str
-    """One of `SCENES`, `conversation` for all of them in turn, or `storm | effect | example | outbox`."""
+    """One of `SCENES`, `conversation` for all of them in turn, or `storm | effect | example | outbox | spawns`."""
     home: str
     database: str | None = None
     """Address of a PostgreSQL database; a file in the home if None."""
@@ -59,6 +67,8 @@ class Request:
     """Dies after that long, wherever it is."""
     messages: int | None = None
     """For a storm: how many each client posts in this life; until it dies if None."""
+    spawns: int = 0
+    """For `spawns`: how many there are to be in all, over all lives."""
 
 
 class Postbox:
@@ -119,12 +129,21 @@ class Program:
         self._holds = Holds()
         self._outside = self._home.parent
         self._commits = 0
+        self._app: App | None = None
 
     async def run(self) -> None:
         parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[Postbox(self._outside / "taken")])
         database = {"url": self._request.database, "connections": 6}
-        config = Config.model_validate({"database": database, "tools": {"sessions": {"visibility": "agent"}}})
+        subagents = {"max_spawn_depth": 2, "max_children_per_agent": 1000}
+        config = Config.model_validate(
+            {
+                "database": database,
+                "tools": {"sessions": {"visibility": "agent"}},
+                "agents": {"defaults": {"subagents": subagents}},
+            }
+        )
         async with antiphon.open(self._home, config=config, parts=parts) as app:
+            self._app = app.app
             match self._request.scenario:
                 case "conversation":
                     for scene in SCENES:
@@ -140,6 +159,8 @@ class Program:
                     await self._example(app)
                 case "outbox":
                     await self._outbox(app)
+                case "spawns":
+                    await self._spawns(app)
                 case other:
                     raise LookupError(f"Scenario not found: {other!r}")
             dumped = {**await dump(app), "commits": self._commits}
@@ -164,10 +185,20 @@ class Program:
         async def hold(name: str) -> str:
             return await self._holds.hold(name)
 
+        async def delegate(task: str, context: ToolContext) -> str:
+            """Spawns a child and waits for it, as two calls of a model would."""
+            assert self._app is not None
+            spawn, wait = self._app.tools.find("sessions_spawn"), self._app.tools.find("sessions_wait")
+            assert spawn is not None and wait is not None
+            answer = json.loads((await spawn.call(context, {"task": task})).text)
+            waited = json.loads((await wait.call(context, {"runIds": [answer["runId"]]})).text)
+            return waited["runs"][0]["reply"]
+
         return [
             note,
             antiphon.tool(look, effects=["reads"]),
             antiphon.tool(hold, effects=["writes"], is_idempotent=True),
+            antiphon.tool(delegate, effects=["writes"], is_idempotent=True),
         ]
 
     def _note(self, name: str, line: str) -> None:
@@ -196,6 +227,8 @@ class Program:
                 await self._cancelled(session)
             case "exchange":
                 await self._exchange(app, session)
+            case "children":
+                await self._children(app, session)
             case _:
                 await self._reset(session)
 
@@ -261,9 +294,89 @@ class Program:
         call = json.dumps({"sessionKey": expert.key, "message": request})
         run = await self._post(session, "x-1", f"!call sessions_send {call}\n!turn from the asker")
         await run.wait()
-        runs = app.app.services.runs
-        while unfinished := [run for run in await runs.list(RunFilter(), limit=100) if not run.status.is_terminal]:
-            await app.run(unfinished[0].id).wait()
+        await self._until_all_ended(app)
+
+    async def _until_all_ended(self, app: Antiphon) -> None:
+        """What follows from a run's end is queued with it, so that an empty ledger stays empty."""
+        unfinished = RunFilter(statuses=frozenset({RunStatus.QUEUED, RunStatus.RUNNING}))
+        while runs := await app.app.services.runs.list(unfinished, limit=1):
+            await app.run(runs[0].id).wait()
+
+    async def _children(self, app: Antiphon, session: SessionHandle) -> None:
+        """A run that yields for three children, one with two of its own; one whose child's words leave; one that waits.
+
+        The children end in an order: each is held until the session that takes its result has come to rest.
+        """
+        nested = "\n".join([spawning(held("twin-1"), "twin-1"), spawning(held("twin-2"), "twin-2"), "!say not yet"])
+        spawned = (spawning(held("first"), "first"), spawning(nested, "middle"), spawning(held("last"), "last"))
+        run = await self._post(session, "h-1", "\n".join([*spawned, "!call sessions_yield {}"]))
+        await self._until_at_rest(app, run.id)
+        await self._end_child(app, "first")
+        await self._until_at_rest(app, await self._run_of_child(app, "middle"))
+        for label in ("twin-1", "twin-2", "middle", "last"):
+            await self._end_child(app, label)
+        await run.wait()
+        herald = await self._open_with_place(app, "herald", "square")
+        crier = spawning(f"!announce Hear!\n{held('crier')}", "crier")
+        run = await self._post(herald, "h-2", f"{crier}\n!say")
+        await run.wait()
+        await self._end_child(app, "crier")
+        waiter = await app.sessions.open("waiter")
+        await (await self._post(waiter, "h-3", '!call delegate {"task": "!say waited for"}')).wait()
+        await self._until_all_ended(app)
+        await app.app.deliverer.wait_idle()
+
+    async def _until_at_rest(self, app: Antiphon, run_id: RunId) -> None:
+        """Returns once the run has ended, or waits for its children."""
+        while not (await app.app.services.runs.get(OWNER, run_id)).status.is_terminal:
+            await anyio.sleep(LOOK_SECONDS)
+
+    async def _run_of_child(self, app: Antiphon, label: str) -> RunId:
+        """The run that the child of that label was spawned with, once it is."""
+
+        async def find(query: Query) -> list[RunId]:
+            statement = "SELECT p.run FROM spawns p JOIN sessions s ON s.id = p.child WHERE s.label = ?"
+            return [row[0] for row in await query.fetch_all(statement, (label,))]
+
+        while not (found := await app.app.database.read(find)):
+            await anyio.sleep(LOOK_SECONDS)
+        return found[0]
+
+    async def _end_child(self, app: Antiphon, label: str) -> None:
+        self._holds.release(label)
+        await app.run(await self._run_of_child(app, label)).wait()
+
+    async def _open_with_place(self, app: Antiphon, name: str, to: str) -> SessionHandle:
+        """The session, whose answers leave by the postbox."""
+        session = await app.sessions.open(name)
+        if (await session.status()).delivery == NOWHERE:
+            sessions = app.app.services.sessions
+            place = {"delivery_channel": Postbox.name, "delivery_to": to}
+            await sessions.patch(OWNER, sessions.target(session.key), place)
+        return session
+
+    async def _spawns(self, app: Antiphon) -> None:
+        """Children without end, until there are as many as there are to be."""
+        await self._until_all_ended(app)
+        async with anyio.create_task_group() as tasks:
+            for nest in NESTS:
+                tasks.start_soon(self._nest, app, nest)
+        await self._until_all_ended(app)
+        await app.app.deliverer.wait_idle()
+
+    async def _nest(self, app: Antiphon, nest: str) -> None:
+        """Posts on from the last message that was not acknowledged."""
+        session = await (self._open_with_place(app, nest, nest) if nest == "announces" else app.sessions.open(nest))
+        number = sum(acknowledged[0] == session.key for acknowledged in acknowledgements(self._outside))
+        runs: list[RunHandle] = []
+        while await app.app.database.read(count_reports) < self._request.spawns:
+            words = [f"{nest} {number} {child}" for child in range(BROOD)]
+            lines = [spawning(f"!announce told {text}\n!say {text}", text) for text in words]
+            lines.append("!call sessions_yield {}" if nest == "yields" else "!say")
+            runs.append(await self._post(session, f"{nest}-{number}", "\n".join(lines)))
+            if len(runs) > 1:
+                await runs.pop(0).wait()
+            number += 1
 
     async def _storm(self, app: Antiphon) -> None:
         async with anyio.create_task_group() as tasks:
@@ -288,12 +401,8 @@ class Program:
 
     async def _outbox(self, app: Antiphon) -> None:
         """Replies to two rooms, each of which leaves by a channel."""
-        sessions = app.app.services.sessions
         for room in ROOMS:
-            session = await app.sessions.open(room)
-            if (await session.status()).delivery == NOWHERE:
-                place = {"delivery_channel": Postbox.name, "delivery_to": room}
-                await sessions.patch(OWNER, sessions.target(session.key), place)
+            await self._open_with_place(app, room, room)
         for number in range(TEXTS):
             for room in ROOMS:
                 session = await app.sessions.open(room)
@@ -305,6 +414,19 @@ class Program:
         session = await app.sessions.open("customer-42")
         run = await self._post(session, "m-1", "Hello")
         await run.wait()
+
+
+def spawning(task: str, label: str) -> str:
+    return "!call sessions_spawn " + json.dumps({"task": task, "label": label})
+
+
+def held(name: str) -> str:
+    """A task that ends when the program lets it, in words of its own."""
+    return f'!call hold {{"name": "{name}"}}'
+
+
+async def count_reports(query: Query) -> int:
+    return (await query.fetch_all("SELECT COUNT(*) FROM reports"))[0][0]
 
 
 def append_line(path: Path, line: str) -> None:
@@ -324,18 +446,23 @@ def acknowledgements(directory: Path) -> list[tuple[str, str, str]]:
 
 
 async def dump(app: Antiphon) -> JsonObject:
-    """Every log, whole, and every run."""
+    """Every log, whole, by its session's key, a child's by its label; every run, and every result that was owed."""
     sessions: JsonObject = {}
-    for session in await app.sessions.list(limit=1000, include_inactive=True):
-        events = await app.app.database.read(log.read_after, session.row, 0, 1_000_000)
-        sessions[str(session.key)] = [_event(event) for event in events]
+    names: dict[str, str] = {}
+    for row, key, label in await app.app.database.read(_list_sessions):
+        events = await app.app.database.read(log.read_after, row, 0, 1_000_000)
+        names[key] = f"child:{label or 'delegate'}" if ":subagent:" in key else key
+        sessions[names[key]] = [_event(event) for event in events]
     runs = await app.app.services.runs.list(RunFilter(), limit=1_000_000)
     return {
         "sessions": sessions,
-        "deliveries": [f"{sent.place.to} {sent.text}" for sent in await app.app.database.read(list_all, 1000)],
+        "deliveries": [f"{sent.place.to} {sent.text}" for sent in await app.app.database.read(list_all, 10_000)],
+        "sent": {sent.id: sent.run_id for sent in await app.app.database.read(list_all, 10_000)},
+        "reports": await app.app.database.read(_list_stages),
         "runs": {
             run.id: {
-                "key": run.session_key,
+                "key": names[run.session_key],
+                "announces": run.announces,
                 "seq": run.seq,
                 "status": run.status.value,
                 "code": run.code,
@@ -343,6 +470,18 @@ async def dump(app: Antiphon) -> JsonObject:
             }
             for run in runs
         },
+    }
+
+
+async def _list_sessions(query: Query) -> list[tuple[SessionRow, str, str | None]]:
+    rows = await query.fetch_all("SELECT id, key, label FROM sessions WHERE deleted_at IS NULL ORDER BY id")
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+async def _list_stages(query: Query) -> JsonObject:
+    """The stage of each result, and whether it was to be told outside."""
+    return {
+        row[0]: [row[1], row[2] is not None] for row in await query.fetch_all("SELECT id, stage, place FROM reports")
     }
 
 
@@ -361,6 +500,8 @@ def _event(event: Event) -> JsonObject:
     match message:
         case UserMessage():
             shown["messageId"] = message.message_id
+            if message.report is not None:
+                shown["report"] = [message.report.id, message.report.stage.value]
         case AssistantMessage():
             shown |= {"saw": message.saw, "calls": [f"{call.name} {call.arguments}" for call in message.calls]}
         case ToolResult():

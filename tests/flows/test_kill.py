@@ -21,8 +21,12 @@ from tests.postgres import fresh_database
 
 TERMINAL = {"ok", "error", "timeout", "cancelled"}
 SEED = 20_260_725
+CHILDREN = 7
+"""How many the scene spawns."""
 SPARSE = 3
 """Every so manieth commit is tried in the short form where a life takes long."""
+NAMES = re.compile(r"(run|msg)_[0-9a-f]{31}|subagent:[0-9a-f-]{36}|spawn:[0-9a-f]{12}")
+MEASURES = re.compile(r"runtime [0-9.]+ s · tokens [0-9]+ in, [0-9]+ out")
 Dump: TypeAlias = dict[str, Any]
 Places: TypeAlias = Callable[[str, Path], Request]
 """The undisturbed request for a scenario in a directory, with a database of its own."""
@@ -51,7 +55,7 @@ def places(backend: str) -> Generator[Places]:
         yield place
 
 
-@requirement("runs:8", "runs:5", "sessions:4", "sessions:6", "send:8")
+@requirement("runs:8", "runs:5", "sessions:4", "sessions:6", "send:8", "spawn:7", "spawn:8")
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
@@ -89,7 +93,11 @@ def kill_at_every_commit(
         killer.carry_out_to_end(request)
         dump = read_dump(place)
         check(place, dump)
-        assert all(run["code"] in (None, "reset", "cancelled") for run in dump["runs"].values())
+        if scenario in ("children", "conversation"):
+            assert len(dump["reports"]) == CHILDREN
+        if scenario == "children":
+            check_announced(place, dump)
+        assert all(run["code"] in (None, "reset", "cancelled", "yielded") for run in dump["runs"].values())
         for key, events in undisturbed["sessions"].items():
             if cut := unknown_notes(dump["sessions"][key]):
                 unknown += 1
@@ -151,6 +159,40 @@ def test_clients_that_post_while_the_process_is_killed_lose_nothing(
     dump = read_dump(tmp_path)
     check(tmp_path, dump)
     assert len(acknowledgements(tmp_path)) > 5 * lives
+
+
+@requirement("spawn:7", "channels:1")
+def test_results_come_once_however_often_the_process_is_killed(
+    killer: Killer, places: Places, tmp_path: Path, backend: str, *, is_soak: bool
+) -> None:
+    """Kills at commits, the ends of children among them, and anywhere between."""
+    random_ = random.Random(SEED)
+    slowness = 1 if backend == "sqlite" else 4
+    spawns, furthest = (1_000, 60) if is_soak else (60, 12 * slowness)
+    request = replace(places("spawns", tmp_path), spawns=spawns)
+    kills = 0
+    while True:
+        if kills % 3 == 2:
+            cut = replace(request, kill_after_seconds=slowness * random_.uniform(0.1, 0.5))
+        else:
+            cut = replace(request, kill_at=random_.randint(5, furthest), moment=random_.choice(["before", "after"]))
+        code = killer.carry_out(cut)
+        bury_the_dead(request)
+        if code == 0:
+            break
+        assert code == (-9 if cut.kill_at else -14)
+        kills += 1
+    dump = read_dump(tmp_path)
+    check(tmp_path, dump)
+    check_announced(tmp_path, dump)
+    taken = (tmp_path / "taken").read_text("utf-8").splitlines()
+    crashed = sum(run["code"] == "crashed" for run in dump["runs"].values())
+    print(
+        f"{kills} kills, {len(dump['reports'])} results, {crashed} runs crashed, "
+        f"{len(dump['sent'])} messages, {len(taken) - len(set(taken))} of them again"
+    )
+    assert len(dump["reports"]) >= spawns
+    assert kills > 5
 
 
 @requirement("channels:1")
@@ -224,6 +266,32 @@ def check(directory: Path, dump: Dump) -> None:
     check_acknowledged(directory, dump)
     check_runs(dump)
     check_calls(directory, dump)
+    check_records(dump)
+
+
+def check_records(dump: Dump) -> None:
+    """Every result that was owed stands in the logs once, and nothing is left to follow from it. Contract: spawn 7."""
+    recorded = [
+        event["report"][0]
+        for events in dump["sessions"].values()
+        for event in events
+        if event.get("report", ("", ""))[1] == "record"
+    ]
+    assert Counter(recorded) == dict.fromkeys(dump["reports"], 1)
+    assert {stage for stage, _ in dump["reports"].values()} <= {"done"}
+
+
+def check_announced(directory: Path, dump: Dump) -> None:
+    """Every result that was to be told outside has one message, which arrived under one id."""
+    wanted = {report for report, (_, is_told) in dump["reports"].items() if is_told}
+    announcing = {run_id: run["announces"] for run_id, run in dump["runs"].items() if run["announces"] is not None}
+    sent = {id: announcing[run_id] for id, run_id in dump["sent"].items() if run_id in announcing}
+    assert Counter(sent.values()) == dict.fromkeys(wanted, 1)
+    path = directory / "taken"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    taken: set[tuple[str, str, str]] = {tuple(json.loads(line)) for line in lines}
+    assert len({id for id, _, _ in taken}) == len({text for _, _, text in taken}) == len(taken)
+    assert {id for id, _, _ in taken} == dump["sent"].keys()
 
 
 def check_acknowledged(directory: Path, dump: Dump) -> None:
@@ -246,7 +314,9 @@ def check_runs(dump: Dump) -> None:
         assert [event["type"] for event in events].count("run_finished") == 1
         assert events[-1]["type"] == "run_finished"
         replies = [event["text"] for event in events if event["type"] == "assistant_message" and not event["calls"]]
-        if run["status"] == "ok":
+        if run["code"] == "yielded":
+            assert replies in ([], [run["reply"]])
+        elif run["status"] == "ok":
             assert replies == [run["reply"]]
         else:
             assert run["code"] in ("cancelled", "reset", "crashed")
@@ -296,9 +366,11 @@ def comparable(events: list[Dump]) -> list[Dump]:
     for event in kept:
         event: Dump = {**event, "run": name(event["run"]), "incarnation": name(event["incarnation"])}
         event["seq"] = numbers[event["seq"]]
-        for field in ("text", "messageId"):
+        for field in ("actor", "text", "messageId"):
             if field in event:
-                event[field] = re.sub(r"(run|msg)_[0-9a-f]{31}", lambda match: str(name(match[0])), event[field])
+                event[field] = NAMES.sub(lambda match: str(name(match[0])), MEASURES.sub("…", event[field]))
+        if "report" in event:
+            event["report"] = [name(event["report"][0]), event["report"][1]]
         if "saw" in event:
             event["saw"] = numbers[event["saw"]]
         if "call" in event:
@@ -306,7 +378,7 @@ def comparable(events: list[Dump]) -> list[Dump]:
         data: Dump = {**event["data"]}
         if "messageSeq" in data:
             data["messageSeq"] = numbers[data["messageSeq"]]
-        for field in ("sessionId", "previousSessionId"):
+        for field in ("sessionId", "previousSessionId", "deliveryId"):
             if field in data:
                 data[field] = name(data[field])
         event["data"] = data

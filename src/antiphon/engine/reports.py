@@ -170,6 +170,7 @@ async def _record(tx: Transaction, report: Report, run: Run, at_ms: int) -> list
     """Puts the result into the requester's log, exactly once, and begins what follows from it."""
     child = await rows.find_by_row(tx, report.child)
     if report.requester is not None:
+        # Its other children may be ending in units that have not committed: whoever is last must see them.
         await rows.hold(tx, report.requester)
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
     if child is None:
@@ -227,9 +228,9 @@ async def _record_for_waiter(
 
 
 async def _after_whom(tx: Transaction, report: Report, requester: Session) -> Report:
-    """The report, following the requester's run that waits for it now, if one does."""
+    """The report, following the requester's run that waits for it now, or has just yielded, if one has."""
     active = await ledger.find_active(tx, requester.row)
-    if active is not None and {report.id, report.run} & set(active.waiting_for):
+    if active is not None and (active.is_yielding or {report.id, report.run} & set(active.waiting_for)):
         if not active.has_spawned:
             await ledger.change(tx, active.id, {"has_spawned": 1})
         return replace(report, origin_run=active.id)

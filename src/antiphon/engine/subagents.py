@@ -148,6 +148,7 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int
             return found
         children = [found] if found.is_at_work else []
     for child in children:
+        await rows.hold(tx, child.session.row)  # else a queued run could begin while it is ended here
         await spawns.change_report(tx, child.run_id, {"is_taken": 1})
         await cancel_work(tx, child.session.row, at_ms)
     return children

@@ -237,9 +237,7 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOf
     if depth >= MAX_DEPTH:
         return CalledOff([], 0)
     below = f"SELECT id FROM sessions WHERE ancestor_{depth} = ?"
-    await tx.execute(
-        f"UPDATE reports SET is_cancelled = 1, is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,)
-    )
+    # Runs before their reports, as where a run ends: in the other order the two could wait for one another.
     rows = await tx.fetch_all(
         "UPDATE runs SET cancel_requested = 1 WHERE status IN ('queued', 'running', 'awaiting_approval') "
         f"AND session IN ({below}) RETURNING session, status",
@@ -247,6 +245,9 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOf
     )
     parked = await tx.change(
         f"UPDATE runs SET cancel_requested = 1 WHERE is_parked = 1 AND session IN ({below})", (root,)
+    )
+    await tx.execute(
+        f"UPDATE reports SET is_cancelled = 1, is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,)
     )
     return CalledOff([row[0] for row in rows if row[1] != "queued"], len(rows) + parked)
 
