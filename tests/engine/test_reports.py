@@ -37,7 +37,7 @@ from tests.engine.family import (
     until_parked,
     until_running,
 )
-from tests.engine.parley import call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle
+from tests.engine.parley import TURN, call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle, steps
 from tests.engine.stage import SECONDS, ask, find_session, post, read_log, texts, wait_end
 
 pytestmark = pytest.mark.anyio
@@ -224,6 +224,94 @@ async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_ar
         await settle(app)
         kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
         assert [run.reply for run in kept] == ["for nobody"]
+
+
+@requirement("spawn:7", "sessions:7")
+async def test_what_was_recorded_is_answered_though_its_child_is_deleted_meanwhile(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!say kept')}\n!sleep 1\n!say spawned")
+        (child,) = await until_children_ended(app, "boss")
+        await app.services.sessions.delete(OWNER, NamedTarget((await session_of(app, child)).key, None))
+        assert (await wait_end(app, posted.run_id)).reply == "spawned"
+        await settle(app)
+        assert (await boss_log(app))[-1] == "echo: kept"
+
+
+@requirement("spawn:7", "sessions:7")
+async def test_an_announcement_of_a_deleted_child_is_answered_by_its_requester(
+    open_home: OpenHome, database_section: DatabaseSection
+) -> None:
+    if database_section.url is not None:
+        pytest.skip("there the child's session keeps its slot for its next run")
+    channel = FakeChannel()
+    async with open_home(settings(runs__max_concurrent=1), Parts(channels=[channel])) as app:
+        boss = await open_peer(app, "boss")
+        await set_place(app, boss, "the room", NAME)
+        await ask(app, key_of("boss"), f"{spawn_directive('!sleep 0.5')}\n!say <NO_REPLY>")
+        blocker = await post(app, "main", "!sleep 60")
+        (child,) = await until_children_ended(app, "boss")
+        assert blocker.run_id is not None
+        await until_running(app, blocker.run_id)
+        await app.services.sessions.delete(OWNER, NamedTarget((await session_of(app, child)).key, None))
+        await app.services.runs.cancel(OWNER, blocker.run_id)
+        await settle(app)
+        await channel.until_asked(1)
+        assert channel.texts == ["echo: done"]
+
+
+@requirement("spawn:7", "runs:5")
+async def test_a_cancelled_run_does_not_answer_what_came_before(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!say early')}\n!sleep 60")
+        await until_children_ended(app, "boss")
+        assert posted.run_id is not None
+        await app.services.runs.cancel(OWNER, posted.run_id)
+        await settle(app)
+        assert await statuses(app, key_of("boss")) == [RunStatus.CANCELLED]
+        assert [record.result for record in await records(app, key_of("boss"))] == ["early"]
+
+
+@requirement("spawn:7")
+async def test_a_record_counts_what_all_runs_of_the_work_used(open_home: OpenHome) -> None:
+    async with open_home(settings(**NESTED)) as app:
+        boss = await open_peer(app, "boss")
+        await spawned_from_outside(app, boss, f"{spawn_directive('!sleep 0.2')}\n{YIELD}")
+        await settle(app)
+        (child,) = await children_of(app, "boss")
+        found = await app.services.runs.list(RunFilter(session=(await session_of(app, child)).row), limit=10)
+        assert len(found) == 2 and all(run.usage.input_tokens for run in found)
+        (record,) = await records(app, key_of("boss"))
+        assert f"tokens {sum(run.usage.input_tokens for run in found)} in" in record.text
+
+
+@requirement("spawn:7", "spawn:8")
+async def test_a_result_that_nobody_is_left_for_is_that_of_the_continuation(open_home: OpenHome) -> None:
+    async with open_home(settings(**NESTED)) as app:
+        boss = await open_peer(app, "boss")
+        await spawned_from_outside(app, boss, f"{spawn_directive('!sleep 0.3')}\n{YIELD}")
+        (child,) = await children_of(app, "boss")
+        await until_parked(app, child)
+        await app.services.sessions.delete(OWNER, NamedTarget(boss.key, None))
+        await settle(app)
+        kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
+        assert [run.reply for run in kept] == ["echo: done"]
+
+
+async def until_children_ended(app: App, requester: str) -> list[str]:
+    """The session's children, once it has some and their first runs have ended."""
+    with anyio.fail_after(4 * SECONDS):
+        while True:
+            children = await children_of(app, requester)
+            found = [run for child in children for run in await runs_of_child(app, child)]
+            if found and all(run.status.is_terminal for run in found if run.report is not None):
+                return children
+            await anyio.lowlevel.checkpoint()
+
+
+async def runs_of_child(app: App, key: str) -> list[Run]:
+    return await app.services.runs.list(RunFilter(session=(await session_of(app, key)).row), limit=10)
 
 
 # Waiting.
@@ -426,6 +514,18 @@ async def test_what_a_run_owes_follows_its_continuation(open_home: OpenHome) -> 
         send = "!call sessions_send " + json.dumps({"label": "expert", "message": message})
         answer = json.loads((await ask(app, key_of("boss"), send)).reply or "")
         assert (answer["status"], answer["reply"]) == ("ok", "echo: done")
+
+
+@requirement("spawn:8", "send:5")
+async def test_a_request_that_is_not_waited_for_is_answered_by_the_continuation(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        await open_peer(app, "expert")
+        message = f"{spawn_directive('!sleep 0.2')}\n{YIELD}"
+        send = "!call sessions_send " + json.dumps({"label": "expert", "message": message, "timeoutSeconds": 0})
+        await ask(app, key_of("boss"), send)
+        await settle(app)
+        assert await steps(app, key_of("boss")) == [(TURN, 1, "echo: done")]
 
 
 @requirement("spawn:8", "runs:6")

@@ -56,8 +56,6 @@ class Report(Struct, frozen=True, kw_only=True):
     stage: Stage
     is_taken: bool = False
     """Whether the requester has the result already, by a wait."""
-    is_cancelled: bool = False
-    """Whether the child's work was called off: what would continue it ends at once."""
 
 
 class Following(StrEnum):

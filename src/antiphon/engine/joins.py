@@ -153,7 +153,8 @@ async def end_wait(
         return runs
     assert session is not None
     if origin is not None:
-        await ledger.change(tx, origin.id, {"waiting_for": None, "wait_until": None, "wait_call": None})
+        # The deadline stays: the call is made again if the process dies before its result is stored.
+        await ledger.change(tx, origin.id, {"waiting_for": None})
     awaited: list[Awaited] = []
     for run_id, run in zip(run_ids, runs, strict=True):
         target = await rows.find_by_row(tx, SessionRow(run.session))

@@ -45,7 +45,7 @@ from antiphon.store.codec import milliseconds, moment, place_text
 from antiphon.store.database import SqlValue, Transaction
 
 SOURCE_TOOL = "sessions_spawn"
-CONTINUED = "Results of sub-agents came while you were at work: {names}. They stand above."
+CONTINUED = "Results of sub-agents came while you were at work{names}. They stand above."
 
 
 class CalledOff(NamedTuple):
@@ -78,7 +78,6 @@ async def find_owed(tx: Transaction, run: Run, depth: int, at_ms: int) -> Report
         waiter=None,
         stage=Stage.OPEN,
         is_taken=False,
-        is_cancelled=False,
     )
     await spawns.insert_report(tx, report, at_ms)
     await ledger.change(tx, run.id, {"report": report.id})
@@ -148,6 +147,10 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
     for run in await ledger.find_parked(tx, session.row):
         await ledger.change(tx, run.id, {"is_parked": 0})
     for report in reports:
+        if report.stage is Stage.ANNOUNCING and report.requester is not None:
+            requester = await rows.find_by_row(tx, report.requester)
+            if requester is not None and requester.id == report.requester_incarnation:
+                await _answer(tx, requester, [report], None, report.id, at_ms)
         if report.stage is not Stage.OPEN:
             continue
         run = await ledger.find(tx, report.run)
@@ -250,7 +253,7 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
         is_wanted = run.status is not RunStatus.CANCELLED
         following = what_follows(report, is_present=session.id == report.requester_incarnation)
         child = await rows.find_by_row(tx, report.child)
-        if following is Following.RUN and is_wanted:
+        if is_wanted and (following is Following.RUN or (following is Following.ANNOUNCE and child is None)):
             to_answer.append(report)
             await _settle(tx, report, at_ms)
         elif following is Following.ANNOUNCE and is_wanted and child is not None:
@@ -259,10 +262,17 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
         else:
             await _settle(tx, report, at_ms)
     if to_answer:
-        run_id = RunId(derived_id("run", at_ms, run.id, "answer"))
-        answers = tuple(report.id for report in to_answer)
-        seq = await _append_notice(tx, session, SessionId(session.id), run_id, answers, at_ms)
-        await _queue(tx, session, run_id, seq, to_answer[0], run, {}, at_ms)
+        await _answer(tx, session, to_answer, run, run.id, at_ms)
+
+
+async def _answer(
+    tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, name: str, at_ms: int
+) -> None:
+    """A run of the requester that goes on with records which stand in its log already."""
+    run_id = RunId(derived_id("run", at_ms, name, "answer"))
+    answers = tuple(report.id for report in reports)
+    seq = await _append_notice(tx, session, SessionId(session.id), run_id, answers, at_ms)
+    await _queue(tx, session, run_id, seq, reports[0], origin, {}, at_ms)
 
 
 async def _continue(
@@ -429,8 +439,8 @@ async def _append_notice(
     tx: Transaction, session: Session, incarnation: SessionId, run_id: RunId, answers: tuple[str, ...], at_ms: int
 ) -> int:
     """The notice that records stand above, for a run that begins after them."""
-    names = ", ".join([str(found.label or found.key) for found in await _children_of(tx, answers)]) or "none"
-    content = text_content(CONTINUED.format(names=names))
+    names = ", ".join([str(found.label or found.key) for found in await _children_of(tx, answers)])
+    content = text_content(CONTINUED.format(names=f": {names}" if names else ""))
     message = _message(session, content, run_id, ReportStage.CONTINUATION, answers, at_ms)
     return await append_words(tx, session, incarnation, message, session, run_id, at_ms)
 

@@ -22,7 +22,7 @@ _SPAWN_COLUMNS = (
 )
 _REPORT_COLUMNS = (
     "t.id, t.run, t.child, t.requester, t.requester_incarnation, t.origin_run, t.is_from_outside, t.waiter, t.place, "
-    "t.principal, t.stage, t.is_taken, t.is_cancelled"
+    "t.principal, t.stage, t.is_taken"
 )
 
 
@@ -246,17 +246,18 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOf
     parked = await tx.change(
         f"UPDATE runs SET cancel_requested = 1 WHERE is_parked = 1 AND session IN ({below})", (root,)
     )
-    await tx.execute(
-        f"UPDATE reports SET is_cancelled = 1, is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,)
-    )
+    await tx.execute(f"UPDATE reports SET is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,))
     return CalledOff([row[0] for row in rows if row[1] != "queued"], len(rows) + parked)
 
 
 async def delete_all(tx: Transaction, child: SessionRow) -> None:
-    """Forgets what a deleted child was given and owed; not that it was spawned, so that no call does it again."""
+    """Forgets what a deleted child was given and owed; not that it was spawned, so that no call does it again.
+
+    What stands in its requester's log already is still followed by what follows from it.
+    """
     await tx.execute("UPDATE spawns SET task = '', due_at = NULL WHERE child = ?", (child,))
-    for table in ("attachments", "reports"):
-        await tx.execute(f"DELETE FROM {table} WHERE child = ?", (child,))
+    await drop_attachments(tx, child)
+    await tx.execute("DELETE FROM reports WHERE child = ? AND stage <> 'recorded'", (child,))
 
 
 async def _list(query: Query, condition: str, *values: SqlValue) -> list[Report]:
@@ -282,7 +283,6 @@ def _report_values(report: Report) -> dict[str, Any]:
         "principal": str(report.principal),
         "stage": report.stage.value,
         "is_taken": int(report.is_taken),
-        "is_cancelled": int(report.is_cancelled),
     }
 
 
@@ -300,7 +300,6 @@ def _report(row: Row) -> Report:
         principal=Principal.parse(row[9]),
         stage=Stage(row[10]),
         is_taken=bool(row[11]),
-        is_cancelled=bool(row[12]),
     )
 
 

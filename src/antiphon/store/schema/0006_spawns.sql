@@ -54,7 +54,6 @@ CREATE TABLE reports (
   principal TEXT NOT NULL,
   stage TEXT NOT NULL,
   is_taken SMALLINT NOT NULL DEFAULT 0,
-  is_cancelled SMALLINT NOT NULL DEFAULT 0,
   created_at BIGINT NOT NULL,
   ended_at BIGINT
 ) $without_rowid;
