@@ -671,6 +671,25 @@ async def test_cancelling_a_session_reaches_its_whole_tree_and_frees_its_quota(
 
 
 @requirement("spawn:8", "runs:5")
+async def test_a_run_that_ends_well_before_it_learns_that_it_was_cancelled_takes_its_children_with_it(
+    open_home: OpenHome,
+) -> None:
+    async with open_home(settings(**NESTED)) as app:
+        boss = await open_peer(app, "boss")
+        child = await spawned_from_outside(app, boss, f"{spawn_directive('!sleep 60')}\n!sleep 0.3\n!say done")
+        await until(app, lambda runs: any(run.id == child["runId"] and run.has_spawned for run in runs))
+
+        async def cancel_unnoticed(tx: Transaction) -> None:
+            await ledger.change(tx, RunId(child["runId"]), {"cancel_requested": 1})
+
+        await app.database.run(cancel_unnoticed)
+        await settle(app)
+        (record,) = await records(app, key_of("boss"))
+        assert "\nStatus: ok\n" in record.text and record.result == "done"
+        assert await app.database.read(open_reports) == 0
+
+
+@requirement("spawn:8", "runs:5")
 async def test_a_cancelled_run_takes_its_children_with_it(open_home: OpenHome) -> None:
     async with open_home(settings()) as app:
         await open_peer(app, "boss")

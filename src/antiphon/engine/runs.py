@@ -322,8 +322,8 @@ async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Co
         await follow_run(tx, replace(run, exchange=None), open_calls, at_ms)
         await _end_all(tx, await reports.park(tx, run, at_ms), at_ms)
         return
-    if run.has_spawned and run.status in (RunStatus.CANCELLED, RunStatus.TIMEOUT):
-        await _call_off_children(tx, run, owed)
+    if run.has_spawned and _takes_children_along(run, owed):
+        await _call_off_tree(tx, run)
     await follow_run(tx, run, open_calls, at_ms)
     if owed is not None or run.announces is not None or run.has_spawned:
         await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms), at_ms)
@@ -353,10 +353,11 @@ async def call_off(tx: Transaction, run: Run) -> None:
         await _call_off_tree(tx, run)
 
 
-async def _call_off_children(tx: Transaction, run: Run, owed: Report | None) -> None:
-    """A cancelled run takes its children with it; one out of time does if its result is awaited by another."""
-    if run.status is RunStatus.CANCELLED or owed is not None:
-        await _call_off_tree(tx, run)
+def _takes_children_along(run: Run, owed: Report | None) -> bool:
+    """A cancelled run does, though it was quicker than its cancelling; one out of time if others await its result."""
+    if run.status is RunStatus.TIMEOUT:
+        return owed is not None
+    return run.status is RunStatus.CANCELLED or run.is_cancel_requested
 
 
 async def _call_off_tree(tx: Transaction, run: Run) -> None:
