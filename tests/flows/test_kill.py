@@ -378,7 +378,7 @@ def comparable(events: list[Dump]) -> list[Dump]:
         data: Dump = {**event["data"]}
         if "messageSeq" in data:
             data["messageSeq"] = numbers[data["messageSeq"]]
-        for field in ("sessionId", "previousSessionId", "deliveryId"):
+        for field in ("sessionId", "previousSessionId", "deliveryId", "continues"):
             if field in data:
                 data[field] = name(data[field])
         event["data"] = data

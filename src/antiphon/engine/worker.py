@@ -60,6 +60,8 @@ class _Drive:
         self.is_done = False
         self.is_exhausted = False
         """Whether the run's end found no other waiting."""
+        self.is_unchecked = False
+        """Whether it was to be looked at while no run was being executed: one may just have been claimed."""
         self.following: Run | None = None
         """The session's next run, claimed already."""
         self._slots = slots
@@ -209,7 +211,9 @@ class Worker:
         to_check, self._to_check = self._to_check, {}
         for session in to_check:
             drive = self._driving.get(session)
-            if drive is not None and drive.run is not None and drive.cause is None:
+            if drive is not None and drive.run is None:
+                drive.is_unchecked = True
+            elif drive is not None and drive.run is not None and drive.cause is None:
                 self._tasks.start_soon(self._check, drive, drive.run)
         while self._pending and not self._is_draining and self._slots.try_take():
             session = next(iter(self._pending))
@@ -323,6 +327,10 @@ class Worker:
                     self._tasks.start_soon(self._watch_deadline, drive, run)
                 if run.is_cancel_requested:
                     drive.stop(StopCause.CANCEL)
+                elif drive.is_unchecked:
+                    assert self._tasks is not None
+                    drive.is_unchecked = False
+                    self._tasks.start_soon(self._check, drive, run)
                 drive.settle(await self._run_to_end(context))
                 if context.transcript is not None:
                     self._transcripts.put_back(run.session_id, context.transcript)
