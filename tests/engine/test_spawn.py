@@ -244,7 +244,7 @@ async def test_a_child_has_its_parents_taint_and_clearance(open_home: OpenHome) 
 async def test_a_child_out_of_time_is_recorded_with_what_it_had(open_home: OpenHome) -> None:
     async with open_home(settings()) as app:
         await open_peer(app, "boss")
-        await spawned(app, "boss", "!stream 3\n!sleep 30", timeoutSeconds=0.2)
+        await spawned(app, "boss", "!stream 3\n!sleep 30", timeoutSeconds=2)
         await settle(app)
         (record,) = await records(app, key_of("boss"))
         assert "\nStatus: timeout\n" in record.text and record.result == "1 2 3"
@@ -392,7 +392,7 @@ async def test_a_child_that_is_busy_when_its_time_comes_is_put_away_later(open_h
 async def test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level(open_home: OpenHome) -> None:
     async with open_home(settings()) as app:
         boss = await open_peer(app, "boss")
-        answer = await spawned_from_outside(app, boss, "!sleep 0.2\n!say the secret")
+        answer = await spawned_from_outside(app, boss, "!sleep 1.5\n!say the secret")
         child = await session_of(app, answer["childSessionKey"])
         secret = Classification(Level.CONFIDENTIAL)
         await app.database.run(rows.set_taint, child.id, secret)
