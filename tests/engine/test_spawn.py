@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from antiphon.agents.loop import RetryPolicy
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level
@@ -19,10 +20,11 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.timers import LATER_MS
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query
+from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.family import FAMILY, records, session_of, spawn_directive, spawned, spawned_from_outside
-from tests.engine.parley import call, key_of, open_peer, settings, settle
+from tests.engine.family import FAMILY, children_of, records, session_of, spawn_directive, spawned, spawned_from_outside
+from tests.engine.parley import call, key_of, open_peer, set_place, settings, settle
 from tests.engine.stage import SECONDS, ManualClock, ask, post, read_log, texts, wait_end
 
 pytestmark = pytest.mark.anyio
@@ -386,6 +388,22 @@ async def test_a_child_that_is_busy_when_its_time_comes_is_put_away_later(open_h
         clock.pass_time(timedelta(milliseconds=LATER_MS))
         await app.timers.settle_due()
         assert (await session_of(app, answer["childSessionKey"])).status is SessionStatus.INACTIVE
+
+
+@requirement("spawn:7", "flow:6")
+async def test_a_child_above_its_requester_says_nothing_to_that_ones_channel(open_home: OpenHome) -> None:
+    channel, task = FakeChannel(), "!sleep 1.5\n!fail the hidden"
+    async with open_home(settings(), Parts(channels=[channel], retry=RetryPolicy(attempts=1))) as app:
+        boss = await open_peer(app, "boss")
+        await set_place(app, boss, "the room", NAME)
+        await ask(app, key_of("boss"), f"{spawn_directive(task)}\n!say <NO_REPLY>")
+        (key,) = await children_of(app, "boss")
+        await app.database.run(rows.set_taint, (await session_of(app, key)).id, Classification(Level.CONFIDENTIAL))
+        await settle(app)
+        await channel.until_asked(1)
+        (record,) = await records(app, key_of("boss"))
+        assert record.has_run and "may not read" in record.result
+        assert "the hidden" not in record.text and not any("the hidden" in text for text in channel.texts)
 
 
 @requirement("spawn:7", "flow:6")

@@ -68,11 +68,14 @@ class Following(StrEnum):
     """A run of the requester that answers the record."""
 
 
-def what_follows(report: Report, *, is_present: bool) -> Following:
-    """`is_present` says whether the requester's incarnation is still the one that spawned. Contract: spawn 7."""
+def what_follows(report: Report, *, is_present: bool, may_flow: bool) -> Following:
+    """`is_present` says whether the requester's incarnation is still the one that spawned.
+
+    A child whose words may not flow to its requester says nothing to that one's channel. Contract: spawn 7, flow 6.
+    """
     if report.is_taken or report.is_from_outside or not is_present or report.waiter is not None:
         return Following.NOTHING
-    return Following.RUN if report.place is None else Following.ANNOUNCE
+    return Following.ANNOUNCE if report.place is not None and may_flow else Following.RUN
 
 
 def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
@@ -114,7 +117,9 @@ def status_line(status: RunStatus, error: str | None) -> str:
 
 def record_parts(finding: Finding) -> tuple[Part, ...]:
     """Three texts: what goes before the result, the result, what comes behind. Contract: spawn 7."""
-    result = WITHHELD if finding.result is None else finding.result or NO_RESULT
+    if finding.result is None:
+        return _withheld_parts(finding)
+    result = finding.result or NO_RESULT
     notes = list(finding.notes)
     if finding.is_tool_result:
         notes.insert(0, "The sub-agent said nothing; the result is that of its last tool call.")
@@ -123,6 +128,12 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
     lead = f"Sub-agent: {finding.name}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
     told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
     return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))
+
+
+def _withheld_parts(finding: Finding) -> tuple[Part, ...]:
+    """That a result waits, and nothing of what it is or took. Contract: flow 6."""
+    lead = f"Sub-agent: {finding.name}\nStatus: {finding.status.value}\nResult:\n"
+    return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
 
 
 def _stats(finding: Finding) -> str:

@@ -185,7 +185,11 @@ async def _record(tx: Transaction, report: Report, run: Run, at_ms: int) -> list
     if report.waiter is not None:
         return await _record_for_waiter(tx, report, report.waiter, child, requester, parts, at_ms)
     report = await _after_whom(tx, report, requester)
-    following = what_follows(report, is_present=requester.id == report.requester_incarnation)
+    following = what_follows(
+        report,
+        is_present=requester.id == report.requester_incarnation,
+        may_flow=child.taint.flows_to(requester.taint),
+    )
     origin = None if report.origin_run is None else await ledger.find(tx, report.origin_run)
     if origin is not None and not origin.is_over:
         await _append_record(tx, report, child, requester, parts, None, (), at_ms)
@@ -251,9 +255,13 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
     to_answer: list[Report] = []
     for report in recorded:
         is_wanted = run.status is not RunStatus.CANCELLED
-        following = what_follows(report, is_present=session.id == report.requester_incarnation)
         child = await rows.find_by_row(tx, report.child)
-        if is_wanted and (following is Following.RUN or (following is Following.ANNOUNCE and child is None)):
+        following = what_follows(
+            report,
+            is_present=session.id == report.requester_incarnation,
+            may_flow=child is not None and child.taint.flows_to(session.taint),
+        )
+        if is_wanted and following is Following.RUN:
             to_answer.append(report)
             await _settle(tx, report, at_ms)
         elif following is Following.ANNOUNCE and is_wanted and child is not None:
@@ -355,10 +363,13 @@ async def _deliver_announcement(tx: Transaction, run: Run, report_id: str, at_ms
     events = await log.read_run(tx, run.session, run.id, from_seq=run.seq)
     record = next((text_of(event.message.content) for event in events if event.message is not None), "")
     text = announced_text(run.status, run.reply or "", record)
-    if text is not None and report.place is not None and report.requester is not None:
+    child = await rows.find_by_row(tx, report.child)
+    requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
+    if text is not None and report.place is not None and child is not None and requester is not None:
         assert report.requester_incarnation is not None
-        behalf = (report.requester, report.requester_incarnation)
-        await outbox.enqueue(tx, run, report.place, text, at_ms, on_behalf_of=behalf)
+        if child.taint.flows_to(requester.taint):  # it may have risen in its announce turn
+            behalf = (requester.row, report.requester_incarnation)
+            await outbox.enqueue(tx, run, report.place, text, at_ms, on_behalf_of=behalf)
     await _settle(tx, report, at_ms)
 
 
