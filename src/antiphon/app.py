@@ -383,9 +383,9 @@ def _session_tools(
 
 
 def _everywhere(*places: PublishDelta) -> PublishDelta:
-    def publish(session: SessionRow, run_id: RunId, text: str | None) -> None:
+    def publish(session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
         for place in places:
-            place(session, run_id, text)
+            place(session, after, run_id, text)
 
     return publish
 

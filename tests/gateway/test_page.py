@@ -54,8 +54,10 @@ def page(open_context: OpenContext, live_gateway: LiveGateway) -> Page:
 
 
 def sign_in(context: BrowserContext, gateway: LiveGateway) -> Page:
+    """Signed in; the page follows its conversation, so that no piece of a reply is missed."""
     page = context.new_page()
-    page.goto(gateway.link())
+    with page.expect_response(re.compile("/page/follow")):
+        page.goto(gateway.link())
     expect(page.locator("#send")).to_be_enabled()
     return page
 

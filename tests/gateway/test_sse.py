@@ -24,7 +24,9 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.feed.follow import Hub, Reader, View
+from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp
+from antiphon.gateway.sse import EVENT_VIEW
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
@@ -95,6 +97,54 @@ async def test_a_reply_streams_as_deltas_without_ids_before_its_message(open_hom
     assert all(sent.id is None and sent.data["runId"] == posted["runId"] for sent in deltas)
     assert "".join(sent.data["text"] for sent in deltas) == answered.text == "echo: hello there"
     assert answered.id is not None and answered.data["runId"] == posted["runId"]
+
+
+@requirement("gateway:1")
+async def test_pieces_come_behind_the_events_that_they_follow_and_before_their_message(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        await served.open("api:chat")
+        async with following(served.client, f"{EVENTS}?after=0") as stream:
+            for _ in range(25):
+                await served.post("api:chat", "!stream 3\n!call session_status {}\n!say four five six")
+                await stream.until("run_started")
+                shown = [("", "")]
+                for sent in await stream.until("run_finished"):
+                    text = str(sent.data.get("text", ""))
+                    if sent.event == shown[-1][0]:
+                        shown[-1] = (sent.event, shown[-1][1] + text)
+                    else:
+                        shown.append((sent.event, text))
+                assert shown[1:] == [
+                    ("delta", "1 2 3 "),
+                    ("assistant_message", ""),
+                    ("tool_call", ""),
+                    ("tool_result", ""),
+                    ("delta", "four five six"),
+                    ("assistant_message", ""),
+                    ("run_finished", ""),
+                ]
+
+
+@requirement("gateway:1")
+async def test_a_piece_waits_for_the_events_that_it_follows(open_home: OpenHome) -> None:
+    async with serve(open_home) as served, anyio.create_task_group() as tasks:
+        await served.open("api:chat")
+        await served.append("api:chat", "two")
+        await served.append("api:chat", "three")
+        parser = EventParser()
+        received: list[Sent] = []
+        services = served.app.services
+        row = (await services.sessions.get(OWNER, services.sessions.target("api:chat"))).session.row
+        hub = Hub(LocalNotifier(), services.hub.read_logs, ManualClock())
+        async with hub.follow(row, 1, EVENT_VIEW, on_stall=lambda: None) as reader:
+            hub.publish_delta(row, 2, RunId("run_1"), "behind two")
+            hub.publish_delta(row, 3, RunId("run_1"), "behind three")
+            tasks.start_soon(hub.run)
+            with anyio.fail_after(SECONDS):
+                while len(received) < 4:
+                    received += parser.feed(await reader.next())
+        assert [sent.id or sent.data["text"] for sent in received] == [2, "behind two", 3, "behind three"]
+        tasks.cancel_scope.cancel()
 
 
 @requirement("gateway:1", "history:2")
@@ -551,6 +601,6 @@ async def test_a_flood_of_pieces_does_not_grow_a_reader_that_does_not_read(open_
             await until(lambda: [reader.cursor for reader in hub.readers] == [1])
             (reader,) = hub.readers
             for _ in range(200):
-                hub.publish_delta(session.row, RunId("run_1"), "y" * 100_000)
+                hub.publish_delta(session.row, 1, RunId("run_1"), "y" * 100_000)
                 await anyio.lowlevel.checkpoint()
-            assert 0 < reader.pending_bytes < MIB
+            assert 0 < reader.pending_length < MIB

@@ -33,7 +33,7 @@ class Slot(Protocol):
         ...
 
 
-PublishDelta = Callable[[SessionRow, RunId, str | None], None]
+PublishDelta = Callable[[SessionRow, int, RunId, str | None], None]
 """Shows a piece of a reply as it streams; None takes back what was shown of the present response."""
 
 
@@ -143,12 +143,12 @@ class RunContext:
         """A response begins; what an earlier try of it had shown is taken back."""
         if self.streamed:
             self.streamed.clear()
-            self._publish_delta(self.run.session, self.run.id, None)
+            self._publish_delta(self.run.session, self.last_seq, self.run.id, None)
 
     def emit(self, text: str) -> None:
         """Shows a piece of the reply to whoever follows, and keeps it for a cancelled run's partial text."""
         self.streamed.append(text)
-        self._publish_delta(self.run.session, self.run.id, text)
+        self._publish_delta(self.run.session, self.last_seq, self.run.id, text)
 
     async def wait_run(self, run_id: RunId, timeout: timedelta) -> Run | None:
         """The run once it has ended, None on time-out; meanwhile this run's slot is free. Contract: runs 1."""

@@ -7,9 +7,10 @@ that fell behind reads the log instead. So a slow reader costs nothing and loses
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
@@ -23,7 +24,7 @@ PAGE_EVENTS = 500
 FRAME_BYTES = 256 * 1024
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
-MAX_PENDING_BYTES = 64 * 1024
+MAX_PENDING_LENGTH = 64 * 1024
 RETRY_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
@@ -73,10 +74,11 @@ class _Batch:
             frame = self.frames[view] = b"".join(map(view.encode, self.events))
         return frame
 
-    def frame_after(self, view: View, cursor: int) -> Frame:
-        if cursor < self.events[0].seq:
+    def frame_between(self, view: View, cursor: int, limit: float) -> Frame:
+        """What stands above the cursor, up to the limit."""
+        if cursor < self.events[0].seq and self.events[-1].seq <= limit:
             return self.frame(view)
-        return b"".join(view.encode(event) for event in self.events if event.seq > cursor)
+        return b"".join(view.encode(event) for event in self.events if cursor < event.seq <= limit)
 
 
 class _Feed:
@@ -134,7 +136,7 @@ class Reader:
         "cursor",
         "last_frame_at",
         "on_stall",
-        "pending_bytes",
+        "pending_length",
         "sending_since",
         "view",
     )
@@ -143,9 +145,9 @@ class Reader:
         self._hub = hub
         self._feed = feed
         self._waiter: asyncio.Future[None] | None = None
-        self._deltas: list[Frame] = []
-        self.pending_bytes = 0
-        """Of pieces of a reply that wait to be sent."""
+        self._deltas: deque[tuple[int, RunId, str | None]] = deque()
+        self.pending_length = 0
+        """Characters of pieces of a reply that wait to be sent."""
         self.cursor = cursor
         self.view = view
         self.on_stall = on_stall
@@ -158,9 +160,8 @@ class Reader:
         while True:
             if self._hub.is_closed:
                 raise HubClosed
-            if self._deltas:
-                frame = b"".join(self._deltas)
-                self._drop_deltas()
+            if self._deltas and self._deltas[0][0] <= self.cursor:
+                frame = b"".join(self._take_deltas())
             elif self._feed.is_gone:
                 raise LogLost("deleted")
             elif self.cursor < self._feed.head:
@@ -173,23 +174,24 @@ class Reader:
 
     async def _advance(self) -> Frame:
         feed = self._feed
+        limit = self._deltas[0][0] if self._deltas else inf
         if self.cursor < feed.start:
             slice = (await self._hub.read_logs({feed.session: self.cursor})).get(feed.session)
             if slice is None:
                 raise LogLost("deleted")
             if slice.first_seq > self.cursor + 1:
                 raise LogLost("pruned")
-            self.cursor = slice.events[-1].seq if slice.events else slice.last_seq
-            return b"".join(map(self.view.encode, slice.events))
+            self.cursor = int(min(slice.events[-1].seq if slice.events else slice.last_seq, limit))
+            return b"".join(self.view.encode(event) for event in slice.events if event.seq <= self.cursor)
         frames: list[Frame] = []
         size = 0
         for batch in feed.batches:
-            if size >= FRAME_BYTES:
+            if size >= FRAME_BYTES or self.cursor >= limit:
                 break
             if batch.events[-1].seq > self.cursor:
-                frames.append(batch.frame_after(self.view, self.cursor))
+                frames.append(batch.frame_between(self.view, self.cursor, limit))
                 size += batch.size
-                self.cursor = batch.events[-1].seq
+                self.cursor = int(min(batch.events[-1].seq, limit))
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
     async def _wait(self) -> Frame:
@@ -209,18 +211,21 @@ class Reader:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def add_delta(self, run_id: RunId, text: str | None) -> None:
+    def add_delta(self, after: int, run_id: RunId, text: str | None) -> None:
+        """Comes behind the event of that `seq`, and before those that follow it."""
         if text is None:
-            self._drop_deltas()
-        if self.pending_bytes < MAX_PENDING_BYTES:
-            frame = self.view.encode_delta(run_id, text)
-            self._deltas.append(frame)
-            self.pending_bytes += len(frame)
+            self._deltas.clear()
+            self.pending_length = 0
+        if self.pending_length < MAX_PENDING_LENGTH:
+            self._deltas.append((after, run_id, text))
+            self.pending_length += len(text or "")
         self.wake()
 
-    def _drop_deltas(self) -> None:
-        self._deltas.clear()
-        self.pending_bytes = 0
+    def _take_deltas(self) -> Iterator[Frame]:
+        while self._deltas and self._deltas[0][0] <= self.cursor:
+            _, run_id, text = self._deltas.popleft()
+            self.pending_length -= len(text or "")
+            yield self.view.encode_delta(run_id, text)
 
     def close(self) -> None:
         """Lets `next` end, or the sending that it waits for."""
@@ -272,12 +277,11 @@ class Hub:
                 feed.unsubscribe()
                 del self._feeds[session]
 
-    def publish_delta(self, session: SessionRow, run_id: RunId, text: str | None) -> None:
-        """Shows a piece of a reply to whoever follows now; never stored, may be lost."""
+    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
+        """Shows a piece of a reply to whoever follows now, behind the event `after`; never stored, may be lost."""
         if feed := self._feeds.get(session):
             for reader in feed.readers:
-                if reader.cursor >= feed.head:
-                    reader.add_delta(run_id, text)
+                reader.add_delta(after, run_id, text)
 
     def close(self) -> None:
         """Ends every follower, now and later, so that a server can stop."""

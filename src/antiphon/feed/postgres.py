@@ -36,8 +36,9 @@ MAX_SESSIONS = 400
 
 PIECE = 1_000
 """Characters; each may become six bytes."""
-Delta = tuple[int, str, str | None]
-ShowDelta = Callable[[SessionRow, RunId, str | None], None]
+Delta = tuple[int, int, str, str | None]
+"""The session, the event that the piece comes behind, the run, and the piece."""
+ShowDelta = Callable[[SessionRow, int, RunId, str | None], None]
 _encode = Encoder().encode
 _decode_deltas = Decoder(list[Delta]).decode
 
@@ -60,7 +61,7 @@ class PostgresNotifier:
         self._process = process
         self._on_interrupt = on_interrupt
         self._on_delta: ShowDelta = _show_nobody
-        self._deltas: list[tuple[int, str, str | None]] = []
+        self._deltas: list[Delta] = []
         self._has_deltas = asyncio.Event()
         self._sending_deltas = asyncio.Lock()
         self._local = LocalNotifier()
@@ -88,10 +89,10 @@ class PostgresNotifier:
         """From now on `show` is called with the pieces of replies that stream in other processes."""
         self._on_delta = show
 
-    def publish_delta(self, session: SessionRow, run_id: RunId, text: str | None) -> None:
+    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
         """Shows a piece of a reply in the other processes; None takes back what was shown of the response."""
         if len(self._deltas) < MAX_WAITING_DELTAS:
-            self._deltas.append((session, run_id, text))
+            self._deltas.append((session, after, run_id, text))
             self._has_deltas.set()
 
     async def run(self, database: Database) -> None:
@@ -148,8 +149,8 @@ class PostgresNotifier:
         process, woken, interrupted, deltas = text.split(" ", 3)
         if process == self._process:
             return
-        for session, run_id, piece in _decode_deltas(deltas) if deltas else ():
-            self._on_delta(SessionRow(session), RunId(run_id), piece)
+        for session, after, run_id, piece in _decode_deltas(deltas) if deltas else ():
+            self._on_delta(SessionRow(session), after, RunId(run_id), piece)
         self._local.wake(_sessions(woken))
         for session in _sessions(interrupted):
             self._on_interrupt(session)
@@ -184,13 +185,13 @@ def _text(process: ProcessId, woken: Collection[SessionRow], interrupted: Collec
 def _joined(deltas: Iterable[Delta]) -> list[Delta]:
     """The pieces with those of one response in one, where they follow one another."""
     joined: list[Delta] = []
-    for session, run_id, text in deltas:
-        if text is not None and joined and joined[-1][:2] == (session, run_id):
-            before = joined[-1][2]
+    for session, after, run_id, text in deltas:
+        if text is not None and joined and joined[-1][:3] == (session, after, run_id):
+            before = joined[-1][3]
             if before is not None:
-                joined[-1] = (session, run_id, before + text)
+                joined[-1] = (session, after, run_id, before + text)
                 continue
-        joined.append((session, run_id, text))
+        joined.append((session, after, run_id, text))
     return joined
 
 
@@ -198,10 +199,10 @@ def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
     """Notifications with the pieces in their order, each as large as it may be."""
     part: list[Delta] = []
     size = 0
-    for session, run_id, text in deltas:
+    for session, after, run_id, text in deltas:
         pieces = [None] if text is None else [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
         for piece in pieces:
-            delta = (session, run_id, piece)
+            delta = (session, after, run_id, piece)
             length = len(_encode(delta))
             if part and size + length > MAX_DELTA_BYTES:
                 yield f"{process}   {_encode(part).decode()}"
@@ -212,7 +213,7 @@ def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
         yield f"{process}   {_encode(part).decode()}"
 
 
-def _show_nobody(session: SessionRow, run_id: RunId, text: str | None) -> None:
+def _show_nobody(session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
     return
 
 

@@ -110,7 +110,6 @@ class FollowResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw: Send = scope["antiphon.send"]
-        await raw({"type": "http.response.start", "status": 200, "headers": HEADERS})
         async with anyio.create_task_group() as tasks:
 
             async def disconnected() -> None:
@@ -133,6 +132,7 @@ class FollowResponse(Response):
     async def _deliver(self, send: Send, on_stall: Callable[[], None]) -> None:
         last = b""
         async with self._hub.follow(self._session.row, self._after, self._view, on_stall=on_stall) as reader:
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             if self._first:
                 await self._send(send, reader, self._first)
                 self._first = b""

@@ -133,9 +133,6 @@ class Conversation {
     this.sessionId = element.dataset.sessionId;
     this.lastSeq = Number(element.dataset.lastSeq);
     this.runs = new Set(element.dataset.runs.split(' ').filter(Boolean));
-    this.started = new Set();
-    this.grownRun = null;
-    this.early = {};
     this.entries = find('#entries', element);
     this.scroller = find('#scroller', element);
     this.growing = find('#growing', element);
@@ -258,14 +255,12 @@ class Conversation {
     if (entry.sessionId !== this.sessionId) return;
     switch (entry.type) {
       case 'user_message':
-        if (entry.runId) this.begin(entry.runId);
+        if (entry.runId) this.runs.add(entry.runId);
         this.onStored(entry.messageId);
         break;
       case 'run_started':
-        // Its first pieces may have come before; those of an earlier attempt no longer hold.
-        if (this.grownRun !== entry.runId || this.started.has(entry.runId)) this.forgetGrowing();
-        this.started.add(entry.runId);
-        this.begin(entry.runId);
+        this.runs.add(entry.runId);
+        this.forgetGrowing();
         break;
       case 'assistant_message':
         this.forgetGrowing();
@@ -282,21 +277,8 @@ class Conversation {
     refreshList();
   }
 
-  // The run is known from now on; pieces of it that came before are shown.
-  begin(runId) {
-    this.runs.add(runId);
-    const { runId: earlyRun, text } = this.early;
-    if (earlyRun !== runId) return;
-    this.early = {};
-    if (text) this.grow({ runId, text });
-  }
-
   grow({ runId, text, restart }) {
-    if (!this.runs.has(runId)) {
-      this.early = { runId, text: restart ? '' : (this.early.runId === runId ? this.early.text : '') + text };
-      return;
-    }
-    this.grownRun = runId;
+    if (!this.runs.has(runId)) return;
     if (restart) {
       this.forgetGrowing();
       return;
