@@ -9,7 +9,7 @@ from anyio import CapacityLimiter, to_thread
 
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.sandbox import SandboxLimits
-from antiphon.tools.sandbox.execution import CommandResult, execute
+from antiphon.tools.sandbox.execution import CommandResult, Execution, execute
 from antiphon.tools.sandbox.host import HostProcess
 from antiphon.tools.sandbox.start import SandboxProcess
 
@@ -70,7 +70,7 @@ class Commands:
                 code="command_unavailable",
             ) from error
 
-    def _begun(self, command: Command) -> HostProcess | SandboxProcess:
+    def _begun(self, command: Command) -> Execution:
         if not command.is_sandboxed:
             return HostProcess(command.text, command.workspace)
         return SandboxProcess(

@@ -2,9 +2,12 @@
 
 import os
 import select
+import subprocess
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import IO, Protocol
+from types import TracebackType
+from typing import IO, Self
 
 from antiphon.domain.sandbox import SandboxLimits
 from antiphon.tools.sandbox.output import Output
@@ -17,22 +20,41 @@ DRAIN_SECONDS = 1.0
 _CHUNK = 64 * 1024
 
 
-class Execution(Protocol):
-    """The processes of one command.
+class Execution(ABC):
+    """The processes of one command, by the one that was started here; leaving it ends them.
 
     - `kill` ends all that can be reached, at once; it may be called again, and when they have ended.
     - `check` tells of a limit that they passed.
     """
 
-    @property
-    def streams(self) -> tuple[IO[bytes], IO[bytes]]: ...
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """The process has pipes for its output."""
+        self._process = process
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()
+        self._process.wait()
+        for stream in self.streams:
+            stream.close()
+
+    @property
+    def streams(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdout is not None and self._process.stderr is not None
+        return self._process.stdout, self._process.stderr
+
+    @abstractmethod
     def has_ended(self) -> bool: ...
 
+    @abstractmethod
     def check(self) -> Breach | None: ...
 
+    @abstractmethod
     def kill(self) -> None: ...
 
+    @abstractmethod
     def exit_code(self) -> int: ...
 
 

@@ -5,43 +5,30 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
 
+from antiphon.tools.sandbox.execution import Execution
 from antiphon.tools.sandbox.watch import Breach
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 """Of this process's environment; the rest may hold keys."""
 
 
-class HostProcess:
-    """A shell with a process group of its own, in the workspace. Implements `Execution`."""
+class HostProcess(Execution):
+    """A shell with a process group of its own, in the workspace."""
 
     def __init__(self, text: str, workspace: Path) -> None:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", text],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=workspace,
-            env=environment,
-            start_new_session=True,
+        super().__init__(
+            subprocess.Popen(
+                ["/bin/sh", "-c", text],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=workspace,
+                env=environment,
+                start_new_session=True,
+            )
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.kill()
-        self._process.wait()
-        for stream in self.streams:
-            stream.close()
-
-    @property
-    def streams(self) -> tuple[IO[bytes], IO[bytes]]:
-        assert self._process.stdout is not None and self._process.stderr is not None
-        return self._process.stdout, self._process.stderr
 
     def has_ended(self) -> bool:
         return self._process.poll() is not None

@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from io import BufferedReader, FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.sandbox import SandboxLimits
+from antiphon.tools.sandbox.execution import Execution
 from antiphon.tools.sandbox.profile import FILES, Profile, arguments
 from antiphon.tools.sandbox.watch import READY_SECONDS, Breach, Sandbox
 
@@ -25,8 +26,8 @@ REMEDY = (
 )
 
 
-class SandboxProcess:
-    """A shell alone in its namespaces, with the workspace and little else. Implements `Execution`."""
+class SandboxProcess(Execution):
+    """A shell alone in its namespaces, with the workspace and little else."""
 
     def __init__(self, program: str, text: str, *, workspace: Path, home: Path, limits: SandboxLimits) -> None:
         """Raises `Unavailable` (`sandbox_unavailable`); nothing was run then."""
@@ -46,15 +47,17 @@ class SandboxProcess:
                 info=info_end.fileno(),
                 gate=gate_end.fileno(),
             )
-            self._process = subprocess.Popen(
-                [path, *arguments(profile), "--", "/bin/sh", "-c", text],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                env={},
-                start_new_session=True,
-                pass_fds=[profile.info, profile.gate, *contents.values()],
+            super().__init__(
+                subprocess.Popen(
+                    [path, *arguments(profile), "--", "/bin/sh", "-c", text],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    cwd="/",
+                    env={},
+                    start_new_session=True,
+                    pass_fds=[profile.info, profile.gate, *contents.values()],
+                )
             )
             info_end.close()
             try:
@@ -67,19 +70,11 @@ class SandboxProcess:
                 raise
             gate.write(b"\n")
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.kill()
-        self._sandbox.close()
-        for stream in self.streams:
-            stream.close()
-
-    @property
-    def streams(self) -> tuple[IO[bytes], IO[bytes]]:
-        assert self._process.stdout is not None and self._process.stderr is not None
-        return self._process.stdout, self._process.stderr
+        try:
+            super().__exit__(kind, error, at)
+        finally:
+            self._sandbox.close()
 
     def has_ended(self) -> bool:
         return self._sandbox.has_ended()
