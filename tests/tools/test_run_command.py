@@ -140,6 +140,38 @@ NEEDS_ROOT = {
 """What only root can do on the host."""
 
 
+THIEF = """
+    import array, fcntl, os, termios, time
+    def waits(stream):
+        size = array.array("i", [0])
+        fcntl.ioctl(stream, termios.FIONREAD, size)
+        return size[0] > 0
+    own = os.open("/proc/self/fd/2", os.O_RDONLY | os.O_NONBLOCK)
+    until, won = time.monotonic() + 1, False
+    while not won and time.monotonic() < until:
+        os.write(2, b"x")
+        os.write(1, bytes(60_000))
+        while waits(1):
+            pass
+        try:
+            won = os.read(own, 100) != b""
+        except BlockingIOError:
+            pass
+    time.sleep(20)
+    """
+"""Takes back what it wrote to one stream, when it sees that the other is being read."""
+
+
+@needs_bubblewrap
+@needs_python
+@pytest.mark.parametrize("mode", ["sandboxed", "host"])
+async def test_who_takes_back_his_output_is_watched_all_the_same(home: Path, mode: str) -> None:
+    async with open_app(home, settings(mode, seconds=2)) as app:
+        began = time.monotonic()
+        answer = await run(app, await open_peer(app, "own"), python(THIEF))
+        assert answer["code"] == "command_timeout" and time.monotonic() - began < 12
+
+
 @needs_bubblewrap
 @needs_python
 @pytest.mark.parametrize("name", PROBES)

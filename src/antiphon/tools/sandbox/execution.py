@@ -76,6 +76,8 @@ def execute(running: Execution, limits: SandboxLimits, stopped: int) -> CommandR
     result = CommandResult()
     outputs = dict(zip((stream.fileno() for stream in running.streams), (result.stdout, result.stderr), strict=True))
     poll = select.poll()
+    for descriptor in outputs:
+        os.set_blocking(descriptor, False)
     for descriptor in (*outputs, stopped):
         poll.register(descriptor, select.POLLIN)
     deadline = time.monotonic() + limits.time.total_seconds()
@@ -106,7 +108,11 @@ def _take_in(poll: select.poll, outputs: dict[int, Output], stopped: int, timeou
     for descriptor, _ in poll.poll(timeout_seconds * 1000):
         if descriptor == stopped:
             return True
-        data = os.read(descriptor, _CHUNK)
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            # The command can read what it wrote, and was faster.
+            continue
         if data:
             outputs[descriptor].add(data)
         else:
