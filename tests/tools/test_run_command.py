@@ -448,6 +448,14 @@ async def test_links_that_a_command_plants_are_not_followed_from_outside(open_ho
 
 
 @needs_bubblewrap
+async def test_directories_keep_their_rights_while_they_are_counted(open_home: OpenHome) -> None:
+    async with open_home(settings(**TIGHT)) as app:
+        session = await open_peer(app, "own")
+        answer = await run(app, session, "mkdir -m 1755 d; mkdir -m 070 e; sleep 0.5; stat -c %a d e")
+        assert answer["stdout"] == "1755\n770\n", "each was opened for its owner, and no more"
+
+
+@needs_bubblewrap
 async def test_who_begins_above_the_limit_of_the_disk_may_only_tidy_up(open_home: OpenHome) -> None:
     async with open_home(settings(**TIGHT)) as app:
         session = await open_peer(app, "own")

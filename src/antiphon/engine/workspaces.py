@@ -286,16 +286,25 @@ def _is_directory(parent: int, name: str) -> bool:
 
 
 def open_own(parent: int, name: str) -> int:
-    """The descriptor of a directory of ours, which we then may read and change; none of a link."""
+    """The descriptor of a directory of ours, which we then may read and change; none of a link.
+
+    Its other rights stay as they are.
+    """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     try:
         directory = os.open(name, flags, dir_fd=parent)
     except PermissionError:
         held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
         try:
-            os.chmod(f"/proc/self/fd/{held}", DIRECTORY_MODE)  # noqa: PTH101
+            os.chmod(f"/proc/self/fd/{held}", _opened_mode(held))  # noqa: PTH101
         finally:
             os.close(held)
         directory = os.open(name, flags, dir_fd=parent)
-    os.fchmod(directory, DIRECTORY_MODE)
+    mode = _opened_mode(directory)
+    if stat.S_IMODE(os.fstat(directory).st_mode) != mode:
+        os.fchmod(directory, mode)
     return directory
+
+
+def _opened_mode(directory: int) -> int:
+    return stat.S_IMODE(os.fstat(directory).st_mode) | DIRECTORY_MODE
