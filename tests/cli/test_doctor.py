@@ -1,8 +1,11 @@
 import json
+import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from antiphon.tools.sandbox.start import find_problem
 from tests.claims import requirement
@@ -10,9 +13,11 @@ from tests.cli.program import NO_VARIABLES, antiphon, antiphon_json, free_port, 
 
 pytestmark = requirement("cli:1")
 
+SANDBOXED = {"ANTIPHON_TOOLS__RUN_COMMAND__MODE": "sandboxed"}
 
-def checks(home: Path, env: Mapping[str, str] = NO_VARIABLES) -> tuple[int, dict[str, Any]]:
-    done = antiphon("doctor", "--json", home=home, env={"ANTIPHON_PORT": str(free_port()), **env})
+
+def checks(home: Path, env: Mapping[str, str] = NO_VARIABLES, prefix: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
+    done = antiphon("doctor", "--json", home=home, env={"ANTIPHON_PORT": str(free_port()), **env}, prefix=prefix)
     answer = json.loads(done.stdout)
     assert answer["ok"] is (done.returncode == 0)
     return done.returncode, {check["name"]: check for check in answer["checks"]}
@@ -82,4 +87,22 @@ def test_the_sandbox_is_tried_where_agents_need_it(home: Path, tmp_path: Path) -
         assert code == 1 and found["sandbox"]["status"] == "broken"
         assert "apt install bubblewrap" in found["sandbox"]["detail"]
     if find_problem() is None:
-        assert checks(home, env={commands: "sandboxed"})[1]["sandbox"]["status"] == "ok"
+        assert checks(home, env=SANDBOXED)[1]["sandbox"]["status"] == "ok"
+
+
+@pytest.mark.skipif(find_problem() is not None, reason="bubblewrap is missing, or may not make namespaces")
+def test_where_namespaces_are_refused_the_sandbox_says_so(home: Path) -> None:
+    refusing = ("bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/")
+    code, found = checks(home, env=SANDBOXED, prefix=refusing)
+    assert code == 1 and found["sandbox"]["status"] == "broken"
+    detail = found["sandbox"]["detail"]
+    assert "nothing was run: bwrap: " in detail and "namespace" in detail and "user.max_user_namespaces" in detail
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only this processor can say that it is another")
+def test_a_processor_without_a_filter_of_system_calls_is_told(home: Path) -> None:
+    assert "sandbox filter" not in checks(home, env=SANDBOXED)[1]
+    found = checks(home, env=SANDBOXED, prefix=("setarch", "i686"))[1]
+    assert found["sandbox filter"]["status"] == "warning" and "'i686'" in found["sandbox filter"]["detail"]
+    if find_problem() is None:
+        assert found["sandbox"]["status"] == "ok", "commands run all the same"

@@ -1,6 +1,7 @@
 """The checks of `antiphon doctor`. None of them changes anything."""
 
 import os
+import platform
 import shutil
 import socket
 import stat
@@ -27,6 +28,7 @@ from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.mcp.client import look_at_servers
 from antiphon.tools.run_command import needs_sandbox
 from antiphon.tools.sandbox.start import find_problem
+from antiphon.tools.sandbox.system_calls import filter_for
 
 if TYPE_CHECKING:
     from antiphon.backends import ServerState
@@ -324,6 +326,10 @@ def _sandbox(config: Config) -> Iterator[Finding]:
         yield Finding("sandbox", Grade.BROKEN, problem, "Commands of agents are refused until then.")
     else:
         yield Finding("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
+    machine = platform.machine()
+    if filter_for(machine) is None:
+        detail = f"no filter of system calls is written for {machine!r}: commands run without one"
+        yield Finding("sandbox filter", Grade.WARNING, detail, "The other walls stand; docs/SANDBOX.md tells of both.")
 
 
 def _existing(directory: Path | None) -> Path | None:

@@ -53,6 +53,8 @@ class Profile:
     tmp_bytes: int
     file_descriptors: Mapping[str, int]
     """Of each of `FILES`, for reading."""
+    system_calls: int | None
+    """Descriptor of the filter of system calls, for reading; None where there is none."""
     info: int
     """Descriptor to which bubblewrap writes the process's id."""
     gate: int
@@ -91,6 +93,8 @@ def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
     yield ("--remount-ro", "/", "--clearenv")
     for name, value in ENVIRONMENT.items():
         yield ("--setenv", name, value)
+    if profile.system_calls is not None:
+        yield ("--seccomp", str(profile.system_calls))
     yield ("--info-fd", str(profile.info), "--block-fd", str(profile.gate))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import select
 import shutil
 import subprocess
@@ -17,12 +18,13 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.sandbox import SandboxLimits
 from antiphon.tools.sandbox.execution import Execution
 from antiphon.tools.sandbox.profile import FILES, Profile, arguments
+from antiphon.tools.sandbox.system_calls import filter_for
 from antiphon.tools.sandbox.watch import READY_SECONDS, Breach, Sandbox
 
 REMEDY = (
     "Install bubblewrap 0.8 or newer (on Debian: apt install bubblewrap) and allow user namespaces "
-    "(sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or set "
-    "tools.run_command.mode to 'off'."
+    "(sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, "
+    "user.max_user_namespaces; docs/SANDBOX.md tells of containers), or set tools.run_command.mode to 'off'."
 )
 
 
@@ -37,13 +39,16 @@ class SandboxProcess(Execution):
         with ExitStack() as files:
             info, info_end = _pipe(files)
             gate_end, gate = _pipe(files)
-            contents = {name: _content(files, content) for name, content in FILES.items()}
+            contents = {name: _content(files, content.encode()) for name, content in FILES.items()}
+            call_filter = filter_for(platform.machine())
+            system_calls = None if call_filter is None else _content(files, call_filter)
             profile = Profile(
                 workspace=workspace,
                 home=home,
                 network=limits.network,
                 tmp_bytes=min(limits.disk_bytes, limits.memory_bytes),
                 file_descriptors=contents,
+                system_calls=system_calls,
                 info=info_end.fileno(),
                 gate=gate_end.fileno(),
             )
@@ -56,7 +61,12 @@ class SandboxProcess(Execution):
                     cwd="/",
                     env={},
                     start_new_session=True,
-                    pass_fds=[profile.info, profile.gate, *contents.values()],
+                    pass_fds=[
+                        *contents.values(),
+                        *([] if system_calls is None else [system_calls]),
+                        profile.info,
+                        profile.gate,
+                    ],
                 )
             )
             info_end.close()
@@ -98,7 +108,8 @@ class SandboxProcess(Execution):
 
 
 def unavailable(reason: str) -> Unavailable:
-    return Unavailable(f"Sandbox is not available, so nothing was run: {reason}. {REMEDY}", code="sandbox_unavailable")
+    why = reason.rstrip(".")
+    return Unavailable(f"Sandbox is not available, so nothing was run: {why}. {REMEDY}", code="sandbox_unavailable")
 
 
 def find_problem(program: str = "bwrap") -> str | None:
@@ -119,10 +130,10 @@ def _pipe(files: ExitStack) -> tuple[BufferedReader, FileIO]:
     return files.enter_context(os.fdopen(reading, "rb")), files.enter_context(os.fdopen(writing, "wb", buffering=0))
 
 
-def _content(files: ExitStack, text: str) -> int:
-    """A descriptor from which the text can be read; it fits into a pipe."""
+def _content(files: ExitStack, content: bytes) -> int:
+    """A descriptor from which this can be read; it fits into a pipe."""
     reading, writing = _pipe(files)
-    writing.write(text.encode())
+    writing.write(content)
     writing.close()
     return reading.fileno()
 
