@@ -4,8 +4,10 @@ Each probe of a wall runs twice: in the sandbox, where it must fail, and on the 
 probe that could never succeed proves nothing here.
 """
 
+import ctypes
 import json
 import os
+import platform
 import select
 import shutil
 import signal
@@ -35,6 +37,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.domain.session import Session
 from antiphon.tools.sandbox.commands import Command, Commands
+from antiphon.tools.sandbox.system_calls import CALLS
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer, target_of
@@ -76,12 +79,17 @@ needs_python = pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason=
 
 @pytest.fixture
 def listening() -> Generator[int]:
-    """The port of a server on the host."""
+    """The port of a server on the host; it names a socket without a file there, and shared memory, too."""
+    libc = ctypes.CDLL(None)
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as nameless:
         port = server.getsockname()[1]
         nameless.bind(f"\0antiphon-{port}")
         nameless.listen()
-        yield port
+        memory = libc.shmget(port, 4096, 0o1600)
+        try:
+            yield port
+        finally:
+            libc.shmctl(memory, 0, None)
 
 
 @contextmanager
@@ -93,6 +101,11 @@ def living(*command: str) -> Generator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.wait()
+
+
+def number_of(call: str) -> int | None:
+    numbers = CALLS[call]
+    return numbers[0] if platform.machine() == "x86_64" else numbers[1]
 
 
 Probe = Callable[[Path, int, int], str]
@@ -118,6 +131,25 @@ PROBES: dict[str, Probe] = {
     ),
     "takes on other rights": lambda home, port, process: "unshare -U true",
     "writes to where programs lie": lambda home, port, process: "test -w /usr/bin",
+    "reads its parent's variables": lambda home, port, process: "tr '\\0' '\\n' < /proc/$PPID/environ | grep -q ^PATH=",
+    "keeps what programs gain by their owner": lambda home, port, process: "grep -q '^NoNewPrivs:.0' /proc/self/status",
+    "sees devices of the host": lambda home, port, process: "test -e /sys/devices",
+    "reads with what the kernel was started": lambda home, port, process: "cat /proc/cmdline",
+    "reads the list of keys": lambda home, port, process: "cat /proc/keys",
+    "reads where the kernel has what": lambda home, port, process: "head -c 1 /proc/vmallocinfo | grep -q .",
+    "makes a device": lambda home, port, process: "mknod device c 1 3",
+    "opens a keyring": lambda home, port, process: python(
+        f"""
+        import ctypes
+        raise SystemExit(ctypes.CDLL(None).syscall({number_of("keyctl")}, 1, None) == -1)
+        """
+    ),
+    "attaches memory of the host": lambda home, port, process: python(
+        f"""
+        import ctypes
+        raise SystemExit(ctypes.CDLL(None).shmget({port}, 1, 0) == -1)
+        """
+    ),
     "writes to kernel settings": lambda home, port, process: "test -w /proc/sys/kernel/core_pattern",
     "makes files beside the workspace": lambda home, port, process: "touch /.antiphon-probe && rm /.antiphon-probe",
     "reads this program's variables": lambda home, port, process: (
@@ -132,6 +164,8 @@ PROBES: dict[str, Probe] = {
 }
 
 NEEDS_ROOT = {
+    "makes a device",
+    "reads where the kernel has what",
     "writes to where programs lie",
     "writes to kernel settings",
     "makes files beside the workspace",
@@ -453,6 +487,41 @@ async def test_directories_keep_their_rights_while_they_are_counted(open_home: O
         session = await open_peer(app, "own")
         answer = await run(app, session, "mkdir -m 1755 d; mkdir -m 070 e; sleep 0.5; stat -c %a d e")
         assert answer["stdout"] == "1755\n770\n", "each was opened for its owner, and no more"
+
+
+@needs_bubblewrap
+async def test_a_command_holds_nothing_that_this_program_has_open(home: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(reading, True)
+    async with open_app(home, settings()) as app:
+        answer = await run(app, await open_peer(app, "own"), "exec 9< /dev/zero; readlink /proc/[0-9]*/fd/*")
+        held = str(answer["stdout"]).split("\n")
+        assert "/dev/zero" in held and f"pipe:[{os.fstat(reading).st_ino}]" not in held
+        assert not [each for each in held if each.startswith("/") and not each.startswith(("/proc/", "/dev/"))]
+    os.close(reading)
+    os.close(writing)
+
+
+@needs_bubblewrap
+async def test_who_ends_all_processes_ends_those_of_his_sandbox(open_home: OpenHome) -> None:
+    # On the host, where it must never come, it would do nothing.
+    all_of_them = 'test "$(cat /proc/1/comm)" = bwrap || exit 1; sleep 1000 & kill -9 -1; wait; echo alone'
+    async with open_home(settings()) as app:
+        session = await open_peer(app, "own")
+        with living("sleep", "1000") as process:
+            assert (await run(app, session, all_of_them))["stdout"] == "alone\n"
+            assert process.poll() is None
+
+
+@needs_bubblewrap
+async def test_the_kernel_ends_a_command_before_others_and_starts_nothing_for_one_that_crashes(
+    open_home: OpenHome,
+) -> None:
+    async with open_home(settings()) as app:
+        session = await open_peer(app, "own")
+        seen = await run(app, session, "cat /proc/self/oom_score_adj; grep core /proc/self/limits")
+        assert str(seen["stdout"]).split() == ["1000", "Max", "core", "file", "size", "1", "1", "bytes"]
+        assert (await run(app, session, "echo 0 > /proc/self/oom_score_adj"))["exitCode"] != 0
 
 
 @needs_bubblewrap

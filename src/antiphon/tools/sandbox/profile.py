@@ -24,6 +24,29 @@ _SETTINGS = (
     "/etc/ca-certificates/extracted",
 )
 """What programs read that holds no secret; those that there are."""
+_KERNEL_FILES = tuple(
+    f"/proc/{name}"
+    for name in (
+        "cmdline",
+        "iomem",
+        "ioports",
+        "kallsyms",
+        "kcore",
+        "key-users",
+        "keys",
+        "kmsg",
+        "kpagecgroup",
+        "kpagecount",
+        "kpageflags",
+        "modules",
+        "pagetypeinfo",
+        "sched_debug",
+        "slabinfo",
+        "timer_list",
+        "vmallocinfo",
+    )
+)
+"""What tells of the whole machine, some of it to root alone, whose files are its own here; closed, where it is."""
 _NETWORK_SETTINGS = ("/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/protocols")
 
 FILES: Mapping[str, str] = {
@@ -86,6 +109,9 @@ def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
         yield ("--tmpfs", str(profile.home), "--remount-ro", str(profile.home))
     # Who is root on the host could else write to kernel settings, which belong to no namespace.
     yield ("--proc", "/proc", "--remount-ro", "/proc")
+    for path in _KERNEL_FILES:
+        if Path(path).exists():
+            yield ("--ro-bind", "/dev/null", path)
     yield ("--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")
     yield ("--remount-ro", "/dev")
     yield ("--size", str(profile.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp")

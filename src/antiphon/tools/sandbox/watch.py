@@ -26,6 +26,8 @@ READY_SECONDS = 10.0
 MAX_OPEN_FILES = 1024
 NICENESS = 5
 """Commands stand back behind the process that watches them."""
+FIRST_TO_END = 1000
+"""Of the kernel's measure, where the machine itself runs out of memory."""
 MAX_DEPTH = 100
 """Of directories in a workspace; deeper ones count as too much."""
 TIDYING_BYTES = 1024 * 1024
@@ -130,7 +132,8 @@ class Sandbox:
         """Bounds each process by the kernel; what is begun later inherits it."""
         limits = self._limits
         bounds = {
-            resource.RLIMIT_CORE: 0,
+            # With 0 a crash would still start the host's crash handler, if it has one; with 1 nothing is written.
+            resource.RLIMIT_CORE: 1,
             # Of each file what is left of the whole.
             resource.RLIMIT_FSIZE: max(0, limits.disk_bytes - self._at_first),
             resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
@@ -142,6 +145,8 @@ class Sandbox:
             resource.RLIMIT_NPROC: limits.processes * THREADS,
         }
         os.setpriority(os.PRIO_PROCESS, process, NICENESS)
+        with suppress(OSError):
+            Path(f"/proc/{process}/oom_score_adj").write_text(str(FIRST_TO_END), "ascii")
         for name, bound in bounds.items():
             _, hard = resource.prlimit(process, name)
             bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
