@@ -18,7 +18,7 @@ from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.runs import Claimant, claim
+from antiphon.engine.lifecycle import Claimant, claim
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Query, Transaction

@@ -14,10 +14,11 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
-from antiphon.engine import runs
+from antiphon.engine import lifecycle
 from antiphon.engine.context import RunContext
+from antiphon.engine.lifecycle import Claimant, Fence, Fenced
 from antiphon.engine.runner import ConstantRunner, Ending
-from antiphon.engine.runs import NOT_RUN, OUTCOME_UNKNOWN, Claimant, Fence, Fenced
+from antiphon.engine.steps import NOT_RUN, OUTCOME_UNKNOWN
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, Reply, fake_provider
 from tests.claims import requirement
@@ -254,16 +255,16 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         run = await find_run(app, posted.run_id)
         old = Fence(run.id, run.fence - 1)
         before = await read_log(app, "main")
-        assert await app.database.run(runs.record, old, (), True, 0) is None
-        assert await app.database.run(runs.finish_run, old, Outcome(status=RunStatus.OK), None, 0) is None
-        assert not await app.database.run(runs.set_waiting, old, (run.id,), None)
-        await app.database.run(runs.hand_back, old)
+        assert await app.database.run(lifecycle.record, old, (), True, 0) is None
+        assert await app.database.run(lifecycle.finish_run, old, Outcome(status=RunStatus.OK), None, 0) is None
+        assert not await app.database.run(lifecycle.set_waiting, old, (run.id,), None)
+        await app.database.run(lifecycle.hand_back, old)
         assert await find_run(app, run.id) == run
         assert await read_log(app, "main") == before
         runner.release_all()
         await wait_end(app, run.id)
         current = Fence(run.id, run.fence)
-        assert await app.database.run(runs.finish_run, current, Outcome(status=RunStatus.ERROR), None, 0) is None
+        assert await app.database.run(lifecycle.finish_run, current, Outcome(status=RunStatus.ERROR), None, 0) is None
 
 
 @requirement("runs:8")
@@ -278,9 +279,9 @@ async def test_after_three_crashed_attempts_a_run_ends(open_home: OpenHome) -> N
         claimant = Claimant(process=run.process, time_limits={AgentId("main"): None})
         for attempt in (2, 3):
             # What the next process does that finds the run unfinished.
-            taken = await app.database.run(runs.claim, SessionRow(run.session), claimant, 0)
+            taken = await app.database.run(lifecycle.claim, SessionRow(run.session), claimant, 0)
             assert taken is not None and (taken.attempt, taken.fence) == (attempt, attempt)
-        assert await app.database.run(runs.claim, SessionRow(run.session), claimant, 0) is None
+        assert await app.database.run(lifecycle.claim, SessionRow(run.session), claimant, 0) is None
         ended = await find_run(app, run.id)
         assert (ended.status, ended.code) == (RunStatus.ERROR, "crashed")
         runner.release_all()

@@ -16,11 +16,11 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import Ids, ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
-from antiphon.engine import runs
+from antiphon.engine import lifecycle
 from antiphon.engine.context import PublishDelta, RunContext
+from antiphon.engine.lifecycle import Claimant, Ended, Fence, Fenced, NewInput
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner, Ending
-from antiphon.engine.runs import Claimant, Ended, Fence, Fenced, NewInput
 from antiphon.engine.slots import Slots
 from antiphon.engine.transcripts import Transcripts
 from antiphon.engine.waits import Waits
@@ -270,13 +270,13 @@ class Worker:
 
     async def _claim(self, session: SessionRow) -> Run | None:
         at_ms = self._clock.now_ms()
-        run = await self._database.run(runs.claim, session, self._claimant, at_ms, sessions=(session,))
+        run = await self._database.run(lifecycle.claim, session, self._claimant, at_ms, sessions=(session,))
         if run is not None and run.attempt > 1:
             logger.info("Run resumed", extra={"action": "run_resumed", "run_id": run.id, "attempt": run.attempt})
         return run
 
     async def _hand_back(self, run: Run) -> None:
-        await self._database.run(runs.hand_back, Fence(run.id, run.fence), sessions=(SessionRow(run.session),))
+        await self._database.run(lifecycle.hand_back, Fence(run.id, run.fence), sessions=(SessionRow(run.session),))
 
     async def _finish_run(
         self,
@@ -288,14 +288,14 @@ class Worker:
         successors: Claimant | None = None,
     ) -> Ended | NewInput | None:
         return await self._database.run(
-            runs.finish_run,
+            lifecycle.finish_run,
             Fence(run.id, run.fence),
             outcome,
             message,
             self._clock.now_ms(),
             is_counted,
             successors,
-            sessions=runs.sessions_of(run),
+            sessions=lifecycle.sessions_of(run),
         )
 
     async def _execute(self, drive: _Drive, run: Run) -> None:
