@@ -1,7 +1,9 @@
 """The ledger: order, exclusivity, waiting, cancelling, limits, crashes."""
 
 import errno
+import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,16 +11,18 @@ import pytest
 
 import antiphon
 from antiphon import ToolContext
-from antiphon.app import App, Parts
+from antiphon.app import App, Parts, open_app
+from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
-from antiphon.engine import lifecycle
+from antiphon.engine import lifecycle, runs
 from antiphon.engine.context import RunContext
 from antiphon.engine.lifecycle import Claimant, Fence, Fenced
 from antiphon.engine.runner import ConstantRunner, Ending
 from antiphon.engine.steps import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, Reply, fake_provider
 from tests.claims import requirement
@@ -173,6 +177,30 @@ async def test_cancelling_keeps_the_partial_text_and_may_be_repeated(open_home: 
         events = await read_log(app, "main")
         assert texts(events) == ["m-1", "m-2", "partial ", "answer to m-2"]
         assert [fact["status"] for fact in facts(events, "run_finished")] == ["cancelled", "ok"]
+
+
+@requirement("runs:5")
+async def test_a_run_that_is_cancelled_in_the_commit_that_claims_it_does_not_go_on(home: Path) -> None:
+    may_write = threading.Event()
+
+    async def hold_writer(_tx: Transaction) -> None:
+        may_write.wait()
+
+    runner = HeldRunner()
+    async with open_app(home, Config(), Parts(runner=runner)) as app, anyio.create_task_group() as tasks:
+        await open_session(app, "main")
+        first, second = await post(app, "main", "one"), await post(app, "main", "two")
+        await runner.until_begun(1)
+        tasks.start_soon(app.database.run, hold_writer)
+        await anyio.wait_all_tasks_blocked()
+        runner.release(first.run_id)
+        await anyio.wait_all_tasks_blocked()  # the end of the first, which claims the second, waits for the writer
+        assert second.run_id is not None
+        tasks.start_soon(app.database.run, runs.cancel_run, OWNER, second.run_id, app.services.clock.now_ms())
+        await anyio.wait_all_tasks_blocked()
+        may_write.set()
+        run = await wait_end(app, second.run_id)
+        assert (run.status, run.code, run.attempt) == (RunStatus.CANCELLED, "cancelled", 1)
 
 
 @requirement("runs:5")

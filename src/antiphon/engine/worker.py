@@ -61,7 +61,7 @@ class _Drive:
         self.is_exhausted = False
         """Whether the run's end found no other waiting."""
         self.is_unchecked = False
-        """Whether it was to be looked at while no run was being executed: one may just have been claimed."""
+        """Whether it was to be looked at since its run began: what was meant may be a later one, claimed already."""
         self.following: Run | None = None
         """The session's next run, claimed already."""
         self._slots = slots
@@ -211,9 +211,10 @@ class Worker:
         to_check, self._to_check = self._to_check, {}
         for session in to_check:
             drive = self._driving.get(session)
-            if drive is not None and drive.run is None:
-                drive.is_unchecked = True
-            elif drive is not None and drive.run is not None and drive.cause is None:
+            if drive is None:
+                continue
+            drive.is_unchecked = True
+            if drive.run is not None and drive.cause is None:
                 self._tasks.start_soon(self._check, drive, drive.run)
         while self._pending and not self._is_draining and self._slots.try_take():
             session = next(iter(self._pending))
@@ -325,11 +326,11 @@ class Worker:
                 if run.deadline is not None:
                     assert self._tasks is not None
                     self._tasks.start_soon(self._watch_deadline, drive, run)
+                is_unchecked, drive.is_unchecked = drive.is_unchecked, False
                 if run.is_cancel_requested:
                     drive.stop(StopCause.CANCEL)
-                elif drive.is_unchecked:
+                elif is_unchecked:
                     assert self._tasks is not None
-                    drive.is_unchecked = False
                     self._tasks.start_soon(self._check, drive, run)
                 drive.settle(await self._run_to_end(context))
                 if context.transcript is not None:
