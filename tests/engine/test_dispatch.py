@@ -18,9 +18,9 @@ from antiphon.config import Config, DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.run import RunStatus
-from antiphon.engine import runs
+from antiphon.engine import lifecycle
+from antiphon.engine.lifecycle import Claimant
 from antiphon.engine.runner import ConstantRunner
-from antiphon.engine.runs import Claimant
 from antiphon.store import processes
 from antiphon.store import runs as ledger
 from antiphon.store.database import CommitHook, Transaction
@@ -410,7 +410,7 @@ async def test_a_worker_whose_run_another_process_took_over_changes_nothing(
         assert mine.process is not None
         await app.database.run(give_up, mine.process)
         await app.database.run(processes.insert, OTHER, 0)
-        taken = await app.database.run(runs.claim, row, claimant, 0)
+        taken = await app.database.run(lifecycle.claim, row, claimant, 0)
         assert taken is not None and taken.fence == mine.fence + 1
         runner.release(mine.id)
         with anyio.fail_after(SECONDS):

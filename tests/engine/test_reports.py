@@ -9,16 +9,20 @@ import anyio.lowlevel
 import psycopg
 import pytest
 
+from antiphon.agents.prompt import prompt_entries
+from antiphon.agents.sub_agents import ABOVE
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
 from antiphon.config import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import ProcessId, RunId, SessionRow
+from antiphon.domain.message import ToolResult, UserMessage, text_of
 from antiphon.domain.run import Run, RunStatus
-from antiphon.domain.session import SessionStatus
+from antiphon.domain.session import SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.runs import Claimant, claim
+from antiphon.domain.transcript import Transcript
+from antiphon.engine.lifecycle import Claimant, claim
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Query, Transaction
@@ -331,6 +335,26 @@ async def test_a_run_waits_for_its_children_without_a_slot_and_what_it_took_is_n
         await settle(app)
         assert [record.has_run for record in await records(app, key_of("boss"))] == [False]
         assert await runs_of(app, key_of("boss")) == 1
+
+
+@requirement("spawn:8")
+@pytest.mark.parametrize("is_first", [True, False], ids=["record first", "wait first"])
+async def test_a_prompt_tells_a_result_that_a_wait_brought_once(open_home: OpenHome, is_first: bool) -> None:
+    async with open_home(settings()) as app:
+        await open_peer(app, "boss")
+        answer = await spawned(app, "boss", "!say fortytwo" if is_first else "!sleep 1.5\n!say fortytwo")
+        if is_first:
+            await settle(app)
+        waiting = await ask(app, key_of("boss"), wait_directive(answer["runId"]))
+        transcript = Transcript()
+        transcript.add(await read_log(app, key_of("boss")))
+        shown = prompt_entries(transcript.prompt_for(waiting.id), SessionType.DIRECT)
+    (told,) = (text_of(entry.content) for entry in shown if isinstance(entry, UserMessage) and entry.report)
+    (waited,) = (
+        text_of(entry.content) for entry in shown if isinstance(entry, ToolResult) and entry.tool == "sessions_wait"
+    )
+    assert "fortytwo" in waited and "Status: ok" in told
+    assert (told.count("fortytwo"), told.count(ABOVE)) == ((1, 0) if is_first else (0, 1))
 
 
 @requirement("spawn:8")

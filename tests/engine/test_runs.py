@@ -1,7 +1,9 @@
 """The ledger: order, exclusivity, waiting, cancelling, limits, crashes."""
 
 import errno
+import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,15 +11,18 @@ import pytest
 
 import antiphon
 from antiphon import ToolContext
-from antiphon.app import App, Parts
+from antiphon.app import App, Parts, open_app
+from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
-from antiphon.engine import runs
+from antiphon.engine import lifecycle, runs
 from antiphon.engine.context import RunContext
+from antiphon.engine.lifecycle import Claimant, Fence, Fenced
 from antiphon.engine.runner import ConstantRunner, Ending
-from antiphon.engine.runs import NOT_RUN, OUTCOME_UNKNOWN, Claimant, Fence, Fenced
+from antiphon.engine.steps import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, Reply, fake_provider
 from tests.claims import requirement
@@ -175,6 +180,30 @@ async def test_cancelling_keeps_the_partial_text_and_may_be_repeated(open_home: 
 
 
 @requirement("runs:5")
+async def test_a_run_that_is_cancelled_in_the_commit_that_claims_it_does_not_go_on(home: Path) -> None:
+    may_write = threading.Event()
+
+    async def hold_writer(_tx: Transaction) -> None:
+        may_write.wait()
+
+    runner = HeldRunner()
+    async with open_app(home, Config(), Parts(runner=runner)) as app, anyio.create_task_group() as tasks:
+        await open_session(app, "main")
+        first, second = await post(app, "main", "one"), await post(app, "main", "two")
+        await runner.until_begun(1)
+        tasks.start_soon(app.database.run, hold_writer)
+        await anyio.wait_all_tasks_blocked()
+        runner.release(first.run_id)
+        await anyio.wait_all_tasks_blocked()  # the end of the first, which claims the second, waits for the writer
+        assert second.run_id is not None
+        tasks.start_soon(app.database.run, runs.cancel_run, OWNER, second.run_id, app.services.clock.now_ms())
+        await anyio.wait_all_tasks_blocked()
+        may_write.set()
+        run = await wait_end(app, second.run_id)
+        assert (run.status, run.code, run.attempt) == (RunStatus.CANCELLED, "cancelled", 1)
+
+
+@requirement("runs:5")
 async def test_a_queued_run_is_cancelled_at_once(open_home: OpenHome) -> None:
     runner = HeldRunner()
     async with open_home(parts=Parts(runner=runner)) as app:
@@ -254,16 +283,16 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         run = await find_run(app, posted.run_id)
         old = Fence(run.id, run.fence - 1)
         before = await read_log(app, "main")
-        assert await app.database.run(runs.record, old, (), True, 0) is None
-        assert await app.database.run(runs.finish_run, old, Outcome(status=RunStatus.OK), None, 0) is None
-        assert not await app.database.run(runs.set_waiting, old, (run.id,), None)
-        await app.database.run(runs.hand_back, old)
+        assert await app.database.run(lifecycle.record, old, (), True, 0) is None
+        assert await app.database.run(lifecycle.finish_run, old, Outcome(status=RunStatus.OK), None, 0) is None
+        assert not await app.database.run(lifecycle.set_waiting, old, (run.id,), None)
+        await app.database.run(lifecycle.hand_back, old)
         assert await find_run(app, run.id) == run
         assert await read_log(app, "main") == before
         runner.release_all()
         await wait_end(app, run.id)
         current = Fence(run.id, run.fence)
-        assert await app.database.run(runs.finish_run, current, Outcome(status=RunStatus.ERROR), None, 0) is None
+        assert await app.database.run(lifecycle.finish_run, current, Outcome(status=RunStatus.ERROR), None, 0) is None
 
 
 @requirement("runs:8")
@@ -278,9 +307,9 @@ async def test_after_three_crashed_attempts_a_run_ends(open_home: OpenHome) -> N
         claimant = Claimant(process=run.process, time_limits={AgentId("main"): None})
         for attempt in (2, 3):
             # What the next process does that finds the run unfinished.
-            taken = await app.database.run(runs.claim, SessionRow(run.session), claimant, 0)
+            taken = await app.database.run(lifecycle.claim, SessionRow(run.session), claimant, 0)
             assert taken is not None and (taken.attempt, taken.fence) == (attempt, attempt)
-        assert await app.database.run(runs.claim, SessionRow(run.session), claimant, 0) is None
+        assert await app.database.run(lifecycle.claim, SessionRow(run.session), claimant, 0) is None
         ended = await find_run(app, run.id)
         assert (ended.status, ended.code) == (RunStatus.ERROR, "crashed")
         runner.release_all()

@@ -8,7 +8,7 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.message import NO_USAGE, JsonObject, Message, TextPart, ToolCallPart, ToolResult, Usage
 from antiphon.domain.transcript import Entry, Input, Step, Summary
 from antiphon.engine.context import RunContext
-from antiphon.engine.runs import AGENT_ACTOR
+from antiphon.engine.steps import AGENT_ACTOR
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 Contract: events 2, send 4 to 6.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from antiphon.agents.fence import fenced
 from antiphon.agents.model import PromptStage
@@ -21,10 +21,10 @@ from antiphon.domain.message import (
 from antiphon.domain.transcript import Entry, Input
 
 
-def shown_words(message: UserMessage) -> str:
-    """The message as a prompt holds it: never as the user's words."""
+def shown_words(message: UserMessage, waited: Mapping[str, str]) -> str:
+    """The message as a prompt holds it: never as the user's words. `waited`: see `shown_report`."""
     if message.report is not None:
-        return shown_report(message, message.report)
+        return shown_report(message, message.report, waited)
     source = message.provenance.source_session_key or "another session"
     exchange = message.exchange
     match exchange.stage if exchange is not None else None:

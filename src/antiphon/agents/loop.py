@@ -28,7 +28,7 @@ from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import Ending
-from antiphon.engine.runs import OUTCOME_UNKNOWN, call_name
+from antiphon.engine.steps import OUTCOME_UNKNOWN, call_name
 from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,12 @@
 """What a model is told: the transcript's entries, with what people's messages need around them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from antiphon.agents.inter_session import raw_words, request_text, shown_words, stage_of
 from antiphon.agents.model import Prompt, PromptEntry, PromptText, ToolSchema
+from antiphon.agents.sub_agents import waited_replies
 from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Agent
 from antiphon.domain.ids import RunId
@@ -20,7 +21,7 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import Entry, Input, OpenCall, Step, Summary, Transcript
-from antiphon.engine.runs import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.engine.steps import NOT_RUN, OUTCOME_UNKNOWN
 from antiphon.policy.trigger import shown_prefix
 
 LEFT_OUT = "[Earlier turns of this conversation were left out, because they did not fit.]"
@@ -64,6 +65,7 @@ def build_prompt(
 def prompt_entries(entries: Iterable[Entry], session_type: SessionType) -> list[PromptEntry]:
     """Entries as a model gets them: results directly behind their calls, every call with a result."""
     shown: list[PromptEntry] = []
+    waited: dict[str, str] = {}
     for entry in entries:
         match entry:
             case Summary(text=None):
@@ -71,10 +73,13 @@ def prompt_entries(entries: Iterable[Entry], session_type: SessionType) -> list[
             case Summary(text=str() as text):
                 shown.append(PromptText(text=f"[Summary of the conversation before this point]\n{text}"))
             case Input():
-                shown.append(_shown_input(entry, session_type))
+                shown.append(_shown_input(entry, session_type, waited))
             case Step() if entry.message.content:
                 shown.append(entry.message)
-                shown.extend(_result(result) for result in entry.results)
+                results = [_result(result) for result in entry.results]
+                shown.extend(results)
+                for result in results:
+                    waited |= waited_replies(result)
             case _:
                 pass
     return shown
@@ -89,7 +94,7 @@ def _instructions(agent: Agent, session: Session, notices: Sequence[str]) -> str
     return instructions
 
 
-def _shown_input(entry: Input, session_type: SessionType) -> UserMessage | AssistantMessage:
+def _shown_input(entry: Input, session_type: SessionType, waited: Mapping[str, str]) -> UserMessage | AssistantMessage:
     message = entry.message
     if isinstance(message, AssistantMessage):
         return message
@@ -103,7 +108,7 @@ def _shown_input(entry: Input, session_type: SessionType) -> UserMessage | Assis
         provenance=message.provenance,
     )
     if message.provenance.kind in (ProvenanceKind.INTER_SESSION, ProvenanceKind.ANNOUNCE):
-        return replace(message, content=text_content(shown_words(message)))
+        return replace(message, content=text_content(shown_words(message, waited)))
     return replace(message, content=_prefixed(prefix, message.content)) if prefix else message
 
 

@@ -13,9 +13,9 @@ from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access import NOBODY, Found, look_up, may_access, present_incarnation
 from antiphon.engine.context import RunContext
+from antiphon.engine.lifecycle import Fenced
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs import Fenced
 from antiphon.policy.decision import Deny
 from antiphon.policy.session_tools import is_bound_to_parent
 from antiphon.policy.visibility import Act, Scope, Standing, TargetFacts, Visibility, decide, scope_of

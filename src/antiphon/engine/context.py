@@ -12,8 +12,9 @@ from antiphon.domain.message import AssistantMessage, ToolResult, Usage
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import Transcript
-from antiphon.engine import runs
-from antiphon.engine.runs import AGENT_ACTOR, Fence, Fenced
+from antiphon.engine import lifecycle, steps
+from antiphon.engine.lifecycle import Fence, Fenced
+from antiphon.engine.steps import AGENT_ACTOR
 from antiphon.engine.waits import Waits
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -128,7 +129,7 @@ class RunContext:
 
     async def record(self, events: Sequence[NewEvent]) -> int:
         last_seq = await self._database.run(
-            runs.record,
+            lifecycle.record,
             self._fence,
             tuple(events),
             self.is_counted,
@@ -154,13 +155,13 @@ class RunContext:
         """The run once it has ended, None on time-out; meanwhile this run's slot is free. Contract: runs 1."""
         await self.note_waiting(run_id, timeout)
         ended = await self.wait_released(run_id, timeout)
-        if not await self._database.run(runs.set_waiting, self._fence, (), None):
+        if not await self._database.run(lifecycle.set_waiting, self._fence, (), None):
             raise Fenced
         return ended
 
     async def note_waiting(self, run_id: RunId, timeout: timedelta) -> None:
         """Says in the ledger for which run this one waits, so that a cycle of waits is seen."""
-        if not await self._database.run(runs.set_waiting, self._fence, (run_id,), self.clock.now() + timeout):
+        if not await self._database.run(lifecycle.set_waiting, self._fence, (run_id,), self.clock.now() + timeout):
             raise Fenced
 
     async def wait_released(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
@@ -183,7 +184,7 @@ class RunContext:
 
     async def spent_today(self) -> tuple[ledger.Spent, ledger.Spent]:
         """What this agent, and all agents together, used this UTC day. Contract: runs 6."""
-        day = runs.day_of(self.clock.now_ms())
+        day = steps.day_of(self.clock.now_ms())
         spent = await self._database.read(ledger.spent_on, day)
         total = ledger.Spent(
             sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values())

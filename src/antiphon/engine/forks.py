@@ -19,8 +19,8 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
 from antiphon.engine.access import find_session
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.engine.runs import closing_result
 from antiphon.engine.sessions import OpenSession, create_session
+from antiphon.engine.steps import closing_result
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, SqlValue, Transaction

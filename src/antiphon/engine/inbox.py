@@ -29,10 +29,10 @@ from antiphon.domain.session import DeliveryContext, SessionStatus, SessionType,
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import find_head
 from antiphon.engine.arrivals import shown_columns
+from antiphon.engine.lifecycle import call_off
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.resets import begin_anew_if_stale
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs import call_off
 from antiphon.engine.sending import may_post
 from antiphon.engine.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.decision import Deny

@@ -12,9 +12,9 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import find_session
+from antiphon.engine.lifecycle import call_off, end_queued_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
-from antiphon.engine.runs import call_off, end_queued_run
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows

@@ -18,10 +18,10 @@ from antiphon.domain.session import DeliveryContext, Session, SessionStatus, Ses
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access import Found, find_session, look_up, may_access, not_found, target_name
+from antiphon.engine.lifecycle import end_queued_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports import abandon_reports
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs import end_queued_run
 from antiphon.engine.workspaces import Workspaces
 from antiphon.store import deliveries, exchanges, tokens
 from antiphon.store import events as log

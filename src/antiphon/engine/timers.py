@@ -14,7 +14,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
-from antiphon.engine.runs import end_parked_run
+from antiphon.engine.lifecycle import end_parked_run
 from antiphon.engine.sessions import bury_session, remove_workspace
 from antiphon.engine.workspaces import Workspaces
 from antiphon.feed.notifier import Notifier

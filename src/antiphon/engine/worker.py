@@ -16,11 +16,11 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import Ids, ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
-from antiphon.engine import runs
+from antiphon.engine import lifecycle
 from antiphon.engine.context import PublishDelta, RunContext
+from antiphon.engine.lifecycle import Claimant, Ended, Fence, Fenced, NewInput
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner, Ending
-from antiphon.engine.runs import Claimant, Ended, Fence, Fenced, NewInput
 from antiphon.engine.slots import Slots
 from antiphon.engine.transcripts import Transcripts
 from antiphon.engine.waits import Waits
@@ -61,7 +61,7 @@ class _Drive:
         self.is_exhausted = False
         """Whether the run's end found no other waiting."""
         self.is_unchecked = False
-        """Whether it was to be looked at while no run was being executed: one may just have been claimed."""
+        """Whether it was to be looked at since its run began: what was meant may be a later one, claimed already."""
         self.following: Run | None = None
         """The session's next run, claimed already."""
         self._slots = slots
@@ -211,9 +211,10 @@ class Worker:
         to_check, self._to_check = self._to_check, {}
         for session in to_check:
             drive = self._driving.get(session)
-            if drive is not None and drive.run is None:
-                drive.is_unchecked = True
-            elif drive is not None and drive.run is not None and drive.cause is None:
+            if drive is None:
+                continue
+            drive.is_unchecked = True
+            if drive.run is not None and drive.cause is None:
                 self._tasks.start_soon(self._check, drive, drive.run)
         while self._pending and not self._is_draining and self._slots.try_take():
             session = next(iter(self._pending))
@@ -270,13 +271,13 @@ class Worker:
 
     async def _claim(self, session: SessionRow) -> Run | None:
         at_ms = self._clock.now_ms()
-        run = await self._database.run(runs.claim, session, self._claimant, at_ms, sessions=(session,))
+        run = await self._database.run(lifecycle.claim, session, self._claimant, at_ms, sessions=(session,))
         if run is not None and run.attempt > 1:
             logger.info("Run resumed", extra={"action": "run_resumed", "run_id": run.id, "attempt": run.attempt})
         return run
 
     async def _hand_back(self, run: Run) -> None:
-        await self._database.run(runs.hand_back, Fence(run.id, run.fence), sessions=(SessionRow(run.session),))
+        await self._database.run(lifecycle.hand_back, Fence(run.id, run.fence), sessions=(SessionRow(run.session),))
 
     async def _finish_run(
         self,
@@ -288,14 +289,14 @@ class Worker:
         successors: Claimant | None = None,
     ) -> Ended | NewInput | None:
         return await self._database.run(
-            runs.finish_run,
+            lifecycle.finish_run,
             Fence(run.id, run.fence),
             outcome,
             message,
             self._clock.now_ms(),
             is_counted,
             successors,
-            sessions=runs.sessions_of(run),
+            sessions=lifecycle.sessions_of(run),
         )
 
     async def _execute(self, drive: _Drive, run: Run) -> None:
@@ -325,11 +326,11 @@ class Worker:
                 if run.deadline is not None:
                     assert self._tasks is not None
                     self._tasks.start_soon(self._watch_deadline, drive, run)
+                is_unchecked, drive.is_unchecked = drive.is_unchecked, False
                 if run.is_cancel_requested:
                     drive.stop(StopCause.CANCEL)
-                elif drive.is_unchecked:
+                elif is_unchecked:
                     assert self._tasks is not None
-                    drive.is_unchecked = False
                     self._tasks.start_soon(self._check, drive, run)
                 drive.settle(await self._run_to_end(context))
                 if context.transcript is not None:

@@ -5,6 +5,11 @@ from collections.abc import Collection
 from antiphon.domain.ids import AgentId
 from antiphon.policy.visibility import Act, VisibilityRules
 
+WAIT_TOOL = "sessions_wait"
+"""The tool that answers with the results which it waited for."""
+YIELD_TOOL = "sessions_yield"
+"""The tool that ends the run which calls it."""
+
 SESSION_TOOLS = frozenset(
     {
         "agents_list",
@@ -15,17 +20,14 @@ SESSION_TOOLS = frozenset(
         "sessions_search",
         "sessions_send",
         "sessions_spawn",
-        "sessions_wait",
-        "sessions_yield",
+        WAIT_TOOL,
+        YIELD_TOOL,
         "subagents",
     }
 )
 """Names that belong to Antiphon's own tools."""
 
-YIELD_TOOL = "sessions_yield"
-"""The tool that ends the run which calls it."""
-
-SPAWN_FAMILY = frozenset({"sessions_spawn", "sessions_wait", YIELD_TOOL, "subagents"})
+SPAWN_FAMILY = frozenset({"sessions_spawn", WAIT_TOOL, YIELD_TOOL, "subagents"})
 """What a session governs its own children with."""
 
 _ACTS = {

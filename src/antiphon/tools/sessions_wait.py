@@ -10,6 +10,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.engine.callers import Caller
 from antiphon.engine.joins import Awaited, Joined, Joins
+from antiphon.policy.session_tools import WAIT_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
@@ -33,7 +34,7 @@ def sessions_wait(joins: Joins) -> SessionTool[WaitArguments]:
         timeout = timedelta(seconds=arguments.timeout_seconds)
         return _shown(await joins.wait(caller, run_ids, timeout, for_all=arguments.mode == "all"))
 
-    return SessionTool("sessions_wait", DESCRIPTION, WaitArguments, carry_out, codes=CODES)
+    return SessionTool(WAIT_TOOL, DESCRIPTION, WaitArguments, carry_out, codes=CODES)
 
 
 def _shown(joined: Joined) -> dict[str, Any]:
