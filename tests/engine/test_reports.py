@@ -42,7 +42,7 @@ from tests.engine.family import (
     until_running,
 )
 from tests.engine.parley import TURN, call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle, steps
-from tests.engine.stage import SECONDS, HeldRunner, ask, find_session, post, read_log, texts, wait_end
+from tests.engine.stage import SECONDS, HeldRunner, ask, find_run, find_session, post, read_log, texts, wait_end
 
 pytestmark = pytest.mark.anyio
 
@@ -141,13 +141,39 @@ async def test_a_requester_with_a_channel_has_one_message_in_the_childs_words(
         assert await runs_of(app, key_of("boss")) == 1
 
 
-@requirement("spawn:7")
-async def test_where_the_announce_turn_fails_the_record_is_sent(open_home: OpenHome) -> None:
+@requirement("spawn:7", "channels:1")
+@pytest.mark.parametrize(
+    ("task", "told"), [("!say the result", "the result"), ("!announce In other words.\n!say x", "In other words.")]
+)
+async def test_a_child_that_is_quicker_than_its_requester_announces_its_result_as_well(
+    open_home: OpenHome, task: str, told: str
+) -> None:
     channel = FakeChannel()
     async with open_home(settings(), Parts(channels=[channel])) as app:
         boss = await open_peer(app, "boss")
         await set_place(app, boss, "the room", NAME)
-        await ask(app, key_of("boss"), f"{spawn_directive('!sleep 1.5')}\n!say <NO_REPLY>")
+        run = await ask(app, key_of("boss"), f"{spawn_directive(task)}\n!sleep 1\n!say <NO_REPLY>")
+        (record,) = await records(app, key_of("boss"))
+        quicker = await find_run(app, RunId(record.id))
+        assert quicker.ended_at is not None and run.ended_at is not None and quicker.ended_at < run.ended_at
+        await settle(app)
+        await channel.until_asked(1)
+        assert channel.texts == [told]
+        (child,) = await children_of(app, "boss")
+        assert record.text in texts(await read_log(app, str((await session_of(app, child)).key)))
+
+
+@requirement("spawn:7")
+@pytest.mark.parametrize("is_quicker", [False, True], ids=["child ends later", "child ends first"])
+async def test_where_the_announce_turn_fails_the_record_is_sent(open_home: OpenHome, is_quicker: bool) -> None:
+    channel = FakeChannel()
+    slow = "!sleep 1.5"
+    async with open_home(settings(), Parts(channels=[channel])) as app:
+        boss = await open_peer(app, "boss")
+        await set_place(app, boss, "the room", NAME)
+        task, rest = ("!say the result", slow) if is_quicker else (slow, "")
+        await post(app, key_of("boss"), f"{spawn_directive(task)}\n{rest}\n!say <NO_REPLY>")
+        await until(app, lambda runs: any(run.report is not None and (run.is_over or not is_quicker) for run in runs))
         (child,) = await children_of(app, "boss")
         await app.services.sessions.patch(
             OWNER, NamedTarget((await session_of(app, child)).key, None), {"model": "no:m"}

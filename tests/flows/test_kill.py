@@ -1,5 +1,6 @@
 """kill -9 at every commit, and anywhere: nothing acknowledged is lost, nothing is done twice (P1-P3, P9, P10)."""
 
+import itertools
 import json
 import random
 import re
@@ -282,7 +283,16 @@ def check_records(dump: Dump) -> None:
 
 
 def check_announced(directory: Path, dump: Dump) -> None:
-    """Every result that was to be told outside has one message, which arrived under one id."""
+    """Every result that was to be told outside has one message, which arrived under one id.
+
+    Who words it was told what the record says.
+    """
+    told = {stage: dict[str, str]() for stage in ("record", "announce")}
+    for event in itertools.chain.from_iterable(dump["sessions"].values()):
+        report, stage = event.get("report", ("", ""))
+        if stage in told:
+            told[stage][report] = event["text"]
+    assert told["announce"].items() <= told["record"].items()
     wanted = {report for report, (_, is_told) in dump["reports"].items() if is_told}
     announcing = {run_id: run["announces"] for run_id, run in dump["runs"].items() if run["announces"] is not None}
     sent = {id: announcing[run_id] for id, run_id in dump["sent"].items() if run_id in announcing}

@@ -34,10 +34,15 @@ async def append_words(
     run_id: RunId | None,
     at_ms: int,
     set: Mapping[str, SqlValue] | None = None,
+    *,
+    is_addressed: bool = False,
 ) -> int:
-    """Stores what another session says, at that session's taint; returns its `seq`. Contract: send 4, flow 2."""
-    actor = str(session_principal(str(source.key)))
-    event = replace(user_event(message, actor=actor, run_id=run_id), classification=source.taint)
+    """Stores what another session says, at that session's taint; returns its `seq`. Contract: send 4, flow 2.
+
+    A message that is addressed can be found by its id, and the log refuses a second one of that id.
+    """
+    event = user_event(message, actor=str(session_principal(str(source.key))), run_id=run_id, is_addressed=is_addressed)
+    event = replace(event, classification=source.taint)
     is_present = incarnation == session.id
     changes: dict[str, SqlValue] = {}
     if is_present and (text := text_of(message.content)):

@@ -350,7 +350,14 @@ async def _queue_announcement(
     run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
     message = _message(requester, parts, report.id, ReportStage.ANNOUNCE, (report.id,), at_ms)
     seq = await append_words(
-        tx, child, SessionId(child.id), message, requester_as_told(requester, child), run_id, at_ms
+        tx,
+        child,
+        SessionId(child.id),
+        message,
+        requester_as_told(requester, child),
+        run_id,
+        at_ms,
+        is_addressed=True,
     )
     await _queue(tx, child, run_id, seq, report, origin, {"announces": report.id, "partner": requester.row}, at_ms)
     await spawns.change_report(tx, report.id, {"stage": Stage.ANNOUNCING.value, "ended_at": at_ms})
@@ -443,7 +450,9 @@ async def _append_record(
     assert report.requester_incarnation is not None
     message = _message(child, parts, report.id, ReportStage.RECORD, answers, at_ms)
     source = child if child.taint.flows_to(requester.taint) else replace(child, taint=requester.taint)
-    return await append_words(tx, requester, report.requester_incarnation, message, source, run_id, at_ms)
+    return await append_words(
+        tx, requester, report.requester_incarnation, message, source, run_id, at_ms, is_addressed=True
+    )
 
 
 async def _append_notice(
@@ -453,7 +462,7 @@ async def _append_notice(
     names = ", ".join([str(found.label or found.key) for found in await _children_of(tx, answers)])
     content = text_content(CONTINUED.format(names=f": {names}" if names else ""))
     message = _message(session, content, run_id, ReportStage.CONTINUATION, answers, at_ms)
-    return await append_words(tx, session, incarnation, message, session, run_id, at_ms)
+    return await append_words(tx, session, incarnation, message, session, run_id, at_ms, is_addressed=True)
 
 
 async def _children_of(tx: Transaction, answers: Sequence[str]) -> list[Session]:
@@ -464,7 +473,8 @@ async def _children_of(tx: Transaction, answers: Sequence[str]) -> list[Session]
 async def _recorded_parts(tx: Transaction, report: Report, requester: Session) -> tuple[Part, ...]:
     """The record as it stands in the requester's log."""
     event = await log.find_message(tx, requester.row, _message_id(report.id, ReportStage.RECORD))
-    return () if event is None or event.message is None else event.message.content
+    assert event is not None and event.message is not None
+    return event.message.content
 
 
 def _message(
@@ -484,7 +494,7 @@ def _message(
 
 
 def _message_id(name: str, stage: ReportStage) -> MessageId:
-    """One for each report and stage, so that the log itself refuses a second record."""
+    """One for each report and stage: the log itself refuses a second record."""
     return MessageId(derived_id("msg", 0, name, stage.value))
 
 
