@@ -10,8 +10,8 @@ LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-em
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
 
-test: setup-dev  ## All tests, on SQLite and on PostgreSQL
-	$(BIN)/python -m pytest $(ARGS)
+test: setup-dev  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
+	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal)
 
 check: setup-dev  ## What CI checks beside the tests: format, lint, types, layers, dependencies
 	$(BIN)/ruff format --check .
@@ -26,7 +26,7 @@ bench: setup-dev  ## Measure the figures of docs/GOALS.md, each beside its refer
 bench-peers: setup-dev  ## Measure the store beside those of other packages, each installed under .bench
 	$(BIN)/python -m bench.peers $(ARGS)
 
-soak: setup-dev  ## The long forms of the kill, power-cut and reconnect tests
+soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecting and random stories
 	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
 
 lock:  ## Bring the lock files up to date with pyproject.toml

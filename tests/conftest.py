@@ -1,5 +1,6 @@
 """Options and fixtures for all tests."""
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -18,6 +19,12 @@ OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of kill, power-cut and reconnect tests")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: much of the time is waiting for other processes."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.program import COMMAND, LIMIT_SECONDS, environment
+from tests.cli.preloaded import preloaded_command
+from tests.cli.program import environment
+from tests.limits import SECONDS
 
 DOCS = Path(__file__).parents[1] / "docs"
 ADDRESS = "http://127.0.0.1:7464"
@@ -55,7 +57,7 @@ def run_shell(
     programs = home.parent / "programs"
     programs.mkdir(exist_ok=True)
     program = programs / "antiphon"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n', "utf-8")
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(preloaded_command())} "$@"\n', "utf-8")
     program.chmod(0o700)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return _run(["sh", "-eu", "-c", text.replace(ADDRESS, url)], home, {"PATH": path, **(env or {})}, fails=fails)
@@ -73,7 +75,7 @@ def _run(command: list[str], home: Path, env: Mapping[str, str], *, fails: bool 
         cwd=home.parent,
         capture_output=True,
         text=True,
-        timeout=3 * LIMIT_SECONDS,
+        timeout=SECONDS,
         check=False,
     )
     assert (done.returncode != 0) is fails, done.stdout + done.stderr

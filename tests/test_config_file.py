@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.config import find_config_file, load_config
+from antiphon.domain.agent import LONGEST
 from antiphon.domain.errors import Invalid
 from antiphon.policy.send import SendAction, SendRule
 from antiphon.policy.visibility import AgentToAgent, Visibility
@@ -104,6 +105,11 @@ def test_a_json5_file_in_the_seeds_shape_means_the_same_as_toml(tmp_path: Path) 
         ("{\n  tools: {},\n  tools: {} }", ["line 3", "'tools' is given twice"]),
         ("{\n  tools: {\n    sessions: }\n}", ["not JSON5", "line 3"]),
         ("[]", ["no object"]),
+        (
+            "{\n  agents: {\n    defaults: { subagents: {\n      allowAgents: ['main', 'Ops*'] } } } }",
+            ["line 4", "agents.defaults.subagents.allowAgents.1", "'Ops*'"],
+        ),
+        ("{\n  agents: { list: [{\n    id: 'a', subagents: { allowAgents: [''] } }] } }", ["line 3", "allowAgents.0"]),
         ("{\n  session: { sendPolicy: { rules: [\n { action: 'maybe' } ] } } }", ["line 3", "action"]),
     ],
 )
@@ -113,6 +119,41 @@ def test_what_is_wrong_in_json5_is_told_with_its_line(tmp_path: Path, text: str,
     assert refused.value.code == "invalid_config"
     for part in told:
         assert part in refused.value.message
+
+
+@requirement("config:1", "spawn:3", "spawn:4")
+@pytest.mark.parametrize("value", ["inf", "nan", "1e300", "1e9"])
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("agents.defaults.subagents", "run_timeout_seconds"),
+        ("agents.defaults.subagents", "archive_after_minutes"),
+        ("limits.run", "time_seconds"),
+        ("gateway", "drain_seconds"),
+        ("providers.own", "stall_seconds"),
+    ],
+)
+def test_no_time_is_set_longer_than_ten_years(tmp_path: Path, section: str, name: str, value: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        load_config(written(tmp_path, "antiphon.toml", f"[{section}]\n{name} = {value}\n"), environment={})
+    assert f"{section}.{name}" in refused.value.message
+
+
+@requirement("config:1", "spawn:3", "spawn:4")
+def test_times_of_ten_years_can_be_set(tmp_path: Path) -> None:
+    text = "[agents.defaults.subagents]\nrun_timeout_seconds = 315360000\narchive_after_minutes = 5256000\n"
+    rules = load_config(written(tmp_path, "antiphon.toml", text), environment={}).rules()
+    (agent,) = rules.agents.values()
+    assert agent.subagents.time_limit == agent.subagents.archive_after == LONGEST
+
+
+@requirement("config:1")
+@pytest.mark.parametrize("name", ["idleMinutes", "staleAfterDays", "retentionDays"])
+def test_times_that_cannot_be_counted_are_refused(tmp_path: Path, name: str) -> None:
+    section = "session.reset" if name == "idleMinutes" else "session"
+    with pytest.raises(Invalid) as refused:
+        load_config(written(tmp_path, "antiphon.toml", f"[{section}]\n{name} = 10000000000\n"), environment={})
+    assert f"{section}.{name}" in refused.value.message
 
 
 @requirement("config:1")

@@ -40,7 +40,7 @@ def settings(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, 
             if field.description and is_whole(field):
                 yield place, "a section", "unset", field.description
         else:
-            yield place, values_of(field.annotation), default_of(field), field.description or ""
+            yield place, values_of(field.annotation) + bounds_of(field), default_of(field), field.description or ""
 
 
 def is_whole(field: FieldInfo) -> bool:
@@ -78,6 +78,12 @@ def values_of(annotation: Any) -> str:
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return " ".join(f"`{value}`" for value in annotation)
     return {int: "whole number", float: "number", str: "text", bool: "`true` `false`", SecretStr: "text"}[annotation]
+
+
+def bounds_of(field: FieldInfo) -> str:
+    """Of whole numbers that have two."""
+    least, most = ([getattr(each, name) for each in field.metadata if hasattr(each, name)] for name in ("ge", "le"))
+    return f", {toml(least[0])} to {toml(most[0])}" if field.annotation is int and least and most else ""
 
 
 def default_of(field: FieldInfo) -> str:

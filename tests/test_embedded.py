@@ -6,7 +6,7 @@ import pytest
 
 import antiphon
 from antiphon.config import Config
-from antiphon.domain.errors import Denied, NotFound
+from antiphon.domain.errors import Denied, Invalid, NotFound
 from tests.claims import requirement
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +32,14 @@ async def test_a_program_calls_tools_as_its_sessions_and_may_repeat_a_call(home:
         assert other["runId"] != answers[0]["runId"]
         status = await app.tools.call("session_status", session=asker)
         assert status["sessionKey"] == asker.key
+
+
+async def test_a_programs_label_is_text_on_one_line(home: Path) -> None:
+    async with antiphon.open(home) as app:
+        assert (await (await app.sessions.open("a", label=" A ")).status()).label == "A"
+        for label in (" ", "a\nb"):
+            with pytest.raises(Invalid, match="Label"):
+                await app.sessions.open("a", label=label)
 
 
 @requirement("cli:1", "tools:1")

@@ -211,8 +211,14 @@ class _Base:
     webhooks: Sequence[WebhookSettings]
 
     def check_model(self, name: str) -> None:
-        """Raises `Invalid` for a model that cannot be had."""
-        self.models.open(name)
+        """Raises `Invalid` for a model that cannot be had; also without its key, where runs are worked on here.
+
+        Workers may have keys of which a process that is a gateway alone knows nothing.
+        """
+        if self.config.gateway.role.works:
+            self.models.check_key(name)
+        else:
+            self.models.open(name)
 
 
 def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
@@ -283,7 +289,7 @@ def _build(
     children = _Children(
         Spawns(database, rules, base.check_model, clock, ids),
         Joins(database, waits, clock),
-        Subagents(database, clock, ids),
+        Subagents(database, rules, clock, ids),
     )
     callers = Callers(database)
     own_tools = _session_tools(views, search, exchanges, children, rules, clock)
@@ -392,7 +398,9 @@ def _everywhere(*places: PublishDelta) -> PublishDelta:
 
 def _upkeep(app: App) -> Upkeep:
     rules = app.services.rules
-    return Upkeep(app.database, app.services.clock, stale_after=rules.stale_after, retention=rules.retention)
+    return Upkeep(
+        app.database, app.workspaces, app.services.clock, stale_after=rules.stale_after, retention=rules.retention
+    )
 
 
 def prepare_home(home: Path, *, is_embedded: bool) -> None:

@@ -32,7 +32,7 @@ from pydantic.alias_generators import to_camel
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.config_file import file_in, line_in, read_file
-from antiphon.domain.agent import Agent, DailyLimits, Effect, RunLimits, SandboxMode, SubagentRules
+from antiphon.domain.agent import LONGEST, Agent, DailyLimits, Effect, RunLimits, SandboxMode, SubagentRules
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
@@ -45,6 +45,10 @@ from antiphon.policy.visibility import Act, AgentToAgent, Visibility, Visibility
 
 DEFAULT_PORT = 7464
 DEFAULT_AGENT = AgentId("main")
+_MOST_SECONDS = LONGEST // timedelta(seconds=1)
+_MOST_MINUTES = LONGEST // timedelta(minutes=1)
+_MOST_DAYS = 36_500
+"""Of what is kept."""
 _VARIABLES = ("CONFIG", "HOME", "HOST", "PORT")
 _SHORT_VARIABLES = {
     "HOST": ("gateway", "host"),
@@ -94,6 +98,10 @@ def _web_address(url: str) -> str:
     return url
 
 
+def _allowed_agent(text: str) -> str:
+    return text if text == "*" else _agent_id(text)
+
+
 class Section(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -101,6 +109,7 @@ class Section(BaseModel):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
+        allow_inf_nan=False,
     )
 
 
@@ -128,7 +137,7 @@ class GatewaySection(Section):
     """Further names that requests may have in `Host`, beside the address itself and localhost."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
     """Largest request body."""
-    drain_seconds: Annotated[float, Field(ge=0)] = 10
+    drain_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 10
     """How long running turns may go on when the gateway is told to stop; then they are resumed at the next start."""
 
 
@@ -141,7 +150,7 @@ class DatabaseSection(Section):
 
 
 class RunLimitsSection(Section):
-    time_seconds: Annotated[float, Field(gt=0)] | None = None
+    time_seconds: Annotated[float, Field(gt=0, le=_MOST_SECONDS)] | None = None
     """Wall clock for one run, waits included."""
     model_calls: Annotated[int, Field(gt=0)] | None = 100
     """Steps of the model."""
@@ -231,15 +240,15 @@ class AgentSandboxSection(Section):
 
 
 class SubagentsSection(Section):
-    allow_agents: tuple[str, ...] = ()
+    allow_agents: tuple[Annotated[str, AfterValidator(_allowed_agent)], ...] = ()
     """Agents under which sessions may be spawned beside the agent's own; `*` for any."""
     max_spawn_depth: Annotated[int, Field(ge=1, le=5)] = 1
     """How many may spawn one another: with 1 only sessions that were not spawned themselves may."""
     max_children_per_agent: Annotated[int, Field(ge=1, le=1000)] = 5
     """Children of one session that may be at work at the same time."""
-    run_timeout_seconds: Annotated[float, Field(ge=0)] = 0
+    run_timeout_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 0
     """How long a child's run may take, where its spawning does not say; 0 sets no limit."""
-    archive_after_minutes: Annotated[float, Field(ge=0)] = 60
+    archive_after_minutes: Annotated[float, Field(ge=0, le=_MOST_MINUTES)] = 60
     """Children are hidden from lists so long after their result; 0 for never."""
 
     def overlaid(self, own: "SubagentsSection | None") -> "SubagentsSection":
@@ -355,7 +364,7 @@ class ProviderSection(Section):
     """The environment variable that holds the key."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     """Sent with every request to the provider."""
-    stall_seconds: Annotated[float, Field(gt=0)] = 60.0
+    stall_seconds: Annotated[float, Field(gt=0, le=_MOST_SECONDS)] = 60.0
     """A stream that sends nothing for this long is given up and tried again."""
 
     def key(self) -> str | None:
@@ -386,10 +395,10 @@ class GroupsSection(Section):
 
 class ResetSection(Section):
     mode: ResetMode = ResetMode.NONE
-    """Never, daily at an hour, or after some idle time."""
+    """Never, daily at an hour, or after some idle time; not while a run or a child of the session is at work."""
     at_hour: Annotated[int, Field(ge=0, le=23)] = 4
     """The hour of mode `daily`."""
-    idle_minutes: Annotated[int, Field(ge=0)] = 0
+    idle_minutes: Annotated[int, Field(ge=0, le=_MOST_MINUTES)] = 0
     """The idle time of mode `idle`."""
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     """The time zone of `at_hour`."""
@@ -537,9 +546,9 @@ class SessionSection(Section):
         default_factory=dict[Literal["direct", "group", "thread"], ResetSection]
     )
     reset_by_channel: dict[str, ResetSection] = Field(default_factory=dict[str, ResetSection])
-    stale_after_days: Annotated[int, Field(ge=1)] | None = None
+    stale_after_days: Annotated[int, Field(ge=1, le=_MOST_DAYS)] | None = None
     """Sessions without an interaction for so long are hidden from normal lists."""
-    retention_days: Annotated[int, Field(ge=1)] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=_MOST_DAYS)] | None = None
     """Events older than this are deleted; kept for ever unless set."""
 
 

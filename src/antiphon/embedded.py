@@ -18,6 +18,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict, Invalid
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
+from antiphon.domain.label import parse_label
 from antiphon.domain.message import JsonObject, text_content
 from antiphon.domain.run import QueueMode, Run
 from antiphon.domain.session import Session, SessionSummary, Source
@@ -114,7 +115,10 @@ class SessionHandles:
     async def open(
         self, name: str, *, agent_id: str | None = None, metadata: JsonObject | None = None, label: str | None = None
     ) -> SessionHandle:
-        """The session, made if it is new. `name` is a key, a session id, or a word, which means `api:<word>`."""
+        """The session, made if it is new. `name` is a key, a session id, or a word, which means `api:<word>`.
+
+        Raises `Invalid`, for a label with a line break too.
+        """
         target = self._target(name)
         opened = await self._services.sessions.open(
             OWNER,
@@ -122,7 +126,7 @@ class SessionHandles:
             agent_id=self._services.rules.agent_id(agent_id),
             source=Source(kind="api"),
             metadata=metadata,
-            label=label,
+            label=None if label is None else _label(label),
         )
         return SessionHandle(self._services, opened.session)
 
@@ -208,6 +212,13 @@ async def open_embedded(
     parts = parts or Parts(tools=tools)
     async with open_app(directory, settings, parts) as app:
         yield Antiphon(app)
+
+
+def _label(text: str) -> str:
+    try:
+        return parse_label(text)
+    except ValueError as error:
+        raise Invalid(f"Label {error}.", code="invalid_request") from error
 
 
 def _load(home: Path, named: str | Path | None) -> Config:

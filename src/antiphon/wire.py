@@ -264,6 +264,7 @@ def run(run: Run) -> Json:
             "code": run.code,
             "continues": run.continues,
             "continuedBy": run.continued_by,
+            "isParked": run.is_parked or None,
             "usage": _present(
                 {
                     "inputTokens": usage.input_tokens,

@@ -61,6 +61,7 @@ from antiphon.testing import (
     run_fake_provider,
 )
 from tests.claims import requirement
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +113,7 @@ async def opened(
         settings = ProviderSettings(base_url=fake.base_url, api_key=key, stall_seconds=stall_seconds)
         opened = open_provider_model(model, {model.partition(":")[0]: settings}, environ={})
         try:
-            with anyio.fail_after(20):
+            with anyio.fail_after(SECONDS):
                 yield fake, opened
         finally:
             await opened.aclose()
@@ -690,7 +691,7 @@ async def opened_anthropic(
     with fake_anthropic(*replies) as (base_url, requests):
         settings = {"anthropic": ProviderSettings(base_url=base_url, api_key=KEY)}
         model = open_provider_model("anthropic:claude-sonnet-4-6", settings, environ={})
-        with anyio.fail_after(20):
+        with anyio.fail_after(SECONDS):
             yield requests, model
         await model.aclose()
 

@@ -8,6 +8,7 @@ import anyio
 
 from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
+from tests.limits import SECONDS
 
 NAME = "fake"
 SLOW_SECONDS = 0.3
@@ -70,7 +71,7 @@ class FakeChannel:
         return [delivery.text for delivery in self.taken]
 
     async def until_asked(self, count: int) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(SECONDS):
             while len(self.asked) < count:
                 await self._changed.wait()
 

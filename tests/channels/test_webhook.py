@@ -23,9 +23,11 @@ from antiphon.gateway.guard import Receive, Scope, Send
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.family import until_running
 from tests.engine.parley import deliveries, runs_of
 from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
 from tests.gateway.served import Json, Served, new_client, serve
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -105,14 +107,19 @@ async def ring(client: httpx.AsyncClient, clock: ManualClock, body: bytes, path:
 
 
 async def quiet(app: App) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(SECONDS):
         await app.deliverer.wait_idle()
+
+
+async def begun(app: App, answer: httpx.Response) -> None:
+    """Returns when the message's run waits for its turn no more."""
+    await until_running(app, answer.json()["runId"])
 
 
 async def answered(app: App, answer: httpx.Response) -> None:
     """Returns when the message's run has ended and the outbox is quiet."""
     assert answer.status_code == 202, answer.text
-    await app.services.waits.wait(answer.json()["runId"], timedelta(seconds=10))
+    await app.services.waits.wait(answer.json()["runId"], timedelta(seconds=SECONDS))
     await quiet(app)
 
 
@@ -203,7 +210,8 @@ async def test_messages_for_different_places_do_not_share_an_answer(
         serve(open_home, config, Parts(clock=clock)) as served,
         new_client(served.url) as client,
     ):
-        first = await ring(client, clock, message("!sleep 0.2\n!say one", "m-1"))
+        first = await ring(client, clock, message("!sleep 0.5\n!say one", "m-1"))
+        await begun(served.app, first)
         rest = [
             await ring(client, clock, message("!say two", "m-2")),
             await ring(client, clock, message("!say three", "m-3", peer="bob")),
@@ -285,7 +293,7 @@ async def test_the_same_message_again_is_one_message_with_one_answer(
 @requirement("channels:1")
 async def test_who_waits_gets_the_reply_with_the_answer(open_home: OpenHome, clock: ManualClock) -> None:
     async with serve_door(open_home, clock) as (_, client):
-        answer = (await ring(client, clock, message("hello", wait=10))).json()
+        answer = (await ring(client, clock, message("hello", wait=60))).json()
         assert (answer["status"], answer["reply"]) == ("ok", "echo: hello")
         late = (await ring(client, clock, message("!sleep 30", "m-2", wait=0.01))).json()
         assert late["status"] == "timeout" and "reply" not in late

@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.cli.preloaded import preloaded_command
+from tests.limits import SECONDS
+
 SOURCES = Path(__file__).parents[2] / "src"
 COMMAND = [sys.executable, "-c", "from antiphon.cli.main import main; main()"]
-LIMIT_SECONDS = 20.0
 NO_VARIABLES: Mapping[str, str] = {}
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
@@ -40,13 +42,14 @@ def antiphon(
     prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """What the command wrote, and its exit code."""
+    command = COMMAND if prefix or "PYTHONPATH" in env else preloaded_command()
     return subprocess.run(
-        [*prefix, *COMMAND, *map(str, arguments)],
+        [*prefix, *command, *map(str, arguments)],
         env=environment({"ANTIPHON_HOME": str(home), **env}),
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=LIMIT_SECONDS,
+        timeout=SECONDS,
         check=False,
     )
 
@@ -77,7 +80,7 @@ class Serving:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """The exit code after that signal."""
         self.process.send_signal(number)
-        return self.process.wait(LIMIT_SECONDS)
+        return self.process.wait(SECONDS)
 
 
 @contextmanager
@@ -122,7 +125,7 @@ class Terminal:
         self.seen = ""
 
     def type(self, text: str) -> None:
-        os.write(self._terminal, text.encode())
+        os.write(self._terminal, text.encode(errors="surrogateescape"))
 
     def say(self, text: str) -> None:
         """Types at the next prompt of a chat, which is the last thing on the screen then."""
@@ -133,7 +136,7 @@ class Terminal:
 
     def type_at_rest(self, text: str) -> None:
         """Types when the program waits for a key: an interrupt just before that would be taken with the next key."""
-        deadline = time.monotonic() + LIMIT_SECONDS
+        deadline = time.monotonic() + SECONDS
         status = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
         while status.exists() and status.read_text("utf-8").rpartition(") ")[2][0] != "S":
             assert time.monotonic() < deadline
@@ -154,10 +157,10 @@ class Terminal:
                 pass
         except EOFError:
             pass
-        return self.process.wait(LIMIT_SECONDS)
+        return self.process.wait(SECONDS)
 
     def _until(self, is_there: Callable[[], bool]) -> Iterator[None]:
-        deadline = time.monotonic() + LIMIT_SECONDS
+        deadline = time.monotonic() + SECONDS
         while not is_there():
             ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"it did not appear in:\n{self.seen}"

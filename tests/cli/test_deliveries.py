@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from tests.claims import requirement
-from tests.cli.program import LIMIT_SECONDS, Serving, antiphon, antiphon_json, free_port, serving
+from tests.cli.program import Serving, antiphon, antiphon_json, free_port, serving
+from tests.limits import SECONDS
 
 pytestmark = requirement("cli:1")
 
@@ -21,7 +22,7 @@ SECRET = "s3cret-of-the-door-bell"
 
 def ring(gateway: Serving, text: str) -> None:
     """Posts as the webhook `door`, and waits for the reply."""
-    body = json.dumps({"messageId": text, "peer": "anna", "text": text, "wait": 20}).encode()
+    body = json.dumps({"messageId": text, "peer": "anna", "text": text, "wait": 60}).encode()
     timestamp = str(int(time.time()))
     digest = hmac.new(SECRET.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     headers = {
@@ -29,13 +30,15 @@ def ring(gateway: Serving, text: str) -> None:
         "Antiphon-Signature": f"v1={digest}",
         "Content-Type": "application/json",
     }
-    answer = httpx.post(f"{gateway.url}/channels/webhook/door", content=body, headers=headers, trust_env=False)
+    answer = httpx.post(
+        f"{gateway.url}/channels/webhook/door", content=body, headers=headers, timeout=SECONDS, trust_env=False
+    )
     assert (answer.status_code, answer.json()["status"]) == (202, "ok"), answer.text
 
 
 def until(home: Path, status: str, *, attempts: int) -> dict[str, Any]:
     """The only delivery, once it has the status after so many attempts."""
-    deadline = time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         (found,) = antiphon_json("deliveries", "list", home=home)["deliveries"]
         if (found["status"], found["attempts"]) == (status, attempts):
@@ -68,7 +71,7 @@ def refusing_port() -> Generator[int]:
         thread.start()
         yield server.server_port
         server.shutdown()
-        thread.join(LIMIT_SECONDS)
+        thread.join(SECONDS)
 
 
 def checks(home: Path, env: dict[str, str]) -> tuple[int, dict[str, Any]]:

@@ -19,10 +19,10 @@ from psycopg.conninfo import make_conninfo
 from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
 from tests.claims import requirement
 from tests.cli.program import Serving, antiphon, antiphon_json, begun, free_port, serving
+from tests.limits import SECONDS
 from tests.postgres import fresh_database
 
 PASSWORD = "geheim-4711"
-SECONDS = 20.0
 SHORT = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
 
 pytestmark = requirement("cli:1")
@@ -42,7 +42,7 @@ def on(url: str) -> dict[str, str]:
 
 
 def ready(process: Serving) -> dict[str, Any]:
-    return httpx.get(f"{process.url}/ready").json()
+    return httpx.get(f"{process.url}/ready", timeout=SECONDS).json()
 
 
 def until_ready(process: Serving, **facts: object) -> None:
@@ -54,7 +54,7 @@ def until_ready(process: Serving, **facts: object) -> None:
 
 def owner(gateway: Serving) -> httpx.Client:
     token = (gateway.home / "owner.token").read_text().strip()
-    return httpx.Client(base_url=gateway.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    return httpx.Client(base_url=gateway.url, headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
 
 
 def with_night_agent(home: Path) -> Path:
@@ -91,7 +91,7 @@ def test_a_gateway_takes_messages_and_workers_elsewhere_answer_them(tmp_path: Pa
         posted = client.post("/sessions/main/messages", json={"text": "is anybody there"}).json()
         with begun("worker", home=tmp_path / "w", env=on) as worker:
             assert worker.greeting["role"] == "worker" and "url" not in worker.greeting
-            run = client.get(f"/runs/{posted['runId']}", params={"wait": SECONDS}).json()
+            run = client.get(f"/runs/{posted['runId']}", params={"wait": 60}).json()
             assert (run["status"], run["reply"]) == ("ok", "echo: is anybody there")
             assert ready(gateway) == {"ok": True, "workers": 1, "configuredAlike": True}
             assert not (tmp_path / "w" / "gateway.json").exists()
@@ -103,9 +103,11 @@ def test_a_gateway_takes_messages_and_workers_elsewhere_answer_them(tmp_path: Pa
 
 def test_a_worker_answers_probes_and_nothing_else_where_a_port_is_given(home: Path, on: dict[str, str]) -> None:
     with begun("worker", "--port", "0", home=home, env=on) as worker:
-        assert httpx.get(f"{worker.url}/health").json() == {"ok": True}
+        assert httpx.get(f"{worker.url}/health", timeout=SECONDS).json() == {"ok": True}
         assert ready(worker) == {"ok": True, "workers": 1, "configuredAlike": True}
-        assert [httpx.get(worker.url + path).status_code for path in ("/sessions", "/", "/openapi.json")] == [404] * 3
+        assert [
+            httpx.get(worker.url + path, timeout=SECONDS).status_code for path in ("/sessions", "/", "/openapi.json")
+        ] == [404] * 3
 
 
 def test_serve_in_the_role_of_a_worker_is_a_worker(home: Path, on: dict[str, str]) -> None:
@@ -130,7 +132,7 @@ def test_a_run_of_a_worker_that_is_stopped_goes_on_at_once_in_another(tmp_path: 
         until_running(client, posted["runId"])
         with begun("worker", home=tmp_path / "2", env=on) as second:
             assert first.stop() == 0
-            run = client.get(f"/runs/{posted['runId']}", params={"wait": SECONDS}).json()
+            run = client.get(f"/runs/{posted['runId']}", params={"wait": 60}).json()
             assert (run["status"], run["reply"]) == ("ok", "rested")
             assert second.stop() == 0
 
@@ -164,7 +166,7 @@ def test_gateways_with_the_same_owners_token_let_the_same_people_in(tmp_path: Pa
         (tmp_path / "2").mkdir()
         shutil.copy2(tmp_path / "1" / "owner.token", tmp_path / "2")
         with serving(tmp_path / "2", env=on) as second, owner(first) as client:
-            other = httpx.Client(base_url=second.url, headers=client.headers)
+            other = httpx.Client(base_url=second.url, headers=client.headers, timeout=SECONDS)
             client.post("/sessions", json={"key": "agent:main:api:shared"})
             assert other.get("/sessions/agent:main:api:shared").status_code == 200
             link = first.greeting["signInLink"].partition("/#code=")[2]
@@ -188,7 +190,7 @@ def test_a_worker_with_another_configuration_is_warned_of_and_leaves_what_it_doe
             for number in range(6):
                 key = client.post("/sessions", json={"key": f"agent:night:api:{number}"}).json()["key"]
                 body = {"text": "who is awake"}
-                run = client.post(f"/sessions/{key}/messages", params={"wait": SECONDS}, json=body).json()
+                run = client.post(f"/sessions/{key}/messages", params={"wait": 60}, json=body).json()
                 assert (run["status"], run["reply"]) == ("ok", "echo: who is awake"), run
     warnings = [line for line in log.read_text().splitlines() if "Configuration differs" in line]
     assert len(warnings) == 1 and str(gateway.greeting["pid"]) in warnings[0]
@@ -313,7 +315,7 @@ def test_a_server_that_goes_away_is_waited_for_and_nothing_acknowledged_is_lost(
         began = time.monotonic()
         answer = client.get("/ready")
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unreachable")
-        assert time.monotonic() - began < 5 and client.get("/health").status_code == 200
+        assert time.monotonic() - began < SECONDS and client.get("/health").status_code == 200
         given_up = post("given up")
         assert (given_up.status_code, given_up.json()["error"]["code"]) == (503, "store_unreachable")
         assert int(given_up.headers["retry-after"]) > 0

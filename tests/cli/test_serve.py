@@ -15,6 +15,7 @@ import pytest
 from antiphon.store.migrate import migrations
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
+from tests.limits import SECONDS
 
 
 def mode(path: Path) -> int:
@@ -31,11 +32,14 @@ def test_the_first_start_needs_nothing_and_makes_home_token_and_link(home: Path)
         token = (home / "owner.token").read_text().strip()
         assert gateway.greeting["agents"] == [{"id": "main", "model": "offline"}]
         code = gateway.greeting["signInLink"].partition("/#code=")[2]
-        assert [httpx.post(f"{gateway.url}/auth/exchange", json={"code": code}).status_code for _ in range(2)] == [
+        assert [
+            httpx.post(f"{gateway.url}/auth/exchange", json={"code": code}, timeout=SECONDS).status_code
+            for _ in range(2)
+        ] == [
             204,
             403,
         ]
-        listed = httpx.get(f"{gateway.url}/sessions", headers={"Authorization": f"Bearer {token}"})
+        listed = httpx.get(f"{gateway.url}/sessions", headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
         assert listed.status_code == 200
         again = antiphon_json("open", home=home)
         assert again["signInLink"].startswith(f"{gateway.url}/#code=") and again["expiresInSeconds"] == 600
@@ -81,7 +85,7 @@ def test_a_second_gateway_on_the_home_is_refused_and_told_where_the_first_is(hom
         done = antiphon("serve", "--port", "0", home=home)
         assert done.returncode == 4
         assert "Home is in use" in done.stderr and gateway.url in done.stderr
-        assert httpx.get(f"{gateway.url}/ready").status_code == 200
+        assert httpx.get(f"{gateway.url}/ready", timeout=SECONDS).status_code == 200
 
 
 @requirement("first_start:1")

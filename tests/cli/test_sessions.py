@@ -6,6 +6,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environment, serving
+from tests.engine.family import YIELD, spawn_directive
 
 pytestmark = requirement("cli:1")
 
@@ -122,3 +123,28 @@ def test_runs_are_listed_shown_and_cancelled(gateway: Serving) -> None:
     assert antiphon("runs", "show", run_id, "--wait", "1", home=home).returncode == 130
     unknown = antiphon("runs", "show", "run_none", home=home)
     assert unknown.returncode == 3 and "Run not found" in unknown.stderr
+
+
+@requirement("spawn:8")
+def test_a_run_that_yielded_is_shown_with_what_became_of_its_work(gateway: Serving) -> None:
+    home = gateway.home
+    antiphon_json("chat", "yields", "--new", "-m", "hello", home=home)
+    call = spawn_directive("!sleep 60", label="Slow")
+    run_id = antiphon_json("sessions", "send", "yields", f"{call}\n{YIELD}", home=home)["runId"]
+
+    def shown(run: str) -> dict[str, str]:
+        lines = antiphon("runs", "show", run, home=home).stdout.splitlines()
+        return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+    while "isParked" not in antiphon_json("runs", "show", run_id, home=home):
+        assert antiphon_json("who", home=home)["sessions"]
+    waits = shown(run_id)
+    assert waits["Status"].strip() == "yielded, waits for its children" and "Ended" not in waits
+    listed = antiphon("runs", "list", "--session", "yields", home=home).stdout
+    assert "yielded, waits for its children" in listed
+    (child,) = [row for row in antiphon_json("who", home=home)["sessions"] if row.get("label") == "Slow"]
+    antiphon_json("runs", "cancel", run_id, home=home)
+    cancelled = shown(run_id)
+    assert cancelled["Status"].strip() == "cancelled", "the code says nothing else"
+    assert cancelled["Continued"].strip().startswith("by run_") and cancelled["Ended"]
+    assert shown(child["run"]["runId"])["Status"].strip().startswith("cancelled")

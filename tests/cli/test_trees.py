@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from rich.cells import cell_len
 
 from antiphon.app import open_app
 from antiphon.cli.trees import guides, name_of
@@ -15,6 +16,7 @@ from antiphon.config import Config
 from antiphon.domain.text import compact, short_age
 from tests.claims import requirement
 from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environment, on_terminal, serving
+from tests.engine.family import YIELD
 from tests.engine.parley import key_of, open_peer
 from tests.engine.stage import ask
 
@@ -72,6 +74,108 @@ def test_a_line_fits_the_terminal(gateway: Serving) -> None:
     assert lines[1].startswith("Plan the garden") and lines[1].endswith("…")
     assert max(map(len, lines)) <= 90
     assert "offline" not in terminal.seen, "there is no room for models"
+
+
+TASK = "Find out when the last frost is"
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
+    """A session with a child of another agent that has no label, and with many that have long ones."""
+    home = tmp_path_factory.mktemp("crowd") / "home"
+    anyio.run(make_crowd, home)
+    (home / "antiphon.toml").write_text(
+        '[[agents.list]]\nid = "main"\nsubagents = {allowAgents = ["*"]}\n[[agents.list]]\nid = "research"\n', "utf-8"
+    )
+    with serving(home) as running:
+        yield running
+
+
+async def make_crowd(home: Path) -> None:
+    async with open_app(home, Config()) as app:
+        root = await open_peer(app, "garden", label="\N{CJK UNIFIED IDEOGRAPH-82B1}" * 60)
+        for number in range(30):
+            await open_peer(app, f"agent:main:subagent:{number:02}", label=f"Bed {number:02} " * 9, parent=root.row)
+
+
+@pytest.fixture(scope="module")
+def child(crowd: Serving) -> str:
+    """The key of the child without a label, less what all keys of its agent begin with."""
+    arguments = json.dumps({"task": TASK, "agentId": "research"})
+    spawned = antiphon_json("tool", "sessions_spawn", arguments, "--as", "garden", home=crowd.home)
+    antiphon_json("runs", "show", spawned["runId"], "--wait", "60", home=crowd.home)
+    return str(spawned["childSessionKey"]).removeprefix("agent:research:")
+
+
+def test_a_child_without_a_label_is_named_as_every_command_finds_it(crowd: Serving, child: str) -> None:
+    (line,) = [
+        line for line in antiphon("sessions", "tree", home=crowd.home).stdout.splitlines() if f"─ {child}" in line
+    ]
+    assert f"{child} {TASK} (research)" in line
+    for columns, is_task_shown in ((80, False), (140, True)):
+        (line,) = [line for line in screen_lines(crowd, columns, "sessions", "tree") if f"─ {child}" in line]
+        assert (TASK[:8] in line.split("✓")[0]) == is_task_shown
+    assert antiphon_json("sessions", "show", child, home=crowd.home)["key"] == f"agent:research:{child}"
+    assert TASK in antiphon("sessions", "history", child, home=crowd.home).stdout
+    assert antiphon("sessions", "tree", child, home=crowd.home).stdout.splitlines()[1].startswith(child)
+    run = antiphon_json("sessions", "send", child, "!sleep 60", home=crowd.home)["runId"]
+    assert child in antiphon("who", home=crowd.home).stdout
+    antiphon_json("runs", "cancel", run, home=crowd.home)
+    for missing in ("subagent:no", "spawn:no", "agent:main:subagent:no"):
+        answer = antiphon("sessions", "show", missing, home=crowd.home)
+        assert (answer.returncode, "--new" in answer.stderr) == (3, False)
+    assert "--new" in antiphon("sessions", "show", "cli:no", home=crowd.home).stderr
+
+
+def screen_lines(gateway: Serving, columns: int, *command: str) -> list[str]:
+    with on_terminal(*command, home=gateway.home, env={"COLUMNS": str(columns)}) as terminal:
+        assert terminal.wait() == 0
+        return re.sub(r"\x1b\[[\d;]*m", "", terminal.seen).splitlines()
+
+
+def test_no_row_of_a_tree_is_wider_than_the_terminal(crowd: Serving, child: str) -> None:
+    run = antiphon_json("sessions", "send", "agent:main:subagent:00", "!sleep 60", home=crowd.home)["runId"]
+    for command in (("sessions", "tree"), ("sessions", "tree", "garden"), ("who",)):
+        lines = screen_lines(crowd, 80, *command)
+        assert max(map(cell_len, lines)) <= 80
+        assert any("…" in line for line in lines)
+        (busy,) = [line for line in lines if "Bed 00" in line]
+        assert "● running" in busy, "the key of another row takes no room from it"
+    piped = antiphon("sessions", "tree", home=crowd.home).stdout
+    assert "\N{CJK UNIFIED IDEOGRAPH-82B1}" * 60 in piped and "Bed 07 " * 8 + "Bed 07" in piped
+    antiphon_json("runs", "cancel", run, home=crowd.home)
+
+
+def test_whom_a_session_waits_for_takes_a_part_of_its_row(crowd: Serving) -> None:
+    long = json.dumps({"task": "!sleep 60", "label": "A child that has a long label"})
+    antiphon_json("chat", "waits", "--new", "-m", "hello", home=crowd.home)
+    for arguments, on_screen in (
+        (long, "waits for A child that ha…"),
+        ('{"task": "!sleep 60"}', "waits for 1 session "),
+    ):
+        told = f"!call sessions_spawn {arguments}\n{YIELD}"
+        run = antiphon_json("sessions", "send", "waits", told, home=crowd.home)["runId"]
+        while "isParked" not in antiphon_json("runs", "show", run, home=crowd.home):
+            assert antiphon_json("who", home=crowd.home)["sessions"]
+        (line, *children) = screen_lines(crowd, 80, "sessions", "tree", "waits")[1:]
+        assert on_screen in line and cell_len(line) <= 80
+        piped = antiphon("sessions", "tree", "waits", home=crowd.home).stdout.splitlines()[1]
+        (name, *_) = re.findall(r"subagent:\S+", " ".join(children)) or ["A child that has a long label"]
+        assert f"waits for {name} " in piped
+        antiphon_json("runs", "cancel", run, home=crowd.home)
+
+
+def test_on_a_low_terminal_those_at_work_are_followed(crowd: Serving, child: str) -> None:
+    run = antiphon_json("sessions", "send", "agent:main:subagent:00", "!sleep 60", home=crowd.home)["runId"]
+    size = {"COLUMNS": "100", "LINES": "12"}
+    with on_terminal("sessions", "tree", "garden", "--follow", home=crowd.home, env=size) as terminal:
+        seen = terminal.expect(" more: the terminal is too low")
+        terminal.type("\x03")
+        assert terminal.wait() == 130
+    lines = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", seen).splitlines()
+    assert len(lines) == 12 and "Bed 00" in seen and "● running" in seen
+    assert lines[-1].startswith("22 more")
+    antiphon_json("runs", "cancel", run, home=crowd.home)
 
 
 def test_following_a_tree_writes_it_whenever_it_changes(gateway: Serving) -> None:

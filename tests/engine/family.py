@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 
 from antiphon.app import App
 from antiphon.domain.message import ReportStage, TextPart, UserMessage
@@ -15,7 +15,11 @@ from antiphon.domain.session import Session
 from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter
 from tests.engine.parley import call, key_of
-from tests.engine.stage import SECONDS, ask, find_session, read_log
+from tests.engine.stage import ask, find_session, read_log
+from tests.limits import SECONDS
+
+LOOK_SECONDS = 0.01
+"""Between looks at what nothing tells of."""
 
 
 def spawn_directive(task: str, **arguments: Any) -> str:
@@ -54,6 +58,18 @@ async def records(app: App, name: str) -> list[Record]:
     return found
 
 
+NESTED: dict[str, Any] = {"agents__defaults__subagents__max_spawn_depth": 3}
+"""Settings under which children may have children."""
+YIELD = "!call sessions_yield {}"
+
+
+def write_script(tmp_path: Path, *turns: list[dict[str, Any]]) -> str:
+    """The name of a model that plays the turns, a new one each time."""
+    script = tmp_path / f"script-{len(list(tmp_path.iterdir()))}.json"
+    script.write_text(json.dumps({"sessions": {"*": turns}}), "utf-8")
+    return f"scripted:{script}"
+
+
 FAMILY = {"sessions_spawn", "sessions_wait", "sessions_yield", "subagents"}
 
 
@@ -79,11 +95,20 @@ async def children_of(app: App, requester: str) -> list[str]:
     return await app.database.read(read)
 
 
+async def count_owed(app: App) -> int:
+    """How many results children still owe."""
+
+    async def read(query: Query) -> int:
+        return (await query.fetch_all("SELECT COUNT(*) FROM reports WHERE stage = 'open'"))[0][0]
+
+    return await app.database.read(read)
+
+
 async def until(app: App, is_so: Callable[[list[Run]], bool]) -> None:
     """Returns when it is so of all runs."""
-    with anyio.fail_after(4 * SECONDS):
+    with anyio.fail_after(SECONDS):
         while not is_so(await app.services.runs.list(RunFilter(), limit=2_000)):
-            await anyio.lowlevel.checkpoint()
+            await anyio.sleep(LOOK_SECONDS)
 
 
 async def until_running(app: App, run_id: str) -> None:

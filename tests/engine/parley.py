@@ -22,7 +22,8 @@ from antiphon.engine.refusal import accepted
 from antiphon.engine.sessions import OpenSession, open_session
 from antiphon.store.deliveries import list_all
 from antiphon.store.runs import RunFilter
-from tests.engine.stage import SECONDS, config, find_session, read_log
+from tests.engine.stage import config, find_session, read_log
+from tests.limits import SECONDS
 
 AGENT_WIDE = {"tools__sessions__visibility": "agent"}
 
@@ -80,7 +81,7 @@ def send_directive(message: str, **arguments: Any) -> str:
 
 async def settle(app: App) -> None:
     """Returns when no run is queued or running: a run's end queues what follows from it in the same transaction."""
-    with anyio.fail_after(4 * SECONDS):
+    with anyio.fail_after(SECONDS):
         while True:
             runs = await app.services.runs.list(RunFilter(), limit=1_000)
             unfinished = [run for run in runs if not run.status.is_terminal]

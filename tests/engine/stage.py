@@ -22,8 +22,8 @@ from antiphon.engine.runner import Ending
 from antiphon.store import events as log
 from antiphon.testing import FakeProvider
 from tests.conftest import OpenHome
+from tests.limits import SECONDS
 
-SECONDS = 5
 MODEL = "fake:model"
 START = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -96,9 +96,13 @@ class HeldRunner:
 
     def release_all(self) -> None:
         """Runs that begin later are not held either."""
-        self._all_released = True
+        self.release_later()
         for released in self._released.values():
             released.set()
+
+    def release_later(self) -> None:
+        """Only those that have begun are held."""
+        self._all_released = True
 
     def _release_of(self, run_id: RunId) -> anyio.Event:
         return self._released.setdefault(run_id, anyio.Event())

@@ -22,7 +22,8 @@ from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import deliveries, set_place
-from tests.engine.stage import SECONDS, ManualClock, ask, config, facts, find_session, open_session, read_log, texts
+from tests.engine.stage import ManualClock, ask, config, facts, find_session, open_session, read_log, texts
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ async def open_chat(app: App, name: str = "main", to: str = "room") -> None:
 
 async def quiet(app: App) -> None:
     """Returns when nothing that is due is left to send."""
-    with anyio.fail_after(2 * SECONDS):
+    with anyio.fail_after(SECONDS):
         await app.deliverer.wait_idle()
 
 
@@ -381,7 +382,7 @@ async def test_two_processes_share_the_work_and_send_each_text_once(
             await channel.until_asked(1)
         for channel in channels:
             channel.release()
-        with anyio.fail_after(4 * SECONDS):
+        with anyio.fail_after(SECONDS):
             while any(found.status is not DeliveryStatus.SENT for found in await deliveries(app)):
                 for each in (app, other):
                     each.deliverer.wake()

@@ -28,7 +28,6 @@ from antiphon.store.processes import Process
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import (
-    SECONDS,
     HeldRunner,
     ManualClock,
     config,
@@ -40,6 +39,7 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 

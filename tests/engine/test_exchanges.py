@@ -55,7 +55,6 @@ from tests.engine.parley import (
     target_of,
 )
 from tests.engine.stage import (
-    SECONDS,
     HeldRunner,
     ask,
     find_session,
@@ -65,6 +64,7 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -11,13 +11,15 @@ from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session
+from antiphon.engine.activities import Work
 from antiphon.engine.trees import Tree, Trees
 from antiphon.store.database import Database, Query, Row, SqlValue
 from antiphon.store.sessions import add_participant
 from antiphon.testing import Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import is_running, key_of, open_peer, settle, target_of, until_work
+from tests.engine.family import NESTED, YIELD, spawn_directive
+from tests.engine.parley import is_running, key_of, open_peer, settings, settle, target_of, until_work
 from tests.engine.stage import ask, open_with_provider, post
 
 pytestmark = pytest.mark.anyio
@@ -174,6 +176,24 @@ async def test_a_member_says_what_it_does_and_how_it_ended(app: App) -> None:
     _, _, c, _, _ = (await under(app, family["root"])).members
     assert c.activity is None and c.last_run is not None
     assert (c.last_run.run, c.last_run.status) == (queued.run_id, RunStatus.CANCELLED)
+
+
+async def test_who_waits_for_children_and_who_is_queued_is_at_work_below(open_home: OpenHome) -> None:
+    async with open_home(settings(**NESTED, runs__max_concurrent=1, gateway__drain_seconds=0)) as app:
+        root = await open_peer(app, "root")
+        await open_peer(app, "idle", parent=root.row)
+        await open_peer(app, "waits", parent=root.row)
+        spawns = [spawn_directive("!sleep 60", label=label) for label in ("first", "second")]
+        await post(app, key_of("waits"), "\n".join([*spawns, YIELD]))
+
+        def has_all_kinds(work: Work) -> bool:
+            states = {"parked" if each.is_parked else each.status.value for each in work.activities}
+            return states == {"parked", "running", "queued"}
+
+        work = await until_work(app, has_all_kinds)
+        assert {each.label for each in work.activities} == {"waits", "first", "second"}
+        (top, _, waits, *_) = (await under(app, root)).members
+        assert (waits.session.label, top.below.busy, waits.below.busy) == ("waits", 3, 2)
 
 
 @requirement("answers:2")

@@ -1,16 +1,18 @@
 from datetime import timedelta
 
+import anyio
 import pytest
 
 from antiphon.app import Parts
 from antiphon.config import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
-from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.sessions import SessionFilter, delete_session
 from antiphon.engine.upkeep import Upkeep
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, ask, find_session, open_session, texts
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +31,7 @@ async def test_events_past_the_retention_go_and_cursors_into_them_are_refused(op
         clock.pass_time(KEPT + timedelta(days=1))
         await ask(app, "api:old", "three")
         session = await find_session(app, "api:old")
-        upkeep = Upkeep(app.database, clock, stale_after=None, retention=KEPT)
+        upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=KEPT)
         assert await upkeep.prune() == 9
         page = await services.history.page(OWNER, target, limit=10)
         assert texts(page.events) == ["three", "echo: three"]
@@ -50,7 +52,7 @@ async def test_sessions_that_nobody_used_are_hidden_until_they_are(open_home: Op
         await open_session(app, "api:quiet")
         clock.pass_time(timedelta(days=8))
         busy = await open_session(app, "api:busy")
-        upkeep = Upkeep(app.database, clock, stale_after=timedelta(days=7), retention=None)
+        upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=timedelta(days=7), retention=None)
         assert await upkeep.hide_stale() == 1
         sessions = app.services.sessions
         listed = [str(row.key) for row in (await sessions.list(SessionFilter(), limit=10)).sessions]
@@ -64,3 +66,21 @@ async def test_sessions_that_nobody_used_are_hidden_until_they_are(open_home: Op
 @requirement("config:1")
 def test_retention_is_configured_in_days() -> None:
     assert load_config(None, environment={"ANTIPHON_SESSION__RETENTION_DAYS": "30"}).rules().retention == KEPT
+
+
+@requirement("sessions:7")
+async def test_what_a_deletion_left_behind_in_a_crash_goes_with_the_next_start(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        living, doomed = await open_session(app, "api:living"), await open_session(app, "api:doomed")
+        kept, left = (app.workspaces.open(each.agent_id, each.row, each.created_at) for each in (living, doomed))
+        (left / "file").touch()
+        await app.database.run(delete_session, OWNER, app.services.sessions.target("api:doomed"), 1)
+    others = [kept.parent / name for name in ("notes", f"{doomed.row}-1", "999999-1", f"{left.name}.old")]
+    for path in others:
+        path.mkdir()
+    (link := kept.parent / "1-2").symlink_to(kept)
+    async with open_home():
+        with anyio.fail_after(SECONDS):
+            while left.exists():
+                await anyio.sleep(0.01)
+    assert all(path.exists() for path in (kept, *others, link))

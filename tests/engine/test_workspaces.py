@@ -1,10 +1,13 @@
+import errno
 import json
 import os
 import stat
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -125,12 +128,13 @@ def test_writing_again_leaves_what_is_whole_and_mends_what_is_not(workspaces: Wo
 def test_what_a_crash_left_half_written_is_cleared_away(workspaces: Workspaces, ending: str) -> None:
     parent = workspaces.open(*PLACE) / ".antiphon" / "attachments"
     torn = parent / ("5e0c" + ending)
-    torn.mkdir(parents=True)
-    (torn / "notes.txt").write_bytes(b"o")
-    (torn / "deep").mkdir(mode=0o000)
-    workspaces.write_attachments(*PLACE, REL_DIR, FILES)
-    assert is_complete(workspaces)
-    assert [path.name for path in parent.iterdir()] == ["5e0c"]
+    for _ in range(2):  # the second time everything is whole beside it
+        torn.mkdir(parents=True)
+        (torn / "notes.txt").write_bytes(b"o")
+        (torn / "deep").mkdir(mode=0o000)
+        workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+        assert is_complete(workspaces)
+        assert [path.name for path in parent.iterdir()] == ["5e0c"]
 
 
 def dies_writing(workspaces: Workspaces, at_step: int) -> bool:
@@ -243,6 +247,55 @@ def test_removing_takes_all_of_it_and_nothing_else(workspaces: Workspaces) -> No
     path.symlink_to(outside)
     workspaces.remove(*PLACE)
     assert not path.is_symlink() and (outside / "kept").exists()
+
+
+def in_a_process(work: Callable[[], None]) -> int:
+    """The exit code of a fork that does the work; 1 if it fails."""
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def test_removing_needs_no_room_on_the_disk(workspaces: Workspaces) -> None:
+    path = workspaces.open(*PLACE)
+    (path / "a" / "b" / "c").mkdir(parents=True)
+    (path / "d" / "b" / "c").mkdir(parents=True)
+
+    def refuse(event: str, _: object) -> None:
+        if event == "os.mkdir":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def remove() -> None:
+        sys.addaudithook(refuse)
+        workspaces.remove(*PLACE)
+
+    assert in_a_process(remove) == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("below", ["", ".antiphon", ".antiphon/attachments"])
+def test_a_workspace_that_a_command_closed_is_opened_again(below: str) -> None:
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        workspaces = Workspaces(Path(directory) / "home" / "workspaces")
+
+        def close_and_open() -> None:
+            if os.geteuid() == 0:
+                os.setuid(65534)  # for root nothing is closed
+            path = workspaces.open(*PLACE)
+            workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+            (path / below).chmod(0)
+            workspaces.open(*PLACE)
+            workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+            assert is_complete(workspaces)
+
+        assert in_a_process(close_and_open) == 0
 
 
 def test_removing_copes_with_directories_however_deep(workspaces: Workspaces) -> None:

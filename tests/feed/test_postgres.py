@@ -20,6 +20,7 @@ from antiphon.feed.postgres import PostgresNotifier
 from antiphon.store.postgres_channel import CHANNEL, PostgresChannel
 from tests.claims import requirement
 from tests.engine.stage import open_session, post, wait_end
+from tests.limits import SECONDS
 from tests.postgres import fresh_database
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +67,7 @@ async def test_a_reply_that_streams_in_another_process_is_shown_before_its_messa
         async with hub.follow(session.row, session.last_seq, word_view(), on_stall=lambda: None) as reader:
             posted = await post(gateway, "api:chat", f"!say {'word ' * 500}\u0ba4 end")
             seen = b""
-            with anyio.fail_after(20):
+            with anyio.fail_after(SECONDS):
                 while b"[assistant_message]" not in seen:
                     seen += await reader.next()
         asked, _, rest = seen.decode().partition("[user_message]")
@@ -105,10 +106,10 @@ async def test_what_is_lost_on_the_way_costs_a_poll(url: str, home: Path) -> Non
                 woken = anyio.Event()
                 unsubscribe = deaf.subscribe(session.row, woken.set)
                 posted = await post(gateway, "api:chat", "hello")
-                with anyio.fail_after(10):
+                with anyio.fail_after(SECONDS):
                     await woken.wait()
                 unsubscribe()
-                assert await gateway.services.waits.wait(RunId(str(posted.run_id)), timedelta(seconds=10))
+                assert await gateway.services.waits.wait(RunId(str(posted.run_id)), timedelta(seconds=SECONDS))
             tasks.cancel_scope.cancel()
         await channel.close()
 
@@ -122,7 +123,7 @@ async def test_a_connection_that_breaks_is_made_anew_and_everybody_looks_again(u
         notifier.subscribe(session.row, wakes.release)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(notifier.run, gateway.database)
-            with anyio.fail_after(10):
+            with anyio.fail_after(SECONDS):
                 # It listens, and the first poll knows nothing yet; then nothing happens in the session.
                 for _ in range(2):
                     await wakes.acquire()

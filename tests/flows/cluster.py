@@ -40,11 +40,10 @@ from antiphon.store.database import Query
 from antiphon.store.postgres import PostgresDatabase
 from antiphon.store.runs import RunFilter, list_page
 from tests.gateway.served import TOKEN, new_client
+from tests.limits import SECONDS
 
 Json: TypeAlias = dict[str, Any]
 
-SECONDS = 30
-"""After this a wait of the testing side is given up."""
 HOLD = "hold"
 """A run that answers this text works until another message joins it."""
 STEP_SECONDS = 0.1
@@ -400,7 +399,7 @@ class Clients:
 
     async def ask(self, method: str, path: str, **arguments: Any) -> Json:
         """The answer, as soon as one of the gateways gives one."""
-        with anyio.fail_after(2 * SECONDS):
+        with anyio.fail_after(SECONDS):
             while True:
                 try:
                     answer = await self._random.choice(self._clients).request(method, path, **arguments)

@@ -24,7 +24,7 @@ TERMINAL = {"ok", "error", "timeout", "cancelled"}
 SEED = 20_260_725
 CHILDREN = 7
 """How many the scene spawns."""
-SPARSE = 3
+SPARSE = 5
 """Every so manieth commit is tried in the short form where a life takes long."""
 NAMES = re.compile(r"(run|msg)_[0-9a-f]{31}|subagent:[0-9a-f-]{36}|spawn:[0-9a-f]{12}")
 MEASURES = re.compile(r"runtime [0-9.]+ s · tokens [0-9]+ in, [0-9]+ out")
@@ -62,7 +62,13 @@ def places(backend: str) -> Generator[Places]:
 def test_a_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
     killer: Killer, places: Places, tmp_path: Path, backend: str, scene: str, moment: str, *, is_soak: bool
 ) -> None:
-    step = 1 if is_soak or backend == "sqlite" else SPARSE
+    if is_soak:
+        step = 1
+    elif backend == "postgres":
+        step = SPARSE
+    else:
+        # Before a commit the database is as it was after the one before.
+        step = 2 if scene == "children" else 1
     kill_at_every_commit(killer, places, tmp_path, scene, moment, step=step)
 
 
@@ -84,7 +90,8 @@ def kill_at_every_commit(
     undisturbed = read_dump(directory / "undisturbed")
     if scenario in ("exchange", "conversation"):
         check_exchange(undisturbed)
-    numbers = range(1 + crc32((scenario + moment).encode()) % step, undisturbed["commits"] + 1, step)
+    first = 1 + (crc32((scenario + moment).encode()) % step if step > 2 else 0)
+    numbers = range(first, undisturbed["commits"] + 1, step)
     kills = unknown = 0
     for number in numbers:
         place = directory / str(number)
@@ -154,7 +161,7 @@ def test_clients_that_post_while_the_process_is_killed_lose_nothing(
             cut = replace(request, kill_after_seconds=slowness * random_.uniform(0.03, 0.3))
         else:
             cut = replace(request, kill_at=random_.randint(5, 150), moment=random_.choice(["before", "after"]))
-        assert killer.carry_out(cut) == (-9 if cut.kill_at else -14)
+        assert killer.carry_out(cut) == (-9 if cut.kill_at else -14), f"in life {life}: {cut}"
         bury_the_dead(request)
     killer.carry_out_to_end(replace(request, messages=3))
     dump = read_dump(tmp_path)
@@ -173,15 +180,14 @@ def test_results_come_once_however_often_the_process_is_killed(
     request = replace(places("spawns", tmp_path), spawns=spawns)
     kills = 0
     while True:
-        if kills % 3 == 2:
-            cut = replace(request, kill_after_seconds=slowness * random_.uniform(0.1, 0.5))
-        else:
-            cut = replace(request, kill_at=random_.randint(5, furthest), moment=random_.choice(["before", "after"]))
+        cut = replace(request, kill_at=random_.randint(5, furthest), moment=random_.choice(["before", "after"]))
+        if is_timed := kills % 3 == 2:
+            cut = replace(cut, kill_at=furthest, kill_after_seconds=slowness * random_.uniform(0.1, 0.5))
         code = killer.carry_out(cut)
         bury_the_dead(request)
         if code == 0:
             break
-        assert code == (-9 if cut.kill_at else -14)
+        assert code in ((-9, -14) if is_timed else (-9,)), f"after {kills} kills: {cut}"
         kills += 1
     dump = read_dump(tmp_path)
     check(tmp_path, dump)
@@ -193,7 +199,7 @@ def test_results_come_once_however_often_the_process_is_killed(
         f"{len(dump['sent'])} messages, {len(taken) - len(set(taken))} of them again"
     )
     assert len(dump["reports"]) >= spawns
-    assert kills > 5
+    assert kills > spawns / 20, "more than a few results come within each life"
 
 
 @requirement("channels:1")

@@ -16,8 +16,9 @@ import pytest
 from antiphon.app import open_app
 from antiphon.config import Config, load_config
 from tests.claims import requirement
-from tests.cli.program import LIMIT_SECONDS, serving
+from tests.cli.program import serving
 from tests.engine.parley import deliveries, open_peer, set_place
+from tests.limits import SECONDS
 from tests.pages import DOCS, Block, plain, run_python, run_shell, sections_of
 
 PAGE = DOCS / "PATTERNS.md"
@@ -66,7 +67,7 @@ def outputs_of(section: str, directory: Path) -> list[tuple[str, str]]:
 
 def _run_commands(text: str, home: Path, url: str, shown: str | None) -> str:
     """Searches are tried again, since they find what was stored a moment ago a moment later."""
-    deadline = time.monotonic() + (LIMIT_SECONDS if "sessions_search" in text else 0)
+    deadline = time.monotonic() + (SECONDS if "sessions_search" in text else 0)
     while True:
         try:
             printed = run_shell(text, home, url=url)

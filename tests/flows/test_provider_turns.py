@@ -42,6 +42,7 @@ from antiphon.testing import (
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ask, facts, find_session, open_session, post, read_log, wait_end
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +124,7 @@ class Watched:
         return "".join(piece for piece in pieces if isinstance(piece, str))
 
     async def until_shown(self, text: str) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(SECONDS):
             while self.shown != text:
                 self.changed = anyio.Event()
                 await self.changed.wait()
@@ -266,7 +267,8 @@ async def test_what_passes_is_tried_again_and_leaves_no_trace_in_the_log(
     async with staged(open_home, script, retry=retry, stall_seconds=0.3) as stage:
         async with watching(stage) as watched:
             run = await stage.ask()
-            assert watched.shown == "Hello!"
+            # The end of the run takes the place of pieces that have not come by then.
+            assert "Hello!".startswith(watched.shown)
             assert watched.seen.count(None) == (0 if isinstance(first, Failure) else 2)
         assert (run.status, run.reply) == (RunStatus.OK, "Hello!")
         assert await stage.replies() == ["Hello!"]
@@ -451,7 +453,7 @@ async def test_a_steering_message_reaches_the_model_at_the_next_step(open_home: 
 
     async with staged(open_home, [Reply(calls=[Call(name="hold")]), Reply(text="both")], tools=(hold,)) as stage:
         posted = await post(stage.app, CHAT, "first")
-        with anyio.fail_after(10):
+        with anyio.fail_after(SECONDS):
             await reached.wait()
         joined = await post(stage.app, CHAT, "second", mode=QueueMode.STEER)
         assert joined.run_id == posted.run_id
@@ -485,6 +487,7 @@ from pathlib import Path
 from antiphon.app import Parts, open_app
 from antiphon.config import load_config
 from tests.engine.stage import open_session, post
+from tests.limits import SECONDS
 
 async def main():
     async with open_app(Path(sys.argv[1]), load_config(Path(sys.argv[2])), Parts()) as app:

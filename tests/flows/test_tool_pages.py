@@ -17,7 +17,8 @@ import httpx
 import pytest
 
 from tests.claims import requirement
-from tests.cli.program import LIMIT_SECONDS, Serving, serving
+from tests.cli.program import Serving, serving
+from tests.limits import SECONDS
 from tests.pages import DOCS, newest_id, plain, run_shell, sections_of
 
 PAGES = sorted(path.stem for path in (DOCS / "tools").glob("*.md") if path.stem != "README")
@@ -91,7 +92,7 @@ def answers_of(name: str, home: Path) -> list[Any]:
 
 def until_indexed(call: Callable[[], Any], expected: int) -> Any:
     """The answer once there is enough in it: searches find what was stored a moment ago a moment later."""
-    deadline = time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + SECONDS
     while len((answer := call()).get("results", "x" * expected)) < expected:
         assert time.monotonic() < deadline
     return answer
@@ -105,10 +106,10 @@ def call_as_agent(gateway: Serving, calls: Sequence[tuple[str, dict[str, Any]]],
     turns = [greeting, [*steps, {"text": "done"}], silence]
     script.write_text(json.dumps({"sessions": {"agent:main:main": turns}}), "utf-8")
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=gateway.url, headers=headers, timeout=LIMIT_SECONDS) as client:
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=SECONDS) as client:
         client.post("/sessions", json={"key": "main"}).raise_for_status()
         client.patch("/sessions/main", json={"model": f"scripted:{script}"}).raise_for_status()
-        asked = client.post("/sessions/main/messages?wait=10", json={"text": "go"}).raise_for_status()
+        asked = client.post("/sessions/main/messages?wait=60", json={"text": "go"}).raise_for_status()
         assert asked.json()["status"] == "ok"
         shown = client.get("/sessions/main/history?includeTools=1").raise_for_status().json()
     results = [message for message in shown["messages"] if message["role"] == "toolResult"]

@@ -14,9 +14,9 @@ from antiphon.config import Config
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.server import bind, serving
 from tests.conftest import OpenHome
+from tests.limits import SECONDS
 
 TOKEN = "ant_" + "0" * 48
-SECONDS = 20
 
 Json: TypeAlias = dict[str, Any]
 BuildApp: TypeAlias = Callable[[App, str], AsgiApp]

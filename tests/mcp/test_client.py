@@ -25,12 +25,12 @@ from antiphon.testing import Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, open_with_provider, post
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
 SECRET = "a-secret-that-must-not-leak"
-SECONDS = 30
 
 
 def stdio(directory: Path, **settings: Any) -> dict[str, Any]:
@@ -94,8 +94,8 @@ async def test_an_agent_calls_the_tools_of_its_server_and_failures_are_told_plai
 
 
 async def test_a_server_that_hangs_and_one_that_dies_cost_their_call_alone(open_home: OpenHome, tmp_path: Path) -> None:
-    with anyio.fail_after(60):
-        async with open_home(config_with(things=stdio(tmp_path, timeout_seconds=5))) as app:
+    with anyio.fail_after(SECONDS):
+        async with open_home(config_with(things=stdio(tmp_path, timeout_seconds=15))) as app:
             assert (await ask(app, "main", '!call things__add {"a": 1, "b": 1}')).reply == "2"
             hung = answer(await ask(app, "main", "!call things__hang {}"))
             assert (hung["status"], hung["code"]) == ("error", "mcp_timeout")
@@ -261,7 +261,7 @@ async def test_a_server_over_http_is_called_and_found_again_after_it_was_away(
 ) -> None:
     port = free_port()
     config = config_with(things={"url": f"http://127.0.0.1:{port}/mcp", "timeout_seconds": 10})
-    with anyio.fail_after(60):
+    with anyio.fail_after(SECONDS):
         async with open_home(config) as app:
             with http_server(tmp_path, port):
                 await listening(port)

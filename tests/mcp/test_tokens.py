@@ -14,6 +14,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
 from tests.gateway.served import Served, new_client, serve
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -42,12 +43,14 @@ async def test_a_bound_token_calls_tools_as_its_session_and_as_no_other(open_hom
     async with serve(open_home) as served:
         token = (await create(served))["token"]
         async with new_client(served.url, token) as bound:
-            for body in ({}, {"sessionKey": KEY}):
+            for body in ({}, {"sessionKey": KEY}, {"sessionKey": "cli:bound"}):
                 status = (await call(bound, "session_status", **body)).json()
                 assert status["sessionKey"] == KEY
                 listed = (await call(bound, "sessions_list", **body)).json()
                 assert [row["key"] for row in listed["sessions"]] == [KEY]
             assert code(await call(bound, "session_status", sessionKey=OTHER)) == (403, "token_bound")
+            assert code(await call(bound, "session_status", sessionKey="cli:other")) == (403, "token_bound")
+            assert code(await call(bound, "session_status", sessionKey="cli:nobody")) == (403, "token_bound")
             assert code(await call(bound, "session_status", sessionKey="main")) == (403, "token_bound")
             hidden = (await call(bound, "sessions_history", arguments={"sessionKey": OTHER})).json()
             missing = (await call(bound, "sessions_history", arguments={"sessionKey": OTHER.replace("r", "x")})).json()
@@ -145,5 +148,5 @@ async def test_tokens_are_for_sessions_that_exist_and_for_the_owner(open_home: O
         assert code(missing) == (404, "not_found")
         token = (await create(served))["token"]
         async with new_client(served.url, token) as bound:
-            with anyio.fail_after(5):
+            with anyio.fail_after(SECONDS):
                 assert code(await bound.post("/tokens", json={"sessionKey": KEY})) == (403, "token_bound")

@@ -19,6 +19,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.store.database import CommitHook, OnCommit, Query, Transaction
 from antiphon.store.postgres import PostgresDatabase
 from tests.claims import requirement
+from tests.limits import SECONDS
 from tests.postgres import fresh_database
 
 pytestmark = pytest.mark.anyio
@@ -149,7 +150,7 @@ async def test_units_that_lock_one_another_out_are_run_again(url: str) -> None:
         await tx.change("UPDATE counts SET count = count + 1 WHERE name = ?", (second,))
 
     async with open_store(url) as database:
-        with anyio.fail_after(20):
+        with anyio.fail_after(SECONDS):
             outcomes = await together(
                 lambda: database.run(raise_both, "a", "b"), lambda: database.run(raise_both, "b", "a")
             )
@@ -305,7 +306,7 @@ async def test_a_commit_without_an_answer_is_asked_after(url: str, tmp_path: Pat
     async with proxied(url, tmp_path) as proxy, open_store(proxy.url) as database:
         await database.run(keep, "warm", sessions=(ONE,))
         proxy.cut = moment
-        with anyio.fail_after(10):
+        with anyio.fail_after(SECONDS):
             assert await database.run(keep, "once", sessions=(ONE,)) == "ONCE"
         assert proxy.cuts == 1
         assert await database.read(words) == ["warm", "once"]
@@ -319,7 +320,7 @@ async def test_a_server_that_stays_away_is_told_of_after_the_wait(url: str, tmp_
     ]
     async with open_store(nowhere, wait_seconds=0.3) as database:
         for work in works:
-            with anyio.fail_after(5), pytest.raises(Unavailable) as raised:
+            with anyio.fail_after(SECONDS), pytest.raises(Unavailable) as raised:
                 await work(database)
             assert raised.value.code == "store_unreachable"
 

@@ -20,6 +20,7 @@ from tests.cli.program import free_port
 from tests.engine.stage import ask, config, open_session, texts, wait_end
 from tests.engine.stage import post as post_message
 from tests.engine.stage import read_log as read_all
+from tests.limits import SECONDS
 from tests.postgres import fresh_database, server_url
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,6 @@ pytestmark = pytest.mark.anyio
 PASSWORD = "geheim-4711"
 NEWEST = max(number for number, _, _ in migrations())
 LATER = "ALTER TABLE sessions ADD COLUMN later TEXT;\nALTER TABLE events ADD COLUMN later BIGINT DEFAULT 1;\n"
-SECONDS = 10
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ async def test_many_who_begin_on_an_empty_database_apply_each_migration_once(emp
     async def begin() -> None:
         reached.append(await prepare(empty, 0))
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(SECONDS):
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
                 tasks.start_soon(begin)
@@ -238,7 +238,7 @@ async def test_a_migration_of_the_next_version_does_not_disturb_those_who_post(p
             while len(acknowledged) < count:
                 await has_news.wait()
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(post)
                 await until(20)
@@ -255,7 +255,7 @@ async def test_a_migration_of_the_next_version_does_not_disturb_those_who_post(p
 async def test_a_migration_that_has_to_wait_lets_the_others_pass(prepared: str, home: Path) -> None:
     async with open_app(home, on(prepared)) as app:
         await open_session(app, "main")
-        with anyio.fail_after(30):
+        with anyio.fail_after(SECONDS):
             async with await psycopg.AsyncConnection.connect(prepared) as long_reader:
                 await long_reader.execute("SELECT count(*) FROM events")
                 async with anyio.create_task_group() as tasks:

@@ -21,6 +21,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.engine.runner import ConstantRunner
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
+from tests.limits import SECONDS
 from tests.store.faulty_disk import Cut, FaultyDisk, Mark, Replay
 
 pytestmark = pytest.mark.anyio
@@ -64,8 +65,8 @@ async def test_after_a_power_cut_the_home_opens_and_its_runs_end(tmp_path: Path)
     for _, acknowledged in cuts(disk, after, OPENED_WHOLE):
         async with open_app(after, Config(), Parts(runner=ConstantRunner("after"))) as app:
             for run in await app.services.runs.list(RunFilter(), limit=10_000):
-                with anyio.fail_after(10):
-                    ended = await app.services.waits.wait(run.id, timedelta(seconds=10))
+                with anyio.fail_after(SECONDS):
+                    ended = await app.services.waits.wait(run.id, timedelta(seconds=SECONDS))
                 assert ended is not None and ended.status is RunStatus.OK
             first = acknowledged[0]
             target = app.services.sessions.target(first.key)
@@ -96,7 +97,7 @@ async def take_posts(home: Path, *, synchronous: str) -> FaultyDisk:
                 )
                 disk.mark(Acknowledged(key, message_id, posted.seq))
 
-        with anyio.fail_after(60):
+        with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 for client in range(CLIENTS):
                     tasks.start_soon(post, client)

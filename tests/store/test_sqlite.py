@@ -25,6 +25,7 @@ from antiphon.store.migrate import StoreUnusable, migrations
 from antiphon.store.sqlite import MAX_BATCH, Connect, Connection, OnCommit, SqliteDatabase, connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.limits import SECONDS
 from tests.store.faulty_disk import FaultyDisk
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +46,7 @@ class Gate:
         assert self._left.wait(5)
 
     async def is_entered(self) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(SECONDS):
             await self._entered.wait()
 
     def open(self) -> None:
@@ -135,7 +136,7 @@ class Outcomes:
 async def submit_together(database: SqliteDatabase, *units: tuple[Unit, str]) -> Outcomes:
     """Runs the units so that they wait at the same time for a writer that is busy."""
     outcomes, gate = Outcomes(database), Gate()
-    with anyio.fail_after(10):
+    with anyio.fail_after(SECONDS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(outcomes.run, gate.unit, "")
             await gate.is_entered()
@@ -204,7 +205,7 @@ async def test_results_are_released_only_after_the_commit(home: Path) -> None:
         async def run() -> None:
             results.append(await database.run(keep, "word"))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run)
                 await reached.wait()
@@ -219,7 +220,7 @@ async def test_results_are_released_only_after_the_commit(home: Path) -> None:
 async def test_cancelling_the_waiter_does_not_cancel_the_unit(home: Path) -> None:
     gate = Gate()
     async with open_store(home) as database:
-        with anyio.fail_after(5):
+        with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(database.run, gate.unit)
                 await gate.is_entered()
@@ -310,7 +311,7 @@ def codes(outcomes: Outcomes) -> list[str]:
 async def test_closing_commits_what_waits(home: Path) -> None:
     async with open_store(home) as database:
         outcomes, gate = Outcomes(database), Gate()
-        with anyio.fail_after(5):
+        with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(outcomes.run, gate.unit, "")
                 await gate.is_entered()
@@ -328,10 +329,10 @@ async def test_closing_commits_what_waits(home: Path) -> None:
 async def test_reading_after_the_end_is_refused_and_does_not_wait(home: Path) -> None:
     async with open_store(home) as database:
         await database.run(keep, "word")
-    with anyio.fail_after(5), pytest.raises(Unavailable) as raised:
+    with anyio.fail_after(SECONDS), pytest.raises(Unavailable) as raised:
         await database.read(words)
     assert raised.value.code == "store_closed"
-    with anyio.fail_after(5), pytest.raises(Unavailable) as raised:
+    with anyio.fail_after(SECONDS), pytest.raises(Unavailable) as raised:
         await database.run(keep, "late")
     assert raised.value.code == "store_closed"
 

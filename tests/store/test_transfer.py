@@ -29,6 +29,7 @@ from antiphon.store.migrate import StoreUnusable
 from antiphon.store.runs import RunFilter
 from tests.engine.family import records, spawned_from_outside
 from tests.engine.stage import HeldRunner, ask, config, open_session, post, read_log, wait_end
+from tests.limits import SECONDS
 from tests.postgres import fresh_database
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +90,7 @@ async def begin(drained: Path, killed: Path) -> RunId:
         runner.asked = (await post(app, "api:asked", "a-1")).run_id
         await runner.until_begun(3)
         await post(app, "api:asker", ASK)
-        with anyio.fail_after(5):
+        with anyio.fail_after(SECONDS):
             await runner.is_asking.wait()
             while not (await active(app))["agent:main:api:asker"].waiting_for:
                 await anyio.lowlevel.checkpoint()
@@ -134,7 +135,7 @@ async def place_of(app: App, run_id: RunId) -> str:
 
 
 async def move(home: Path, url: str) -> dict[str, int]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(SECONDS):
         return await move_database(home, url, SystemClock(), lambda table, done, total: None)
 
 

@@ -30,8 +30,9 @@ from tests.engine.parley import (
     settle,
     steps,
 )
-from tests.engine.stage import SECONDS, HeldRunner, ask, post, read_log, texts, wait_end
+from tests.engine.stage import HeldRunner, ask, post, read_log, texts, wait_end
 from tests.gateway.served import serve
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -176,7 +177,9 @@ async def test_whose_child_a_session_is_cannot_be_changed(open_home: OpenHome, n
 async def test_children_of_one_label_are_told_apart_by_their_keys(open_home: OpenHome) -> None:
     async with open_home(settings()) as app:
         boss = await open_peer(app, "boss")
-        spawns = [await spawned_from_outside(app, boss, "!sleep 60", label=label) for label in ("twin", "twin", "all")]
+        spawns = [
+            await spawned_from_outside(app, boss, "!sleep 60", label=label) for label in ("twin", "twin", "other")
+        ]
         keys = [spawn["childSessionKey"] for spawn in spawns]
         refused = await call(app, boss, "subagents", action="cancel", target="twin")
         assert (refused["status"], refused["code"]) == ("error", "ambiguous_label")

@@ -15,6 +15,7 @@ from antiphon.domain.classification import Classification, Level
 from antiphon.domain.session import Session
 from antiphon.engine.exchanges import MAX_MESSAGE_BYTES
 from antiphon.engine.upkeep import Upkeep
+from antiphon.store import sessions as rows
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -67,7 +68,7 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
         await ask(app, str(own.key), "old")
         clock.pass_time(timedelta(days=60))
         await ask(app, str(own.key), "new")
-        await Upkeep(app.database, clock, stale_after=None, retention=timedelta(days=30)).prune()
+        await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=timedelta(days=30)).prune()
         with_key = {"sessionKey": "current"} if tool == "sessions_history" else {}
         attempts: list[tuple[Session, dict[str, Any]]] = [
             (own, {"nonsense": 1}),
@@ -132,7 +133,7 @@ async def _told_of_a_chain(app: App) -> list[dict[str, Any]]:
 
 
 @requirement("answers:1", "spawn:2")
-async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
+async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:
     agents: list[dict[str, Any]] = [
         {"id": "main", "subagents": {"allowAgents": ["gone", "helper"], "maxChildrenPerAgent": 1}},
         *({"id": "helper"}, {"id": "boxed", "sandbox": {"mode": "all"}}),
@@ -148,8 +149,11 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome) -> N
         {"attachments": [{"name": str(number), "content": "x" * 1_048_576} for number in range(6)]},
         *({"attachments": [name, name]}, {"attachments": [{**name, "content": "?", "encoding": "base64"}]}),
         {"attachments": [{**name, "content": "\ud800"}]},
+        *({"model": "openai:gpt-5"}, {"model": "odd:model"}),
     ]
-    async with open_home(settings(agents__list=agents)) as app:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    odd = {"base_url": "http://127.0.0.1:9", "api_key": "ключ"}
+    async with open_home(settings(agents__list=agents, providers__odd=odd)) as app:
         own = await open_peer(app, "own")
         answers = [await call(app, own, "sessions_spawn", **(task | given)) for given in attempts]
         answers += [await call(app, own, "sessions_spawn", key="same", task=text) for text in ("!sleep 60", "other")]
@@ -162,17 +166,20 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome) -> N
 
 @requirement("answers:1", "spawn:8")
 async def test_what_governs_children_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    async with open_home(settings(agents__defaults__subagents__max_children_per_agent=2)) as app:
         own = await open_peer(app, "own")
         ended = await spawned_from_outside(app, own, "!say x", label="ended")
-        busy = [await spawned_from_outside(app, own, "!sleep 60", label="busy") for _ in range(2)]
+        staying = await spawned_from_outside(app, own, "!say x", mode="session")
+        await wait_end(app, staying["runId"])
         await wait_end(app, ended["runId"])
+        busy = [await spawned_from_outside(app, own, "!sleep 60", label="busy") for _ in range(2)]
         nobody: dict[str, Any] = {"runIds": ["run_none"]}
         waits: list[dict[str, Any]] = [{}, nobody, {"runIds": [busy[0]["runId"]], "timeoutSeconds": 0}]
         acts: list[dict[str, Any]] = [
             *({"action": "dance"}, {"action": "cancel"}, {"action": "list", "message": "x"}, {"action": "steer"}),
             *({"action": "cancel", "target": "nobody"}, {"action": "cancel", "target": "busy"}),
             *({"action": "steer", "target": "ended", "message": text} for text in ("x", " ", "x" * 1_048_577)),
+            {"action": "steer", "target": staying["runId"], "message": "x"},
         ]
         yields: list[dict[str, Any]] = [{}, {"nonsense": 1}]
         found = {
@@ -180,7 +187,13 @@ async def test_what_governs_children_answers_its_codes_and_no_others(open_home: 
             "subagents": [await call(app, own, "subagents", **arguments) for arguments in acts],
             "sessions_yield": [await call(app, own, "sessions_yield", **given) for given in yields],
         }
+        for words in ("one", "two"):
+            steer: dict[str, Any] = {"action": "steer", "target": busy[0]["runId"], "message": words}
+            found["subagents"].append(await call(app, own, "subagents", key="same", **steer))
         await call(app, own, "subagents", action="cancel", target="all")
+        await app.database.run(rows.set_taint, own.id, Classification(Level.CONFIDENTIAL))
+        above: dict[str, Any] = {"action": "steer", "target": staying["runId"], "message": "x"}
+        found["subagents"].append(await call(app, own, "subagents", **above))
         found["sessions_yield"].append(json.loads((await ask(app, "main", "!call sessions_yield {}")).reply or ""))
         for tool, answers in found.items():
             seen = {told(answer) for answer in answers if "code" in answer}

@@ -26,7 +26,8 @@ from antiphon.store.sqlite import connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer, settings, target_of
-from tests.engine.stage import SECONDS, wait_end
+from tests.engine.stage import wait_end
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -13,6 +13,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.excerpt import CUT_MARK, MAX_CHARACTERS, excerpt
+from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
@@ -25,6 +26,7 @@ from antiphon.domain.message import (
     text_content,
 )
 from antiphon.domain.redaction import MASK, redact
+from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session
 from antiphon.store import events as log
 from antiphon.store.database import Transaction
@@ -32,7 +34,7 @@ from antiphon.tools.bounds import OMITTED
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import call, key_of, open_peer, set_place, settings, target_of
-from tests.engine.stage import ManualClock, ask, find_session
+from tests.engine.stage import ManualClock, ask, find_session, wait_end
 
 pytestmark = pytest.mark.anyio
 
@@ -158,6 +160,98 @@ async def test_a_wrong_list_is_told_what_is_wrong(
         answer = await call(app, own, "sessions_list", **arguments)
         assert (answer["status"], answer["code"]) == ("error", code)
         assert told in str(answer["error"])
+
+
+FILE = {"name": "a", "content": "b"}
+
+
+@requirement("answers:1", "answers:3")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("sessions_spawn", {"attachments": [{**FILE, "mimetype": "a/b"}]}, "0.mimetype', did you mean 'mimeType'?"),
+        ("sessions_spawn", {"attachments": [{**FILE, "bogus": 1}]}, "known are: name, content, encoding, mimeType"),
+        ("sessions_spawn", {"attachAs": {"mountpath": "/in"}}, "did you mean 'mountPath'?"),
+        ("sessions_spawn", {"timeoutSeconds": 1, "runTimeoutSeconds": 1}, "timeoutSeconds and runTimeoutSeconds name"),
+        ("sessions_spawn", {"runTimeoutSeconds": True}, "runTimeoutSeconds: has to be a number"),
+        ("sessions_spawn", {"timeoutSeconds": "5"}, "runTimeoutSeconds: has to be a number"),
+        ("sessions_list", {"limit": "5"}, "limit: has to be a number"),
+        ("sessions_list", {"activeMinutes": True}, "activeMinutes: has to be a number"),
+        ("sessions_list", {"limit": 5.5}, "limit: "),
+    ],
+    ids=lambda value: None if isinstance(value, str) else str(value)[:50],
+)
+async def test_wrong_arguments_are_told_by_the_place_that_they_stand_at(
+    open_home: OpenHome, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    async with open_home() as app:
+        own = await open_peer(app, "own")
+        task = {"task": "x"} if tool == "sessions_spawn" else {}
+        answer = await call(app, own, tool, **task, **arguments)
+        assert (answer["status"], answer["code"]) == ("error", "invalid_arguments")
+        assert told in str(answer["error"])
+        assert (await call(app, own, "sessions_list", limit=5.0))["count"] == 1
+
+
+HALF = "a \ud800"
+"""No text: half of a surrogate pair."""
+
+
+@requirement("answers:1")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code", "told"),
+    [
+        ("sessions_list", {"search": HALF}, "invalid_arguments", "search"),
+        ("sessions_list", {"kinds": ["cron", HALF]}, "invalid_arguments", "kinds.1"),
+        ("sessions_list", {HALF: 1}, "invalid_arguments", r"a \ud800"),
+        ("sessions_search", {"query": HALF}, "invalid_arguments", "query"),
+        ("sessions_history", {"sessionKey": HALF}, "invalid_arguments", "sessionKey"),
+        ("sessions_send", {"label": "x", "message": HALF}, "invalid_arguments", "message"),
+        ("session_status", {"sessionKey": HALF}, "invalid_arguments", "sessionKey"),
+        ("subagents", {"action": "cancel", "target": HALF}, "invalid_arguments", "target"),
+        ("sessions_wait", {"runIds": [HALF]}, "invalid_arguments", "runIds.0"),
+        ("sessions_spawn", {"task": HALF}, "invalid_arguments", "task"),
+        ("sessions_spawn", {"task": "x", "attachAs": {"mountPath": HALF}}, "invalid_arguments", "attachAs.mountPath"),
+        (
+            "sessions_spawn",
+            {"task": "x", "attachments": [{"name": "a", "content": "", "mimeType": HALF}]},
+            "invalid_arguments",
+            "attachments.0.mimeType",
+        ),
+        ("sessions_spawn", {"task": "x", "attachments": [{"name": HALF, "content": ""}]}, "attachment_name", "half"),
+        ("sessions_spawn", {"task": "x", "attachments": [{"name": "a", "content": HALF}]}, "attachment_text", "half"),
+    ],
+)
+async def test_half_a_surrogate_pair_is_refused_with_its_place(
+    open_home: OpenHome, tool: str, arguments: dict[str, Any], code: str, told: str
+) -> None:
+    async with open_home() as app:
+        own = await open_peer(app, "own")
+        answer = await call(app, own, tool, **arguments)
+        assert (answer["status"], answer["code"]) == ("error", code)
+        assert told in str(answer["error"])
+        run = await ask(app, str(own.key), f"!call {tool} {json.dumps(arguments)}")
+        assert run.error is None and json.loads(run.reply or "")["code"] == code
+
+
+@requirement("answers:1")
+async def test_what_no_text_can_hold_is_refused_or_kept_by_every_database(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        own = await open_peer(app, "own")
+        attempts: list[tuple[str, dict[str, Any]]] = [
+            ("subagents", {"action": "cancel", "target": "a\0b"}),
+            ("sessions_wait", {"runIds": ["a\0b"]}),
+            ("sessions_send", {"label": "a\0b", "message": "x"}),
+        ]
+        for tool, arguments in attempts:
+            assert (await call(app, own, tool, **arguments))["code"] == "not_found"
+        files = [{"name": "a", "content": "a\0b", "mimeType": "a\0b"}]
+        refused = await call(app, own, "sessions_spawn", task="x", label="a\0b")
+        assert refused["code"] == "invalid_arguments"
+        answer = await call(app, own, "sessions_spawn", task="!say a\0b", attachments=files)
+        assert answer["status"] == "accepted"
+        assert isinstance(answer["runId"], str)
+        assert (await wait_end(app, RunId(answer["runId"]))).status is RunStatus.OK
 
 
 @requirement("list:2", "list:3", "answers:4")

@@ -1,6 +1,7 @@
 """Calls of tools from outside a run: by HTTP, the command line and MCP, acting as a session. Contract: tools 1."""
 
 import json
+from collections.abc import Callable
 from typing import cast
 
 from antiphon.agents.model import ToolSchema
@@ -61,6 +62,22 @@ class ToolCalls:
             )
         output = await tool.call(ToolContext(found.caller), arguments)
         return _object(output.text, is_error=output.is_error)
+
+    async def acting_target(
+        self, bound: str | None, named: str | None, read_target: Callable[[str], NamedTarget]
+    ) -> NamedTarget | None:
+        """The session that a request acts as: the one that its token is bound to, else the one that it names, if any.
+
+        Raises `Denied` (`token_bound`) where a bound one names another, however either is spelt.
+        """
+        if bound is None:
+            return None if named is None else read_target(named)
+        target = read_target(bound)
+        if named is not None and named != bound and not await self._callers.are_one(target, read_target(named)):
+            raise Denied(
+                f"Token is bound to a session: {target_name(target)!r}. Name no other, or none.", code="token_bound"
+            )
+        return target
 
     async def schemas_for(self, principal: Principal, target: NamedTarget) -> list[ToolSchema]:
         """Those of the tools that the session has. Raises `NotFound`."""

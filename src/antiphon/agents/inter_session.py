@@ -52,7 +52,7 @@ def raw_words(message: UserMessage | AssistantMessage, entries: Sequence[Entry])
                 return record_texts(message)[1]
             case ReportStage.RECORD | ReportStage.CONTINUATION:
                 return results_of(entries, message.report)
-            case ReportStage.TASK:
+            case ReportStage.TASK | ReportStage.STEER:
                 return text_of(message.content)
     if isinstance(message, UserMessage) and message.exchange is not None:
         texts = [part.text for part in message.content if isinstance(part, TextPart)]

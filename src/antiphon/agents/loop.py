@@ -113,9 +113,11 @@ class AgentLoop:
             return None
         newest = transcript.newest_input(context.run.id)
         last = steps[-1]
-        if not last.message.calls and (newest is None or newest.seq <= last.message.saw):
+        has_seen_all = newest is None or newest.seq <= last.message.saw
+        if not last.message.calls and has_seen_all:
             return Ending(outcome=Outcome(status=RunStatus.OK, reply=last.message.text))
-        if all(isinstance(result, ToolResult) for result in last.results) and (words := _yielded(last)) is not None:
+        is_done = has_seen_all and all(isinstance(result, ToolResult) for result in last.results)
+        if is_done and (words := _yielded(last)) is not None:
             return Ending(
                 outcome=Outcome(status=RunStatus.OK, reply=words), message=_spoken(context, transcript, words)
             )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from antiphon.agents.model import Model, ProviderSettings
+from antiphon.agents.model import Model, ModelError, ProviderSettings
 from antiphon.agents.offline import OfflineModel
 from antiphon.agents.provider import ProviderModel, import_provider, open_provider_model
 from antiphon.agents.scripted import ScriptedModel
@@ -28,6 +28,16 @@ class Models:
         if model is None:
             model = self._opened[name, context_tokens] = self._open(name, context_tokens)
         return model
+
+    def check_key(self, name: str) -> None:
+        """Raises `Invalid` as `open` does, and where the model's key is missing or malformed, as its run would tell."""
+        model = self.open(name)
+        if not isinstance(model, ProviderModel):
+            return
+        try:
+            model.check_key()
+        except ModelError as error:
+            raise Invalid(error.message, code=error.kind.value) from error
 
     async def prepare(self, model: Model) -> None:
         """Loads the code that the model needs, off the event loop; at once from the second call on."""

@@ -7,6 +7,7 @@ import typer
 
 from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
 from antiphon.cli.options import ConfigOption, HomeOption, JsonOption, SessionArgument
+from antiphon.cli.streams import read_input
 
 
 @command
@@ -35,7 +36,7 @@ def chat(
     from antiphon.domain.errors import Invalid
 
     if message is None and not sys.stdin.isatty():
-        message = sys.stdin.read().strip("\n")
+        message = read_input().strip("\n")
     if message is not None and not message.strip():
         raise Invalid("Message is empty. Give it with -m, or on standard input.", code="empty_message")
     if message is None and as_json:

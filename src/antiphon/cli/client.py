@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from antiphon.cli.exits import TimedOut
+from antiphon.cli.streams import not_unicode
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, Unavailable
 from antiphon.domain.message import JsonObject, JsonValue
 
@@ -115,6 +116,8 @@ class Client:
                 yield _events(response.iter_raw())
         except httpx.TransportError as error:
             raise self._unreachable() from error
+        except UnicodeEncodeError as error:
+            raise not_unicode("Request", error) from error
 
     def follow(self, path: str, *, after: int | None, **parameters: Parameter) -> Iterator[ServerEvent]:
         """Events for ever; a broken stream is taken up again after the last event that had an id."""
@@ -157,6 +160,8 @@ class Client:
             )
         except httpx.TransportError as error:
             raise self._unreachable() from error
+        except UnicodeEncodeError as error:
+            raise not_unicode("Request", error) from error
         if response.is_error:
             raise error_of(response)
         return cast(JsonObject, response.json()) if response.content else {}

@@ -12,11 +12,10 @@ app = typer.Typer(no_args_is_help=True, help="What can be set, and whether it is
 @command
 def schema() -> None:
     """Print the JSON Schema of the configuration, for editors."""
-    import json
-
+    from antiphon.cli.streams import json_text
     from antiphon.config import Config
 
-    print(json.dumps(Config.model_json_schema(by_alias=False), indent=2, ensure_ascii=False))
+    print(json_text(Config.model_json_schema(by_alias=False), indent=2))
 
 
 @app.command()

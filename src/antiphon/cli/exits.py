@@ -1,15 +1,15 @@
 """Exit codes, and which error ends the program with which. Documented in docs/CLI.md."""
 
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable
 from enum import IntEnum
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import typer
 
+from antiphon.cli.streams import check_unicode, json_text
 from antiphon.domain.errors import AntiphonError, Invalid, NotFound, Unavailable
 
 P = ParamSpec("P")
@@ -80,6 +80,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     def run(*arguments: P.args, **options: P.kwargs) -> R:
         as_json = bool(options.get("as_json"))
         try:
+            for name, value in options.items():
+                _check_option(name, value)
             return function(*arguments, **options)
         except CommandFailed as error:
             raise typer.Exit(error.exit_code) from error
@@ -100,9 +102,15 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
+def _check_option(name: str, value: object) -> None:
+    for text in cast("list[object]", value) if isinstance(value, list) else [value]:
+        if isinstance(text, str):
+            check_unicode(name.replace("_", " ").capitalize(), text)
+
+
 def show_error(message: str, code: str, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"ok": False, "error": {"code": code, "message": message}}, ensure_ascii=False))
+        print(json_text({"ok": False, "error": {"code": code, "message": message}}))
     else:
         from antiphon.cli.output import error_console, styled
 

@@ -11,6 +11,7 @@ from antiphon.cli.mcp import mcp
 from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
 from antiphon.cli.serve import serve
+from antiphon.cli.streams import prepare_output
 from antiphon.cli.tool import call_tool
 from antiphon.cli.who import who
 from antiphon.cli.worker import worker
@@ -57,4 +58,5 @@ def antiphon(
 
 
 def main() -> None:
+    prepare_output()
     app(prog_name="antiphon")

@@ -1,7 +1,6 @@
 """What people see, in colour where the terminal has it, and JSON for programs."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -10,10 +9,10 @@ from rich import json as rich_json
 from rich.console import Console
 from rich.text import Text
 
+from antiphon.cli.streams import json_text
 from antiphon.domain.message import JsonObject, JsonValue
-from antiphon.domain.text import short_age
+from antiphon.domain.text import plain, short_age
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 MIN_LAST_COLUMN = 20
 _PARTS = (("day", 86_400), ("hour", 3600), ("minute", 60))
 
@@ -28,11 +27,6 @@ def error_console() -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
-def plain(text: str) -> str:
-    """The text without what would steer the terminal or turn its direction; models and other people write it."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
-
-
 def styled(text: str, style: str = "") -> Text:
     return Text(plain(text), style)
 
@@ -44,12 +38,12 @@ def show(text: str = "", style: str = "") -> None:
 
 def show_json(value: Mapping[str, JsonValue]) -> None:
     """One compact document on a line."""
-    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
+    print(json_text(value), flush=True)
 
 
 def show_pretty(value: Mapping[str, JsonValue]) -> None:
     """A document for people: indented, in colour where the terminal has it."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = json_text(value, indent=2)
     if console().is_terminal:
         console().print(rich_json.JSON(plain(text)), soft_wrap=True)
     else:
@@ -62,10 +56,14 @@ def show_table(columns: list[str], lines: list[list[str]]) -> None:
     show_lines(aligned([heading, *([styled(cell) for cell in line] for line in lines)]))
 
 
-def aligned(rows: Sequence[Sequence[Text]]) -> list[Text]:
-    """A line for each row, its cells under one another; the last is cut to what the terminal has room for."""
+def aligned(rows: Sequence[Sequence[Text]], *, column: int = 0, room: int | None = None) -> list[Text]:
+    """A line for each row, its cells under one another; the last is cut to what the terminal has room for.
+
+    With a room the column is no wider than that: a longer cell there moves the rest of its own row only.
+    """
     cells = [[_on_one_line(cell) for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
+    widths[column] = widths[column] if room is None else min(widths[column], room)
     widths[-1] = max(MIN_LAST_COLUMN, console().width - sum(widths[:-1]) - 2 * (len(widths) - 1))
     lines: list[Text] = []
     for row in cells:

@@ -47,6 +47,9 @@ class Prompt:
                 self._was_interrupted = True
                 self._screen.line("\n(Ctrl-C again leaves)", "dim")
                 continue
+            except UnicodeDecodeError:
+                self._screen.line("Line is not valid Unicode.", "red")
+                continue
             self._was_interrupted = False
             try:
                 if not self._take(text):

@@ -47,7 +47,7 @@ def list_runs(
             [
                 str(run["runId"]),
                 str(run["sessionKey"]),
-                str(run["status"]),
+                _status_of(run),
                 ago(run["createdAt"]),
                 " ".join(str(run.get("error") or run.get("reply") or "").split()),
             ]
@@ -67,12 +67,16 @@ def show_run(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run; with --wait the exit code tells how it ended."""
+    """Show a run; with --wait the exit code tells how it ended.
+
+    One that yielded has ended when the runs that continue it have; what is shown then is how the last one ended.
+    """
     from antiphon.cli.connection import connect
 
     with connect(home, config) as client:
         found = client.get(f"/runs/{run}") if wait is None else client.wait_run(run, wait)
-    _show(found, as_json=as_json)
+        end = client.get(f"/runs/{run}", wait=0.0) if wait is None and "continuedBy" in found and not as_json else found
+    _show(found, end, as_json=as_json)
     if wait is not None and (code := exit_code_of_run(str(found["status"]))) is not ExitCode.OK:
         raise CommandFailed(code)
 
@@ -88,30 +92,46 @@ def cancel_run(
     with connect(home, config) as client:
         client.post(f"/runs/{run}/cancel")
         found = client.wait_run(run, 60)
-    _show(found, as_json=as_json)
+    _show(found, found, as_json=as_json)
 
 
-def _show(run: JsonObject, *, as_json: bool) -> None:
+def _status_of(run: JsonObject) -> str:
+    if run.get("isParked"):
+        return f"{_end_of(run)}, waits for its children"
+    status, code = str(run["status"]), run.get("code")
+    return status if code in (None, status) else f"{status} ({code})"
+
+
+def _end_of(run: JsonObject) -> str:
+    """How a run ended whose work goes on."""
+    return str(run.get("code") if run["status"] == "ok" else run["status"])
+
+
+def _show(run: JsonObject, end: JsonObject, *, as_json: bool) -> None:
+    """The run; `end` has what became of its work, no `endedAt` where that goes on."""
     from antiphon.cli.output import clock_time, show, show_fields, show_json
 
     if as_json:
         show_json(run)
         return
+    goes_on = "continuedBy" in run and "endedAt" not in end
+    is_over = not goes_on and not run.get("isParked")
     usage = run.get("usage")
     show_fields(
         {
             "Run": str(run["runId"]),
             "Session": str(run["sessionKey"]),
-            "Status": str(run["status"]) + (f" ({run['code']})" if run.get("code") else ""),
+            "Status": f"{_end_of(run)}, is being continued" if goes_on else _status_of(end),
+            "Continued": None if "continuedBy" not in run else f"by {run['continuedBy']}",
             "Created": clock_time(run.get("createdAt")),
             "Started": clock_time(run.get("startedAt")),
-            "Ended": clock_time(run.get("endedAt")),
-            "Error": str(run.get("error") or ""),
+            "Ended": clock_time(end.get("endedAt")) if is_over else None,
+            "Error": str(end.get("error") or ""),
             "Tokens": f"{usage.get('inputTokens')} in, {usage.get('outputTokens')} out"
             if isinstance(usage, dict)
             else None,
         }
     )
-    if reply := run.get("reply"):
+    if reply := end.get("reply"):
         show()
         show(str(reply))

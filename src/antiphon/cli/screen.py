@@ -7,7 +7,8 @@ from threading import RLock
 
 from rich.cells import cell_len
 
-from antiphon.cli.output import console, plain, styled
+from antiphon.cli.output import console, styled
+from antiphon.domain.text import plain
 
 try:
     from readline import get_line_buffer  # also gives the prompt its history and editing

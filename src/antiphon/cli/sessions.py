@@ -75,7 +75,9 @@ def show_tree(
         str | None, typer.Argument(metavar="SESSION", help="Only this one and what it spawned; all unless given.")
     ] = None,
     include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
-    limit: LimitOption = 300,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="At most so many below the first ones, which are not counted.")
+    ] = 300,
     follow: Annotated[bool, typer.Option("--follow", help="Draw it anew as it changes, until Ctrl-C.")] = False,
     home: HomeOption = None,
     config: ConfigOption = None,

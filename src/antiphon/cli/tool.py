@@ -73,6 +73,7 @@ def _object(text: str) -> JsonObject:
     import json
     from typing import cast
 
+    from antiphon.cli.streams import check_unicode
     from antiphon.domain.errors import Invalid
 
     try:
@@ -81,4 +82,7 @@ def _object(text: str) -> JsonObject:
         raise Invalid(f"Arguments are not JSON: {error}. Write an object in single quotes.", code="not_json") from error
     if not isinstance(value, dict):
         raise Invalid("Arguments are not a JSON object. Write one such as '{\"limit\": 5}'.", code="not_json")
-    return cast(JsonObject, value)
+    given = cast(JsonObject, value)
+    for name, part in given.items():
+        check_unicode(f"Argument {name!r}", part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
+    return given

@@ -4,18 +4,23 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from antiphon.cli.output import age, aligned, console, show_json, show_lines, styled
+from antiphon.cli.output import MIN_LAST_COLUMN, age, aligned, console, show_json, show_lines, styled
 from antiphon.cli.rows import rows_of
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.text import compact
 
 WIDE = 110
 """Columns from which on there is room for the model's name."""
-LONGEST_NAME = 40
+MIN_NAME = 16
+MIN_TASK = 12
+"""Columns that have room for a few words of a task."""
+AWAITED_PART = 5
+"""What part of the terminal's width the label of a session has that another waits for."""
 FOLLOW_SECONDS = 1.0
 
 _ENDED = {
@@ -32,34 +37,90 @@ _UNFINISHED = {
 }
 
 
-def tree_lines(answer: JsonObject) -> list[Text]:
-    """The sessions under one another, and what is not shown of them."""
+def tree_lines(answer: JsonObject, *, height: int | None = None) -> list[Text]:
+    """The sessions under one another, and what is not shown of them.
+
+    Nothing is cut where the output is not a terminal; keys, by which commands find a session, are cut nowhere. With a
+    height there are no more lines than that: those at work are shown first, with those above them.
+    """
     rows = rows_of(answer, "sessions")
     if not rows:
         return [styled("There are no sessions yet. `antiphon chat` begins one.", "dim")]
-    agents, names = {str(row["agentId"]) for row in rows}, _names_of(rows)
+    notes: list[str] = []
+    if omitted := answer.get("omitted"):
+        notes.append(f"{omitted} more under these are not shown: --limit shows more.")
+    if answer.get("hasMore"):
+        notes.append("There are more sessions: `antiphon sessions list` shows them all.")
+    names = _names_of(rows)
+    if height is not None and len(rows) + len(notes) + 1 > height:
+        shown = _busy_first(rows, max(1, height - len(notes) - 2))
+        notes.insert(0, f"{len(rows) - len(shown)} more: the terminal is too low for them.")
+        rows = shown
+    return _cut_lines([*_tree_table(rows, names), *(styled(note, "dim") for note in notes)])
+
+
+def _tree_table(rows: Sequence[JsonObject], names: Mapping[str, str]) -> list[Text]:
+    agents = {str(row["agentId"]) for row in rows}
     has_costs = any("treeCostUsd" in row for row in rows)
     is_wide = not console().is_terminal or console().width >= WIDE
-    headings = ["Session", "State"]
+    headings = ["State"]
     headings += ["Model"] if is_wide else []
     headings += ["Tokens", "Cost"] if has_costs else ["Tokens"]
-    cells = [[styled(name, "bold") for name in (*headings, "Last words")]]
-    for guide, row in zip(guides([_number(row["level"]) for row in rows]), rows, strict=True):
-        name = Text.assemble(styled(guide, "dim"), styled(_short(name_of(row)), "bold" if row["level"] == 0 else ""))
-        if len(agents) > 1:
-            name += styled(f" ({row['agentId']})", "dim")
+    others = [[styled(name, "bold") for name in (*headings, "Last words")]]
+    for row in rows:
         busy = f", {row['busyDescendants']} at work below" if row.get("busyDescendants") else ""
-        line = [name, state_of(row, names) + styled(busy, "cyan")]
+        line = [state_of(row, names) + styled(busy, "cyan")]
         line += [styled(str(row["model"]), "dim")] if is_wide else []
         line.append(_own_and_all(compact(_number(row["totalTokens"])), compact(_number(row["treeTokens"])), row))
         line += [_own_and_all(dollars(row.get("costUsd")), dollars(row.get("treeCostUsd")), row)] if has_costs else []
-        cells.append([*line, styled(str(row.get("preview") or ""), "dim")])
-    lines = aligned(cells)
-    if omitted := answer.get("omitted"):
-        lines.append(styled(f"{omitted} more under these are not shown: --limit shows more.", "dim"))
-    if answer.get("hasMore"):
-        lines.append(styled("There are more sessions: `antiphon sessions list` shows them all.", "dim"))
-    return lines
+        others.append([*line, styled(str(row.get("preview") or ""), "dim")])
+    room = _room_for_names(others)
+    cells = [[styled("Session", "bold"), *others[0]]]
+    for guide, row, line in zip(guides([_number(row["level"]) for row in rows]), rows, others[1:], strict=True):
+        agent = f" ({row['agentId']})" if len(agents) > 1 else ""
+        name = _shown_name(row, None if room is None else room - cell_len(guide) - cell_len(agent))
+        if row["level"] == 0:
+            name.stylize("bold")
+        cells.append([Text.assemble(styled(guide, "dim"), name, styled(agent, "dim")), *line])
+    return aligned(cells, room=room)
+
+
+def _busy_first(rows: Sequence[JsonObject], count: int) -> list[JsonObject]:
+    """So many of the rows, in their order: those at work and those above them before others."""
+    by_rank = sorted(range(len(rows)), key=lambda place: not (rows[place].get("run") or rows[place]["busyDescendants"]))
+    return [rows[place] for place in sorted(by_rank[:count])]
+
+
+def _room_for_names(others: Sequence[Sequence[Text]]) -> int | None:
+    """How many columns of the terminal the other cells leave for names; None where nothing is cut."""
+    if not console().is_terminal:
+        return None
+    widths = [max(cell.cell_len for cell in column) for column in zip(*others, strict=True)]
+    return max(MIN_NAME, console().width - sum(widths[:-1]) - MIN_LAST_COLUMN - 2 * len(widths))
+
+
+def _shown_name(row: JsonObject, room: int | None) -> Text:
+    """The label cut to the room, or else the key and as much of the session's description as there is room for."""
+    name, description = styled(name_of(row)), row.get("description")
+    if row.get("label") or row.get("displayName"):
+        if room is not None:
+            name.truncate(max(1, room), overflow="ellipsis")
+        return name
+    if not description:
+        return name
+    task = styled(f" {description}", "dim")
+    if room is not None:
+        if room - name.cell_len < MIN_TASK:
+            return name
+        task.truncate(room - name.cell_len, overflow="ellipsis")
+    return name + task
+
+
+def _cut_lines(lines: Sequence[Text]) -> list[Text]:
+    """The lines, none longer than the terminal is wide."""
+    for line in lines if console().is_terminal else ():
+        line.truncate(console().width, overflow="ellipsis")
+    return list(lines)
 
 
 def follow_tree(read: Callable[[], JsonObject], *, as_json: bool) -> None:
@@ -67,7 +128,7 @@ def follow_tree(read: Callable[[], JsonObject], *, as_json: bool) -> None:
     if console().is_terminal and not as_json:
         with Live(console=console(), auto_refresh=False) as live:
             while True:
-                live.update(Group(*tree_lines(read())), refresh=True)
+                live.update(Group(*tree_lines(read(), height=console().height)), refresh=True)
                 time.sleep(FOLLOW_SECONDS)
     shown: JsonObject = {}
     while True:
@@ -121,7 +182,7 @@ def state_of(row: JsonObject, names: Mapping[str, str]) -> Text:
         waits_for = run.get("waitsFor")
         if isinstance(waits_for, list):
             first = str(waits_for[0])
-            one = _short(names.get(first) or short_key(first))
+            one = _awaited_name(names.get(first), short_key(first))
             sign, word = "◌", f"waits for {one if len(waits_for) == 1 else f'{len(waits_for)} sessions'}"
         return styled(f"{sign} {word} {age(run['since'])}", style)
     if isinstance(last, dict):
@@ -152,22 +213,26 @@ def work_lines(answer: JsonObject) -> list[Text]:
 
 
 def _sessions_at_work(rows: Sequence[JsonObject], processes: Mapping[str, JsonObject]) -> list[Text]:
-    cells = [[styled(name, "bold") for name in ("Agent", "Session", "State", "Process", "Request")]]
+    others = [[styled(name, "bold") for name in ("State", "Process", "Request")]]
     names = _names_of(rows)
     for row in rows:
         unfinished = _number(row["unfinishedRuns"])
         behind = f" (+{unfinished - 1} queued)" if unfinished > 1 else ""
         process = processes.get(str(row.get("processId")))
-        cells.append(
+        others.append(
             [
-                styled(str(row["agentId"])),
-                styled(_short(name_of(row)), "bold"),
                 state_of(row, names) + styled(behind, "dim"),
                 styled(_place_of(process) if process else "", "dim"),
                 styled(str(row.get("request") or "")),
             ]
         )
-    return aligned(cells)
+    agents = [styled("Agent", "bold"), *(styled(str(row["agentId"])) for row in rows)]
+    room = _room_for_names([[agent, *line] for agent, line in zip(agents, others, strict=True)])
+    sessions = [styled("Session", "bold"), *(_shown_name(row, room) for row in rows)]
+    for name in sessions[1:]:
+        name.stylize("bold")
+    cells = [[agent, name, *line] for agent, name, line in zip(agents, sessions, others, strict=True)]
+    return _cut_lines(aligned(cells, column=1, room=room))
 
 
 def _process_cells(process: JsonObject) -> list[str]:
@@ -192,8 +257,15 @@ def dollars(amount: JsonValue) -> str:
     return f"${amount:.2f}" if amount >= 0.01 or amount == 0 else f"${amount:.4f}"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+def _awaited_name(name: str | None, key: str) -> str:
+    """Its label cut to a part of the terminal's width; its key whole, or where that is too long, how many it is."""
+    shown, room = styled(name or key), max(MIN_NAME, console().width // AWAITED_PART)
+    if not console().is_terminal or shown.cell_len <= room:
+        return shown.plain
+    if name in (None, key):
+        return "1 session"
+    shown.truncate(room, overflow="ellipsis")
+    return shown.plain
 
 
 def _number(value: JsonValue) -> int:

@@ -31,6 +31,8 @@ class DailyLimits:
 
 MAX_TOOL_FAILURES = 15
 """Failures in a row that end a run."""
+LONGEST = timedelta(days=3650)
+"""No time that is set for work is longer: ten years."""
 
 
 class SandboxMode(StrEnum):

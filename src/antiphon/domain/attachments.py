@@ -4,7 +4,7 @@ import binascii
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, cast
 from unicodedata import category, normalize
 
 from msgspec import Struct
@@ -93,6 +93,12 @@ def receipt(attachments: Sequence[Attachment], rel_dir: str) -> JsonObject:
         "files": [{"name": file.name, "bytes": len(file.data), "sha256": file.sha256} for file in attachments],
         "relDir": rel_dir,
     }
+
+
+def in_order(attachments: Sequence[Attachment], told: JsonObject) -> list[Attachment]:
+    """The files in the order of their receipt."""
+    names = [file["name"] for file in cast(list[JsonObject], told["files"])]
+    return sorted(attachments, key=lambda file: names.index(file.name))
 
 
 def folded_name(name: str) -> str:

@@ -73,6 +73,8 @@ class ReportStage(StrEnum):
 
     TASK = "task"
     """What the child is to do."""
+    STEER = "steer"
+    """What it is told besides, while it has that result to bring."""
     RECORD = "record"
     """The child's result: three texts, the result in the middle."""
     CONTINUATION = "continuation"
@@ -88,6 +90,8 @@ class ReportStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stage: ReportStage
     answers: tuple[str, ...] = ()
     """The reports with which the run goes on that this message starts; none for a message that starts no run."""
+    is_continued: bool = False
+    """Whether that run continues one which ended to wait for these reports."""
     attachments: str | None = None
     """Of a task: where its files lie in the workspace."""
 

@@ -16,6 +16,7 @@ from antiphon.domain.message import Part, TextPart, Usage
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import is_silent
+from antiphon.domain.text import flat
 
 
 class Stage(StrEnum):
@@ -85,6 +86,22 @@ def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
     return None if is_silent(reply, ANNOUNCE_SKIP) else reply
 
 
+class ResultSource(StrEnum):
+    """What a result was taken from."""
+
+    REPLY = "reply"
+    TOOL = "tool"
+    """The last tool call that did something: the child itself said nothing."""
+    EARLIER_WORDS = "earlier_words"
+    """What the child said before its last reply, which was empty."""
+
+
+_SOURCE_NOTES = {
+    ResultSource.TOOL: "The sub-agent said nothing; the result is that of its last tool call.",
+    ResultSource.EARLIER_WORDS: "The sub-agent's last reply is empty; the result is what it said before.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What is told of a child that ended. Statuses and numbers are the runtime's, never a model's."""
@@ -97,8 +114,7 @@ class Finding:
     error: str | None
     result: str | None
     """None if it may not flow to the requester."""
-    is_tool_result: bool
-    """Whether the child said nothing, and `result` is that of its last tool call."""
+    source: ResultSource
     notes: tuple[str, ...]
     runtime_ms: int
     usage: Usage
@@ -111,8 +127,8 @@ WITHHELD = (
 
 
 def status_line(status: RunStatus, error: str | None) -> str:
-    """`ok | error: … | timeout | cancelled`."""
-    return f"error: {error or 'unknown'}" if status is RunStatus.ERROR else status.value
+    """`ok | error: … | timeout | cancelled`, on one line."""
+    return f"error: {flat(error or '') or 'unknown'}" if status is RunStatus.ERROR else status.value
 
 
 def record_parts(finding: Finding) -> tuple[Part, ...]:
@@ -121,18 +137,18 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
         return _withheld_parts(finding)
     result = finding.result or NO_RESULT
     notes = list(finding.notes)
-    if finding.is_tool_result:
-        notes.insert(0, "The sub-agent said nothing; the result is that of its last tool call.")
+    if finding.result and finding.source in _SOURCE_NOTES:
+        notes.insert(0, _SOURCE_NOTES[finding.source])
     if finding.status is RunStatus.TIMEOUT:
         notes.insert(0, "The time limit was reached; the result is what there was by then.")
-    lead = f"Sub-agent: {finding.name}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
+    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
     told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
     return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))
 
 
 def _withheld_parts(finding: Finding) -> tuple[Part, ...]:
     """That a result waits, and nothing of what it is or took. Contract: flow 6."""
-    lead = f"Sub-agent: {finding.name}\nStatus: {finding.status.value}\nResult:\n"
+    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {finding.status.value}\nResult:\n"
     return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
 
 

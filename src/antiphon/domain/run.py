@@ -104,7 +104,7 @@ class Run(Struct, frozen=True, kw_only=True):
     has_spawned: bool = False
     """Whether it spawned children itself, or continues a run that did."""
     has_attachments: bool = False
-    """Whether files are to be written into its workspace before its first step."""
+    """Whether files are still to be written into its workspace, before its first step."""
     time_limit: timedelta | None = None
     """How long it may take, beside what its agent's runs may."""
     waiting_for: tuple[RunId, ...] = ()

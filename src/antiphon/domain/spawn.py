@@ -41,6 +41,8 @@ class Spawn(Struct, frozen=True, kw_only=True):
     """Names the call that made it; the same call again finds it."""
     run: RunId
     """The run of its task."""
+    request: str | None
+    """A digest of all that the call asked for; None once the child is deleted."""
     task: str
     mode: Mode
     cleanup: Cleanup
@@ -54,3 +56,5 @@ class Spawn(Struct, frozen=True, kw_only=True):
     """What was said of its attachments."""
     due_at: datetime | None = None
     """When it is archived or deleted, unless it is busy then."""
+    kept_until: datetime | None = None
+    """Until then somebody may wait for its result: it is not deleted before."""

@@ -1,8 +1,24 @@
-"""Short forms of texts, for lists."""
+"""Forms of texts for lists and sentences: short, on one line, and without what steers how others are shown."""
+
+import re
 
 PREVIEW_LENGTH = 160
 DESCRIPTION_LENGTH = 80
+_STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
+"""What steers a terminal, or turns the direction of what follows."""
+_CONTROLS = re.compile(f"[{_STEERING}]")
+_CONTROLS_AND_BREAKS = re.compile(f"[{_STEERING}\t\n\u2028\u2029]")
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60))
+
+
+def plain(text: str) -> str:
+    """The text without what would steer a terminal or turn the direction of words; models and other people write it."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def isolated(text: str) -> str:
+    """The text as a part of a sentence whose other words keep their order, whichever way it is read."""
+    return f"\N{FIRST STRONG ISOLATE}{plain(text)}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def one_line(text: str, length: int) -> str:
@@ -11,6 +27,18 @@ def one_line(text: str, length: int) -> str:
         return text.strip()
     line = " ".join(text[: 8 * length].split())
     return line if len(line) <= length else line[: length - 3] + "..."
+
+
+def has_controls(text: str) -> bool:
+    """Whether something in it breaks lines, steers a terminal or turns the direction of what follows."""
+    return _CONTROLS_AND_BREAKS.search(text) is not None
+
+
+def flat(text: str) -> str:
+    """The whole text on one line: control characters and runs of blanks are one blank."""
+    if text.isprintable() and "  " not in text:
+        return text.strip()
+    return " ".join(_CONTROLS_AND_BREAKS.sub(" ", text).split())
 
 
 def compact(count: int) -> str:

@@ -184,12 +184,21 @@ class Callers:
         """Somebody outside, acting as the session; None if it is missing or not theirs."""
         return await self._database.read(_find_caller, principal, target, call_id)
 
+    async def are_one(self, target: NamedTarget, other: NamedTarget) -> bool:
+        """Whether both name the same session, and there is one."""
+        return await self._database.read(_are_one, target, other)
+
     async def session_of(self, caller: Caller) -> Session:
         """The caller's row as it stands. Raises `NotFound` if it was deleted."""
         session = await self._database.read(rows.find_by_row, caller.session)
         if session is None:
             raise NotFound("Session not found: the caller's own was deleted.")
         return session
+
+
+async def _are_one(query: Query, target: NamedTarget, other: NamedTarget) -> bool:
+    one, another = await look_up(query, target), await look_up(query, other)
+    return one is not None and another is not None and one.session.row == another.session.row
 
 
 async def _find_caller(query: Query, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller | None:

@@ -265,7 +265,7 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
                     code="session_busy",
                 )
             )
-        case QueueMode.COLLECT if queued and queued[-1].report is None and _is_like(queued[-1], session, command):
+        case QueueMode.COLLECT if queued and _is_collecting(queued[-1], session, command):
             return queued[-1].id
         case QueueMode.STEER if active and _is_joinable(active, session, command):
             return active.id
@@ -274,6 +274,11 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
         case _:
             pass
     return None
+
+
+def _is_collecting(queued: Run, session: SessionHead, command: PostMessage) -> bool:
+    """Not where the run's end is a child's result, or goes with that of a run that ended before."""
+    return queued.report is None and queued.continues is None and _is_like(queued, session, command)
 
 
 def _is_joinable(active: Run, session: SessionHead, command: PostMessage) -> bool:

@@ -9,17 +9,26 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.message import UserMessage
 from antiphon.domain.report import Stage
-from antiphon.domain.run import Run
+from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.engine.callers import Caller, find_origin
 from antiphon.engine.cycles import waits_for
+from antiphon.engine.lifecycle import end_queued_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.waits import Waits
+from antiphon.store import events as log
 from antiphon.store import exchanges, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, Transaction
+
+MARGIN = timedelta(seconds=60)
+"""A wait that is out of time has answered so long after."""
+TAKEN = Outcome(
+    status=RunStatus.CANCELLED, error="The result that it was to answer was taken by sessions_wait.", code="taken"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +101,8 @@ async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
     if isinstance(runs, Refusal):
         return runs
     sessions = tuple(SessionRow(run.session) for run in runs)
+    # Else a child that ends meanwhile could be deleted before its result is read.
+    await spawns.keep_until(tx, sessions, milliseconds(command.until + MARGIN))
     if origin is None:
         return Begun(command.until, sessions)
     if origin.wait_call == caller.call_id and origin.wait_until is not None:
@@ -127,7 +138,8 @@ async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> l
             return Refusal(
                 NotFound(
                     f"Run not found: {run_id[:80]!r}. This session waits for runs of its own children and requests; "
-                    "subagents lists them."
+                    "subagents lists them. A child with cleanup 'delete' goes with its result, which stands in this "
+                    "session's history."
                 )
             )
         runs.append(run)
@@ -147,14 +159,14 @@ async def end_wait(
 ) -> Joined | Refusal:
     """What is there now; results that are answered so are taken."""
     origin = await find_origin(tx, caller)
+    if origin is not None:
+        # The deadline stays: the call is made again if the process dies before its result is stored.
+        await ledger.change(tx, origin.id, {"waiting_for": None})
     runs = await _find_own(tx, caller, run_ids)
     session = await rows.find_by_row(tx, caller.session)
     if isinstance(runs, Refusal):
         return runs
     assert session is not None
-    if origin is not None:
-        # The deadline stays: the call is made again if the process dies before its result is stored.
-        await ledger.change(tx, origin.id, {"waiting_for": None})
     awaited: list[Awaited] = []
     for run_id, run in zip(run_ids, runs, strict=True):
         target = await rows.find_by_row(tx, SessionRow(run.session))
@@ -162,10 +174,25 @@ async def end_wait(
         awaited.append(Awaited(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)
-            if report is not None and report.stage is Stage.RECORDED:
+            if report is not None and report.stage in (Stage.RECORDED, Stage.DONE):
                 await spawns.change_report(tx, report.id, {"is_taken": 1})
+    if origin is not None:
+        await _call_off_answers(tx, caller.session, at_ms)
     over = sum(run.is_over for run in runs)
     return Joined(is_complete=over == len(runs) or (over > 0 and not for_all), runs=awaited)
+
+
+async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+    """Ends runs that were to answer results which another run has in hand, all of them, before they could begin."""
+    for run in await ledger.find_queued(tx, session):
+        if run.continues is not None or run.newest_seq > run.seq:  # a person's words joined it
+            continue
+        events = await log.read_run(tx, session, run.id, from_seq=run.seq)
+        message = events[0].message if events else None
+        answers = message.report.answers if isinstance(message, UserMessage) and message.report is not None else ()
+        reports = await spawns.list_reports(tx, answers)
+        if answers and len(reports) == len(answers) and all(report.is_taken for report in reports):
+            await end_queued_run(tx, run, TAKEN, at_ms=at_ms)
 
 
 async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
@@ -177,11 +204,14 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
                 "There is no run that could end: this call comes from outside one. Use sessions_wait.", code="no_run"
             )
         )
-    children = await spawns.list_open(tx, caller.session)
+    children = await spawns.list_open(tx, caller.session, origin.session_id)
     has_come = any(not report.is_taken for report in await spawns.list_recorded(tx, origin.id))
     if not (children or origin.is_yielding or has_come):
         return Refusal(
-            Conflict("There is nothing to wait for: no child of this session is at work.", code="nothing_to_wait_for")
+            Conflict(
+                "There is nothing to wait for: no child of this session is at work, or another run waits for it.",
+                code="nothing_to_wait_for",
+            )
         )
     await ledger.change(tx, origin.id, {"is_yielding": 1})
     return [RunId(report.id) for report in children]

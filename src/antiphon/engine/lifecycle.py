@@ -96,7 +96,10 @@ async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
-    limits = [limit for limit in (claimant.time_limits.get(run.agent_id), run.time_limit) if limit is not None]
+    own_limit = run.time_limit  # of a run that its requester asked for; what others ask of a child has its limit too
+    if run.report is None and found.depth > 0 and (spawn := await spawns.find(tx, run.session)) is not None:
+        own_limit = spawn.time_limit
+    limits = [limit for limit in (claimant.time_limits.get(run.agent_id), own_limit) if limit is not None]
     deadline = run.deadline or (moment(at_ms) + min(limits) if limits else None)
     return await _start(tx, found, claimant, deadline=deadline, at_ms=at_ms)
 
@@ -185,6 +188,11 @@ async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId
     return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
 
 
+async def set_attachments_due(tx: Transaction, fence: Fence, is_due: bool) -> bool:
+    """Notes whether the run's files are still to be written; whether the fence still holds."""
+    return await ledger.change_claimed(tx, fence.run_id, fence.number, {"has_attachments": int(is_due)})
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The run has ended; `following` is the session's next one, claimed in the same transaction."""
@@ -208,11 +216,12 @@ async def finish_run(
     at_ms: int,
     counted: bool = True,
     successors: Claimant | None = None,
+    saw: int | None = None,
 ) -> Ended | NewInput | None:
     """Ends the run: last message, open calls, status, reply and what follows, in one transaction.
 
-    With `successors` it claims the session's next run for that process too. None if the fence is old or the
-    run has ended. Contract: runs 2, 4, 8.
+    `saw` is the last event that was known, where no message says it. With `successors` it claims the session's
+    next run for that process too. None if the fence is old or the run has ended. Contract: runs 2, 4, 8.
     """
     found = await _fenced_run(tx, fence)
     if found is None:
@@ -220,15 +229,19 @@ async def finish_run(
     run = found.run
     if run.is_cancel_requested and run.code == "reset":
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
-    if message is not None and outcome.status is RunStatus.OK and run.newest_seq > message.saw:
-        await append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
+    saw = saw if message is None else message.saw
+    if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
+        if message is not None:
+            await append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
         return NewInput()
     steps = [] if message is None else [_step(run, message)]
     unfinished: list[OpenCall] = []
     if outcome.status is not RunStatus.OK or message is None:
         unfinished = await _unfinished_calls(tx, run)
         steps += [_closing_step(run, call) for call in unfinished]
-    owed = await reports.find_owed(tx, run, found.depth, at_ms)
+    owed = await reports.find_owed(tx, run, outcome.status, found.depth, at_ms)
+    if owed is not None:
+        run = replace(run, report=owed.id)
     is_parked = (run.is_yielding or run.has_spawned) and await reports.must_park(tx, run, outcome.status, owed)
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
@@ -244,7 +257,7 @@ async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: 
     """Ends a run that never began."""
     assert run.status is RunStatus.QUEUED
     ended = await _end(tx, run, outcome, [], counted=False, at_ms=at_ms)
-    owed = None if run.report is None else await reports.find_owed(tx, run, 0, at_ms)
+    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, 0, at_ms)
     await _follow(tx, ended, owed, (), at_ms)
     return ended
 

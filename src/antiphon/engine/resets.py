@@ -18,6 +18,7 @@ from antiphon.engine.rules import ResetRule, Rules
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store import spawns
 from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.sessions import SessionHead
 
@@ -59,8 +60,8 @@ async def begin_anew_if_stale(
     rule = _rule_for(session, rules)
     if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=now):
         return head
-    if await ledger.is_busy(tx, session.row):
-        return head
+    if await ledger.is_busy(tx, session.row) or await spawns.has_open(tx, session.row):
+        return head  # what it waits for is part of this conversation
     drawn = session_id.partition(":")[2]
     await begin_anew(tx, session, drawn, actor=str(SYSTEM), reason=rule.mode.value, now=now, at_ms=at_ms)
     renewed = await rows.find_head(tx, head.row)

@@ -91,7 +91,8 @@ async def cancel_work(tx: Transaction, session: SessionRow, at_ms: int) -> Cance
     """Cancels what the session and all below it are at work on. Contract: runs 5, spawn 8."""
     found = await ledger.find_active(tx, session)
     parked = await ledger.find_parked(tx, session)
-    owing = [run for run in await ledger.find_queued(tx, session) if run.report is not None]
+    queued = await ledger.find_queued(tx, session)
+    owing = [run for run in queued if run.report is not None or run.continues is not None]
     row = await rows.find_by_row(tx, session)
     below = 0
     if row is not None:

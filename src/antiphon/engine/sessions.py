@@ -13,6 +13,7 @@ from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
+from antiphon.domain.label import ALL
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
@@ -180,6 +181,8 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusa
                     code="agent_mismatch",
                 )
             )
+        if command.label is not None and (refusal := _refuse_label(found, command.label)):
+            return Refusal(refusal)
         return Opened(await _reopen(tx, found, command), is_new=False)
     if not command.principal.is_owner and command.place is None:
         return Refusal(Denied("Session keys are chosen by the owner, channels and configured hooks only"))
@@ -284,10 +287,21 @@ async def patch_session(
         return found
     if "send_policy" in changes and not principal.is_owner:
         return Refusal(Denied("Send policy is set by the owner only"))
+    if isinstance(label := changes.get("label"), str) and (refusal := _refuse_label(found.session, label)):
+        return Refusal(refusal)
     await _change(tx, found.session, changes, str(principal), at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
     return changed
+
+
+def _refuse_label(session: Session, label: str) -> Invalid | None:
+    """Why the session may not have the label: `all` names every child of its requester."""
+    if session.depth == 0 or label.casefold() != ALL:
+        return None
+    return Invalid(
+        f"Label may not be a sub-agent's: {label!r} names all of them. Use another word.", code="invalid_request"
+    )
 
 
 async def _change(tx: Transaction, session: Session, changes: Mapping[str, SqlValue], actor: str, at_ms: int) -> None:
@@ -300,7 +314,7 @@ async def _change(tx: Transaction, session: Session, changes: Mapping[str, SqlVa
     await log.append(tx, session.row, session.id, [changed], at_ms=at_ms, set=changes)
 
 
-async def remove_workspace(workspaces: Workspaces, session: Session) -> None:
+async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
     """Removes the deleted session's files, which are nobody's any more, as far as they lie in this home."""
     try:
         await to_thread.run_sync(workspaces.remove, session.agent_id, session.row, session.created_at)

@@ -1,10 +1,12 @@
 """Spawning a child: every check, the child's session, its task and its run in one unit. Contract: spawn 1 to 6."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
@@ -32,7 +34,7 @@ from antiphon.engine.arrivals import append_words, shown_columns
 from antiphon.engine.callers import Caller, find_origin
 from antiphon.engine.forks import copy_conversation
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.engine.reports import SOURCE_TOOL
+from antiphon.engine.report_log import SOURCE_TOOL
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions import OpenSession, create_session
 from antiphon.policy.decision import Deny
@@ -46,7 +48,7 @@ MAX_TASK_BYTES = 1024 * 1024
 ATTACHMENTS_DIRECTORY = ".antiphon/attachments"
 
 
-class SpawnRequest(Struct, frozen=True, kw_only=True):
+class SpawnRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a call asks for, as its arguments say it."""
 
     task: str
@@ -70,6 +72,8 @@ class SpawnRequest(Struct, frozen=True, kw_only=True):
 class SpawnChild(Struct, frozen=True, kw_only=True):
     caller: Caller
     request: SpawnRequest
+    digest: str
+    """Of the request: the same for the same arguments."""
     agent_id: AgentId
     mode: Mode
     attachments: tuple[Attachment, ...]
@@ -116,6 +120,7 @@ class Spawns:
         command = SpawnChild(
             caller=caller,
             request=request,
+            digest=_digest(request),
             agent_id=agent_id,
             mode=mode,
             attachments=attachments,
@@ -145,6 +150,10 @@ class Spawns:
     def _uuid(self) -> str:
         digits = self._ids.random_hex(32)
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _digest(request: SpawnRequest) -> str:
+    return hashlib.sha256(json.dumps(to_builtins(request), sort_keys=True).encode()).hexdigest()
 
 
 def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode]:
@@ -183,7 +192,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     caller, request = command.caller, command.request
     origin = await find_origin(tx, caller)
     if made := await spawns.find_by_origin(tx, caller.call_id):
-        return await _spawned_before(tx, made, request)
+        return await _spawned_before(tx, made, command)
     parent = await rows.find_by_row(tx, caller.session)
     if parent is None:
         return Refusal(NotFound("Session not found: the caller's own was deleted."))
@@ -205,6 +214,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         child=child.row,
         origin=caller.call_id,
         run=command.run_id,
+        request=command.digest,
         task=request.task,
         mode=command.mode,
         cleanup=request.cleanup,
@@ -219,10 +229,10 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     return Spawned(run_id=command.run_id, child=key, mode=command.mode, receipt=spawn.receipt)
 
 
-async def _spawned_before(tx: Transaction, made: Spawn, request: SpawnRequest) -> Spawned | Refusal:
-    if made.task not in (request.task, ""):  # nothing is known any more of one that was deleted
+async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned | Refusal:
+    if made.request not in (command.digest, None):  # nothing is known any more of one that was deleted
         return Refusal(
-            Conflict("Idempotency-Key was used for another task. Use a new one.", code="idempotency_key_reused")
+            Conflict("Idempotency-Key was used for another spawn. Use a new one.", code="idempotency_key_reused")
         )
     key = await rows.find_key(tx, made.child)
     assert key is not None

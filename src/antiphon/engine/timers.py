@@ -21,6 +21,7 @@ from antiphon.feed.notifier import Notifier
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
+from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.spawns import DUE
 
@@ -77,16 +78,19 @@ class Timers:
 
 
 async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | None:
-    """Archives or deletes the child, unless it is busy: then its time comes later. It, if it was deleted."""
-    spawn = await spawns.find(tx, child)
+    """Archives or deletes the child, if it is neither busy nor waited for; else later. It, if it was deleted."""
+    before = await spawns.find(tx, child)
+    await spawns.set_due(tx, child, None)
+    spawn = await spawns.find(tx, child)  # again, as it stands now that no wait can put it off any more
     session = await rows.find_by_row(tx, child)
-    if spawn is None or session is None or spawn.due_at is None:
-        await spawns.set_due(tx, child, None)
+    if before is None or before.due_at is None or spawn is None or session is None:
         return None
     if await ledger.is_busy(tx, child) or await spawns.has_open(tx, child):
         await spawns.set_due(tx, child, at_ms + LATER_MS)
         return None
-    await spawns.set_due(tx, child, None)
+    if spawn.kept_until is not None and milliseconds(spawn.kept_until) > at_ms:
+        await spawns.set_due(tx, child, milliseconds(spawn.kept_until))
+        return None
     if spawn.cleanup is Cleanup.DELETE:
         await bury_session(tx, session, at_ms)
         return session

@@ -1,13 +1,19 @@
-"""What is done from time to time: hiding stale sessions, pruning old events. Contract: sessions 2, 8."""
+"""What is done from time to time: hiding stale sessions, pruning old events, removing what deletions left.
+
+Contract: sessions 2, 7, 8.
+"""
 
 import logging
 from datetime import timedelta
 
 import anyio
+from anyio import to_thread
 
 from antiphon.clock import Clock
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import SessionRow
+from antiphon.engine.sessions import remove_workspace
+from antiphon.engine.workspaces import Workspaces
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -21,9 +27,16 @@ BATCH = 1_000
 
 class Upkeep:
     def __init__(
-        self, database: Database, clock: Clock, *, stale_after: timedelta | None, retention: timedelta | None
+        self,
+        database: Database,
+        workspaces: Workspaces,
+        clock: Clock,
+        *,
+        stale_after: timedelta | None,
+        retention: timedelta | None,
     ) -> None:
         self._database = database
+        self._workspaces = workspaces
         self._clock = clock
         self._stale_after = stale_after
         self._retention = retention
@@ -34,7 +47,8 @@ class Upkeep:
             try:
                 await self.hide_stale()
                 await self.prune()
-            except Unavailable as error:
+                await self.remove_workspaces()
+            except (Conflict, Unavailable) as error:
                 logger.warning("Upkeep failed", extra={"action": "upkeep_failed", "code": error.code})
             await anyio.sleep(INTERVAL_SECONDS)
 
@@ -62,6 +76,21 @@ class Upkeep:
                     pruned, first_seq = pruned + new_first - first_seq, new_first
             after = page[-1][0]
         return pruned
+
+    async def remove_workspaces(self) -> int:
+        """Removes those of deleted sessions, which a crash between the deletion and its end left; returns how many.
+
+        So do those go whose session was deleted by a process with another home.
+        """
+        found = await to_thread.run_sync(self._workspaces.list_all)
+        sessions = sorted(set(found.values()))
+        removed = 0
+        for start in range(0, len(sessions), BATCH):
+            for left in await self._database.read(rows.list_deleted, sessions[start : start + BATCH]):
+                if self._workspaces.path_of(left.agent_id, left.row, left.created_at) in found:
+                    await remove_workspace(self._workspaces, left)
+                    removed += 1
+        return removed
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:

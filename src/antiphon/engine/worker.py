@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from antiphon.clock import Clock
-from antiphon.domain.attachments import Attachment
+from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import Ids, ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
@@ -287,6 +288,7 @@ class Worker:
         *,
         is_counted: bool = True,
         successors: Claimant | None = None,
+        saw: int | None = None,
     ) -> Ended | NewInput | None:
         return await self._database.run(
             lifecycle.finish_run,
@@ -296,6 +298,7 @@ class Worker:
             self._clock.now_ms(),
             is_counted,
             successors,
+            saw,
             sessions=lifecycle.sessions_of(run),
         )
 
@@ -351,9 +354,12 @@ class Worker:
 
     async def _run_to_end(self, context: RunContext) -> Ended | None:
         """Until the run has ended in the ledger; None if it is no longer ours."""
+        is_prepared = False
         while True:
             try:
-                ending = await self._prepare(context.run) or await self._runner.run(context)
+                ending = None if is_prepared else await self._prepare(context.run)
+                is_prepared = ending is None
+                ending = ending or await self._runner.run(context)
             except Fenced:
                 return None
             except Unavailable as error:
@@ -370,10 +376,21 @@ class Worker:
                 return result
 
     async def _prepare(self, run: Run) -> Ending | None:
-        """Writes the run's files into its workspace; how it ends if that cannot be. Contract: spawn 5."""
-        if not run.has_attachments:
+        """Writes the run's files into its workspace, once; how it ends if that cannot be. Contract: spawn 5.
+
+        What the child made of them meanwhile is its own. Another worker, whose home may have another workspace, writes
+        them again if it has none.
+        """
+        if not run.has_attachments and (run.fence == 1 or run.report is None):
             return None
         files = await self._database.read(_find_files, run)
+        if files is None:
+            return None
+        workspace = self._workspaces.path_of(run.agent_id, SessionRow(run.session), files.created_at)
+        if not run.has_attachments:
+            if await to_thread.run_sync(os.path.lexists, workspace):
+                return None
+            await self._set_attachments_due(run, is_due=True)
         try:
             await to_thread.run_sync(
                 self._workspaces.write_attachments,
@@ -385,7 +402,12 @@ class Worker:
             )
         except (Conflict, Unavailable) as error:
             return Ending(outcome=Outcome(status=RunStatus.ERROR, error=error.message, code=error.code))
+        await self._set_attachments_due(run, is_due=False)
         return None
+
+    async def _set_attachments_due(self, run: Run, *, is_due: bool) -> None:
+        if not await self._database.run(lifecycle.set_attachments_due, Fence(run.id, run.fence), is_due):
+            raise Fenced
 
     async def _finish(self, context: RunContext, ending: Ending) -> Ended | NewInput | None:
         """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
@@ -397,6 +419,7 @@ class Worker:
                     ending.message,
                     is_counted=context.is_counted,
                     successors=None if self._pending or self._is_draining else self._claimant,
+                    saw=context.last_seq,
                 )
             except Unavailable as error:
                 if not _is_passing(error):
@@ -476,12 +499,16 @@ class _Files(NamedTuple):
     attachments: list[Attachment]
 
 
-async def _find_files(query: Query, run: Run) -> _Files:
+async def _find_files(query: Query, run: Run) -> _Files | None:
+    """Those of the run's task; None for another run, and for a task without."""
     session = await rows.find_by_row(query, SessionRow(run.session))
     spawn = await spawns.find(query, SessionRow(run.session))
-    if session is None or spawn is None or spawn.receipt is None:
+    if session is None or spawn is None:
         raise Fenced
-    return _Files(session.created_at, str(spawn.receipt["relDir"]), await spawns.list_attachments(query, session.row))
+    if spawn.receipt is None or spawn.run != run.id:
+        return None
+    attachments = await spawns.list_attachments(query, session.row)
+    return _Files(session.created_at, str(spawn.receipt["relDir"]), in_order(attachments, spawn.receipt))
 
 
 def _is_passing(error: Unavailable) -> bool:

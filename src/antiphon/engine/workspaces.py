@@ -7,6 +7,7 @@ descriptor of the directory before it.
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ _UNFINISHED = ".new"
 """Ends the name of what is not whole yet."""
 _DOOMED = ".old"
 """Ends the name of what is about to be removed."""
+_NAME = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
 
@@ -63,19 +65,22 @@ class Workspaces:
         manifest = json.dumps(receipt(attachments, rel_dir), ensure_ascii=False, indent=1).encode()
         files = {**{file.name: file.data for file in attachments}, MANIFEST_NAME: manifest}
         path = self.path_of(agent_id, row, created_at)
-        with self._opened(agent_id, row, created_at) as workspace, _walked(workspace, parents, path) as parent:
+        with (
+            self._opened(agent_id, row, created_at) as workspace,
+            _walked(workspace, parents, path) as parent,
+            _explained(path / rel_dir),
+        ):
+            unfinished, doomed = name + _UNFINISHED, name + _DOOMED
+            remove_entry(parent, unfinished)
+            remove_entry(parent, doomed)
             if _holds(parent, name, files):
                 return
-            with _explained(path / rel_dir):
-                unfinished, doomed = name + _UNFINISHED, name + _DOOMED
-                remove_entry(parent, unfinished)
-                remove_entry(parent, doomed)
-                _write_directory(parent, unfinished, files)
-                with suppress(FileNotFoundError):
-                    os.rename(name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
-                os.rename(unfinished, name, src_dir_fd=parent, dst_dir_fd=parent)
-                os.fsync(parent)
-                remove_entry(parent, doomed)
+            _write_directory(parent, unfinished, files)
+            with suppress(FileNotFoundError):
+                os.rename(name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
+            os.rename(unfinished, name, src_dir_fd=parent, dst_dir_fd=parent)
+            os.fsync(parent)
+            remove_entry(parent, doomed)
 
     def remove(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> None:
         """The workspace is gone, with all that is in it; what its links lead to stays."""
@@ -100,6 +105,21 @@ class Workspaces:
         finally:
             os.close(agent)
 
+    def list_all(self) -> dict[Path, SessionRow]:
+        """Every workspace that there is, with its session's number; nothing else that lies among them.
+
+        Raises `Unavailable` (`workspace_unusable`) where that cannot be read.
+        """
+        found: dict[Path, SessionRow] = {}
+        with _explained(self.directory), suppress(FileNotFoundError):
+            for agent in _directories(self.directory):
+                found |= {
+                    path: SessionRow(int(path.name.partition("-")[0]))
+                    for path in _directories(agent)
+                    if _NAME.fullmatch(path.name)
+                }
+        return found
+
     @contextmanager
     def _opened(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Generator[int]:
         with _explained(self.directory):
@@ -115,6 +135,12 @@ class Workspaces:
 
 def _name(row: SessionRow, created_at: datetime) -> str:
     return f"{row}-{int(created_at.timestamp() * 1000)}"
+
+
+def _directories(parent: Path) -> list[Path]:
+    """Those in it, no links."""
+    with os.scandir(parent) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _parts(rel_dir: str) -> tuple[str, ...]:
@@ -152,7 +178,11 @@ def _open_or_make(parent: int, name: str) -> int:
         os.fsync(parent)
     except FileExistsError:
         pass
-    return os.open(name, flags, dir_fd=parent)
+    try:
+        return os.open(name, flags, dir_fd=parent)
+    except PermissionError:
+        # A command may have taken away the rights to its own workspace.
+        return open_own(parent, name)
 
 
 @contextmanager
@@ -266,14 +296,13 @@ def _empty(top: int, name: str, spare: Iterator[int]) -> None:
 
 
 def _free_name(directory: int, spare: Iterator[int]) -> str:
-    """The name of a new, empty directory."""
+    """A name that nothing has in the directory. Nothing is made for it, as a disk may be full that is being cleared."""
     while True:
         name = f".{next(spare)}"
         try:
-            os.mkdir(name, DIRECTORY_MODE, dir_fd=directory)
-        except FileExistsError:
-            continue
-        return name
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return name
 
 
 def names_in(directory: int) -> list[str]:

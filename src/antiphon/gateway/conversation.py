@@ -6,6 +6,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionType
+from antiphon.domain.text import plain
 from antiphon.engine.runs import RunFilter
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.entries import Entry, entry_of
@@ -97,13 +98,13 @@ async def conversation_head(gateway: Gateway, session: Session) -> Conversation:
 
 
 def title_of(session: Session) -> str:
-    """What people call the session."""
+    """What people call the session, without characters that would rewrite the words around it."""
     if name := session.label or session.display_name:
-        return name
+        return plain(name)
     if session.key == main_key(session.agent_id):
         return "Main chat"
     if session.description:
-        return session.description
+        return plain(session.description)
     if session.source.platform == "web":
         return "New chat"
     return str(session.key).removeprefix(f"agent:{session.agent_id}:")

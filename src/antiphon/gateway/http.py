@@ -147,7 +147,9 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors()
     if any(problem["type"] == "json_invalid" for problem in problems):
         return error_response(400, "not_json", "Body is not JSON.")
-    text = "; ".join(f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems)
+    text = "; ".join(
+        f"{_place(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in problems
+    )
     return error_response(422, "invalid_request", text)
 
 

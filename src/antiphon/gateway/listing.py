@@ -8,7 +8,7 @@ from datetime import datetime
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary
-from antiphon.domain.text import short_age
+from antiphon.domain.text import isolated, plain, short_age
 from antiphon.engine.trees import Member, Tree
 
 AT_FIRST = 30
@@ -115,11 +115,11 @@ def _state(member: Member, now: datetime) -> tuple[str, str]:
         word = state.value.replace("_", " ")
         if activity.waits_for:
             first, *others = activity.waits_for
-            word = f"waits for {f'{len(others) + 1} sessions' if others else first.label or first.key}"
+            word = f"waits for {f'{len(others) + 1} sessions' if others else isolated(first.label or first.key)}"
         return state.value, f"{word}, {short_age((now - activity.since).total_seconds())}"
     last = member.last_run
     if last is not None and last.status in _FAILED:
-        return "failed", f"failed: {last.error}" if last.error else "failed"
+        return "failed", f"failed: {plain(last.error)}" if last.error else "failed"
     if last is not None and last.status is RunStatus.CANCELLED:
         return "", "cancelled"
     return "", "done" if last is not None else "no run yet"

@@ -14,7 +14,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import UserMessage
 from antiphon.domain.session import Source
-from antiphon.domain.text import compact
+from antiphon.domain.text import compact, plain
 from antiphon.engine.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
 from antiphon.gateway.context import Gateway, gateway_of
@@ -212,6 +212,7 @@ _templates = Environment(
 )
 _templates.filters["asset"] = asset
 _templates.filters["title_of"] = title_of
+_templates.filters["plain"] = plain
 _templates.filters["dollars"] = _dollars
 _templates.filters["spent"] = _spent
 _templates.filters["all_spent"] = _all_spent

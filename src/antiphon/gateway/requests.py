@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from antiphon.domain.classification import Classification, parse_level
 from antiphon.domain.errors import Invalid
+from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.message import ImagePart, Part, TextPart, text_content
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import SessionType, Source
@@ -31,6 +32,7 @@ def _whole_object(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 Text = Annotated[str, AfterValidator(_whole)]
 """Text that can be stored and sent."""
+Label = Annotated[Text, Field(max_length=MAX_LABEL_LENGTH), AfterValidator(parse_label)]
 
 
 class Body(BaseModel):
@@ -73,7 +75,7 @@ class OpenBody(Body):
     metadata: Annotated[dict[str, JsonValue], AfterValidator(_whole_object)] = Field(
         default_factory=dict[str, JsonValue]
     )
-    label: Annotated[Text, Field(max_length=200)] | None = None
+    label: Label | None = None
     taint: ClassificationBody | None = None
     clearance: ClassificationBody | None = None
 
@@ -81,8 +83,8 @@ class OpenBody(Body):
 class PatchBody(Body):
     """Of `PATCH /sessions/{key}`: what is named is changed, null unsets."""
 
-    label: Annotated[Text, Field(max_length=200)] | None = None
-    display_name: Annotated[Text, Field(max_length=200)] | None = None
+    label: Label | None = None
+    display_name: Label | None = None
     description: Annotated[Text, Field(max_length=80)] | None = None
     model: Text | None = None
     thinking_level: Literal["off", "low", "medium", "high"] | None = None

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
-from antiphon.domain.errors import Denied, Invalid
+from antiphon.domain.errors import Invalid
 from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.domain.targets import NamedTarget
 from antiphon.gateway.context import Json, bound_session, gateway_of, principal_of
 from antiphon.gateway.requests import Body
 
@@ -46,7 +47,7 @@ async def call_tool(
     arguments: JsonObject = dict[str, JsonValue](body.arguments)
     answer = await gateway.tool_calls.call(
         principal_of(request),
-        gateway.services.sessions.target(_session(request, body.session_key)),
+        await _session(request, body.session_key),
         name,
         arguments,
         idempotency_key=idempotency_key,
@@ -54,10 +55,10 @@ async def call_tool(
     return Json(answer)
 
 
-def _session(request: Request, named: str | None) -> str:
-    bound = bound_session(request)
-    if bound is None and named is None:
+async def _session(request: Request, named: str | None) -> NamedTarget:
+    gateway = gateway_of(request)
+    read_target = gateway.services.sessions.target
+    target = await gateway.tool_calls.acting_target(bound_session(request), named, read_target)
+    if target is None:
         raise Invalid("Call needs 'sessionKey', the session that it acts as.", code="session_missing")
-    if bound is not None and named is not None and named != bound:
-        raise Denied(f"Token is bound to a session: {bound!r}. Leave out 'sessionKey'.", code="token_bound")
-    return bound or named or ""
+    return target

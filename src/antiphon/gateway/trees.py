@@ -13,7 +13,10 @@ MAX_ROOTS = 200
 
 router = APIRouter(tags=["trees"])
 
-Limit = Annotated[int, Query(description="Sessions shown under the roots; clamped to what is allowed.")]
+Limit = Annotated[
+    int, Query(ge=1, description="Sessions shown under the roots, which are not counted; clamped to what is allowed.")
+]
+Roots = Annotated[int, Query(ge=1, description="Roots shown; clamped to what is allowed.")]
 IncludeInactive = Annotated[bool, Query(alias="includeInactive")]
 
 
@@ -28,14 +31,14 @@ async def get_tree(
         principal_of(request),
         services.sessions.target(key),
         include_inactive=include_inactive,
-        limit=min(max(limit, 1), MAX_LIMIT),
+        limit=min(limit, MAX_LIMIT),
     )
     return Json(wire.tree(tree, gateway.default_model))
 
 
 @router.get("/tree")
 async def list_trees(
-    request: Request, roots: int = 30, limit: Limit = 300, include_inactive: IncludeInactive = False
+    request: Request, roots: Roots = 30, limit: Limit = 300, include_inactive: IncludeInactive = False
 ) -> Response:
     """The sessions that nobody spawned and that changed last, each with what it spawned."""
     gateway = gateway_of(request)
@@ -43,16 +46,16 @@ async def list_trees(
         raise Denied("Trees are shown to the owner only")
     tree = await gateway.services.trees.recent(
         include_inactive=include_inactive,
-        roots=min(max(roots, 1), MAX_ROOTS),
-        limit=min(max(limit, 1), MAX_LIMIT),
+        roots=min(roots, MAX_ROOTS),
+        limit=min(limit, MAX_LIMIT),
     )
     return Json(wire.tree(tree, gateway.default_model))
 
 
 @router.get("/who")
-async def who(request: Request, limit: Annotated[int, Query()] = 100) -> Response:
+async def who(request: Request, limit: Annotated[int, Query(ge=1)] = 100) -> Response:
     """The sessions with a run that has not ended, and the processes that there are."""
     if not principal_of(request).is_owner:
         raise Denied("Who is at work is shown to the owner only")
-    work = await gateway_of(request).services.activities.now(limit=min(max(limit, 1), MAX_ROOTS))
+    work = await gateway_of(request).services.activities.now(limit=min(limit, MAX_ROOTS))
     return Json(wire.work(work))

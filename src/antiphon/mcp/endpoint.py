@@ -10,7 +10,7 @@ from anyio import to_thread
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.model import ToolSchema
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Denied, Invalid, Unavailable
+from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
 from antiphon.mcp.server import build_server
@@ -51,13 +51,25 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises `Invalid` and `Denied` for a request that acts as no session."""
-        scope["antiphon.target"] = self._read_target(_session_of(scope))
+        scope["antiphon.target"] = await self._target_of(scope)
         self._wanted.set()
         with anyio.move_on_after(START_SECONDS):
             await self._ready.wait()
         if self._manager is None:
             raise Unavailable("MCP is not ready yet. Try again.")
         await self._manager.handle_request(scope, receive, send)
+
+    async def _target_of(self, scope: Scope) -> NamedTarget:
+        """The session that the token is bound to, or that the owner names."""
+        bound: str | None = scope.get("antiphon.session")
+        target = await self._calls.acting_target(bound, _named_session(scope), self._read_target)
+        if target is None:
+            raise Invalid(
+                "Request names no session to act as. Send the header Antiphon-Session, or a token that is bound to "
+                "one (`antiphon tokens create`).",
+                code="session_missing",
+            )
+        return target
 
     def _load(self) -> "StreamableHTTPSessionManager":
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -87,18 +99,7 @@ class _ActingTools:
         return await self._calls.call(self._principal, self._target, name, arguments, idempotency_key=idempotency_key)
 
 
-def _session_of(scope: Scope) -> str:
-    """The session that the token is bound to, or that the owner names."""
-    bound: str | None = scope.get("antiphon.session")
+def _named_session(scope: Scope) -> str | None:
     header = next((value.decode("latin-1") for name, value in scope["headers"] if name == SESSION_HEADER), None)
     query = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session")
-    named = header or (query[0] if query else None)
-    if bound is None and named is None:
-        raise Invalid(
-            "Request names no session to act as. Send the header Antiphon-Session, or a token that is bound to one "
-            "(`antiphon tokens create`).",
-            code="session_missing",
-        )
-    if bound is not None and named is not None and named != bound:
-        raise Denied(f"Token is bound to a session: {bound!r}. Name no other.", code="token_bound")
-    return bound or named or ""
+    return header or (query[0] if query else None)

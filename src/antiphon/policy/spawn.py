@@ -35,12 +35,8 @@ def decide_spawn(facts: SpawnFacts) -> Decision:
             f"This session is {facts.depth} deep, and may spawn down to {facts.max_depth} "
             "(agents.defaults.subagents.maxSpawnDepth). Do the task here.",
         )
-    if facts.active_children >= facts.max_children:
-        return Deny(
-            "spawn_children",
-            f"This session has {facts.active_children} of at most {facts.max_children} children at work "
-            "(agents.defaults.subagents.maxChildrenPerAgent). Wait for one by sessions_wait, or cancel one.",
-        )
+    if isinstance(decision := decide_work(facts.active_children, facts.max_children), Deny):
+        return decision
     allowed = facts.allowed_agents
     if facts.child_agent_id != facts.agent_id and "*" not in allowed and facts.child_agent_id not in allowed:
         named = ", ".join(sorted(allowed)) or "none beside its own"
@@ -61,3 +57,14 @@ def decide_spawn(facts: SpawnFacts) -> Decision:
             f"A sandbox is required, and agent {facts.child_agent_id!r} has none (agents.list[].sandbox.mode).",
         )
     return ALLOW
+
+
+def decide_work(active_children: int, max_children: int) -> Decision:
+    """Whether one more child may be at work."""
+    if active_children < max_children:
+        return ALLOW
+    return Deny(
+        "spawn_children",
+        f"This session has {active_children} of at most {max_children} children at work "
+        "(agents.defaults.subagents.maxChildrenPerAgent). Wait for one by sessions_wait, or cancel one.",
+    )

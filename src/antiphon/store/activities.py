@@ -14,6 +14,13 @@ from antiphon.store.database import Query, Row, SqlValue
 LONGEST_PAYLOAD = 65_536
 """A request that is stored in more than so many characters, as one with an image is, is not read for a list."""
 
+BUSY_SESSIONS = (
+    "SELECT session FROM runs WHERE status IN ('running', 'awaiting_approval') "
+    "UNION ALL SELECT session FROM runs WHERE status = 'queued' "
+    "UNION ALL SELECT session FROM runs WHERE is_parked = 1"
+)
+"""Rows of sessions that are at work, as `list_activities` has them; one may come several times."""
+
 
 class Awaited(NamedTuple):
     """A session for whose work another waits."""

@@ -6,6 +6,7 @@ transactions, so that a hot session costs one lock and one COMMIT for many messa
 
 import asyncio
 import logging
+import random
 import re
 import time
 from collections import OrderedDict, deque
@@ -40,6 +41,8 @@ MAX_RERUNS = 5
 WAIT_SECONDS = 10.0
 """How long a unit waits for a server that cannot be reached."""
 RETRY_SECONDS = 0.1
+_LOCK = "FOR NO KEY UPDATE"
+"""Of a session's row: no other unit may write to the session, but rows that name it may be written elsewhere."""
 SEVERAL_SESSIONS_LOCK = 7465
 """Held by one unit at a time of those that know of several sessions; another than that of migrations."""
 MAX_KNOWN_KEYS = 65_536
@@ -483,6 +486,8 @@ class PostgresDatabase:
                     reruns += 1
                     if reruns > MAX_RERUNS:
                         raise Unavailable("Store is busy. Try again.", code="store_busy") from error
+                    # At once it could take the locks again before the other wakes, and so on for both.
+                    await asyncio.sleep(random.uniform(0.5, 1) * RETRY_SECONDS * reruns)
                 elif _is_lost(error):
                     await self._wait_for_server(batch[0], error)
                 else:
@@ -503,7 +508,7 @@ class PostgresDatabase:
             statements.append(f"SELECT pg_advisory_xact_lock({SEVERAL_SESSIONS_LOCK})")
         if len(ids) == len(sessions) and ids:
             listed = ", ".join(map(str, ids))
-            statements.append(f"SELECT id FROM sessions WHERE id IN ({listed}) ORDER BY id FOR UPDATE")
+            statements.append(f"SELECT id FROM sessions WHERE id IN ({listed}) ORDER BY id {_LOCK}")
         await cursor.execute("; ".join(statements).encode(), prepare=False)
         cursor.nextset()
         row = await cursor.fetchone()
@@ -521,7 +526,7 @@ class PostgresDatabase:
         session_ids = sorted({str(target.session_id) for target in targets if target.session_id is not None})
         statement = (
             "SELECT id, key FROM sessions WHERE id = ANY($1) OR key = ANY($2) "
-            "OR id IN (SELECT session FROM incarnations WHERE id = ANY($3)) ORDER BY id FOR UPDATE"
+            f"OR id IN (SELECT session FROM incarnations WHERE id = ANY($3)) ORDER BY id {_LOCK}"
         )
         await cursor.execute(statement, (ids, keys, session_ids))
         found = await cursor.fetchall()

@@ -306,16 +306,34 @@ async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
     )
 
 
+class Deleted(NamedTuple):
+    """A session that was."""
+
+    row: SessionRow
+    agent_id: AgentId
+    created_at: datetime
+
+
+async def list_deleted(query: Query, sessions: Sequence[SessionRow]) -> list[Deleted]:
+    """Those of them that were deleted, and not made anew since."""
+    marks = ", ".join("?" * len(sessions))
+    found = await query.fetch_all(
+        f"SELECT id, agent_id, created_at FROM sessions WHERE deleted_at IS NOT NULL AND id IN ({marks})", sessions
+    )
+    return [Deleted(row[0], row[1], codec.moment(row[2])) for row in found]
+
+
 async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
     """Leaves a tombstone. The deletion takes a number, so that a cursor at the old end is told from a new one."""
     await tx.execute("DELETE FROM participants WHERE session = ?", (session,))
     own = ", ".join(f"ancestor_{depth} = NULL" for depth in range(MAX_DEPTH))
-    await tx.execute(
-        f"UPDATE sessions SET incarnation = NULL, parent = NULL, depth = 0, {own} WHERE id = ?", (session,)
-    )
+    # Those below first: a unit that waits for this row may hold one of theirs.
     await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
     for depth in range(MAX_DEPTH):
         await tx.execute(f"UPDATE sessions SET ancestor_{depth} = NULL WHERE ancestor_{depth} = ?", (session,))
+    await tx.execute(
+        f"UPDATE sessions SET incarnation = NULL, parent = NULL, depth = 0, {own} WHERE id = ?", (session,)
+    )
     await tx.execute("DELETE FROM incarnations WHERE session = ?", (session,))
     await tx.execute(
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.attachments import Attachment
-from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.report import Report, Stage
 from antiphon.domain.spawn import Cleanup, Mode, Spawn
 from antiphon.store import codec
@@ -18,22 +18,36 @@ DUE = SessionRow(-1)
 
 _SPAWN_COLUMNS = (
     "p.child, p.origin, p.run, p.task, p.mode, p.cleanup, p.time_limit, p.archive_after, p.attach_as, p.receipt, "
-    "p.due_at"
+    "p.due_at, p.kept_until, p.request"
 )
 _REPORT_COLUMNS = (
     "t.id, t.run, t.child, t.requester, t.requester_incarnation, t.origin_run, t.is_from_outside, t.waiter, t.place, "
     "t.principal, t.stage, t.is_taken"
 )
 
+_CHILDREN = (
+    "SELECT id FROM sessions WHERE parent = ? UNION SELECT child FROM reports WHERE requester = ? AND stage = 'open'"
+)
+"""Those of a session, and those that it inherited."""
+_IS_EXACT = "(s.key = ? OR s.incarnation = ? OR s.id IN (SELECT child FROM reports WHERE id = ?))"
+_IS_AT_WORK = (
+    "EXISTS (SELECT 1 FROM reports t WHERE t.child = p.child AND t.stage = 'open') "
+    "OR EXISTS (SELECT 1 FROM runs r WHERE r.session = p.child AND r.announces IS NULL "
+    "AND r.status IN ('running', 'awaiting_approval')) "
+    "OR EXISTS (SELECT 1 FROM runs r WHERE r.session = p.child AND r.announces IS NULL AND r.status = 'queued') "
+    "OR EXISTS (SELECT 1 FROM runs r WHERE r.session = p.child AND r.is_parked = 1)"
+)
+
 
 async def insert(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
     await tx.execute(
-        "INSERT INTO spawns (child, origin, run, task, mode, cleanup, time_limit, archive_after, attach_as, receipt, "
-        "created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO spawns (child, origin, run, request, task, mode, cleanup, time_limit, archive_after, attach_as, "
+        "receipt, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             spawn.child,
             spawn.origin,
             spawn.run,
+            spawn.request,
             spawn.task,
             spawn.mode.value,
             spawn.cleanup.value,
@@ -56,14 +70,52 @@ async def find_by_origin(query: Query, origin: str) -> Spawn | None:
     return None if row is None else _spawn(row)
 
 
-async def list_children(query: Query, requester: SessionRow) -> list[Spawn]:
-    """How the session's children were spawned, in that order; those too that it inherited."""
+class Governed(NamedTuple):
+    """A child, and how it stands."""
+
+    spawn: Spawn
+    report: RunId | None
+    """The newest result that it owes, else the newest that it owed."""
+    is_at_work: bool
+    """Whether it owes a result or has a run that has not ended or waits; wording a result is no work."""
+
+
+async def list_children(
+    query: Query, requester: SessionRow, *, limit: int | None, name: str | None = None, at_work: bool = False
+) -> list[Governed]:
+    """The session's children, those too that it inherited: those at work, the others that are shown, those hidden.
+
+    Of each the newest first. `name` finds a key, a session id or the id of a result, and where it is none of these a
+    label; `at_work` only those.
+    """
+    conditions, values = [f"p.child IN ({_CHILDREN})", "s.deleted_at IS NULL"], list[SqlValue]([requester, requester])
+    is_exact = "0"
+    if name is not None:
+        is_exact = f"CASE WHEN {_IS_EXACT} THEN 1 ELSE 0 END"
+        conditions.append(f"({_IS_EXACT} OR s.label = ?)")
+        values = [*[name] * 3, *values, *[name] * 4]
     rows = await query.fetch_all(
-        f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.child IN (SELECT id FROM sessions WHERE parent = ? "
-        "UNION SELECT child FROM reports WHERE requester = ? AND stage = 'open') ORDER BY p.run",
-        (requester, requester),
+        f"SELECT * FROM (SELECT {_SPAWN_COLUMNS}, (SELECT COALESCE(MAX(CASE WHEN t.stage = 'open' THEN t.id END), "
+        "MAX(t.id)) FROM reports t WHERE t.child = p.child) AS report, "
+        f"CASE WHEN {_IS_AT_WORK} THEN 1 ELSE 0 END AS at_work, s.status AS status, "
+        f"{is_exact} AS is_exact "
+        f"FROM spawns p JOIN sessions s ON s.id = p.child WHERE {' AND '.join(conditions)}) found "
+        f"{'WHERE at_work = 1 ' if at_work else ''}"
+        "ORDER BY is_exact DESC, at_work DESC, CASE status WHEN 'inactive' THEN 1 ELSE 0 END, run DESC"
+        f"{'' if limit is None else ' LIMIT ?'}",
+        (*values, *(() if limit is None else (limit,))),
     )
-    return [_spawn(row) for row in rows]
+    found = [row for row in rows if row[-1]] or rows
+    return [Governed(_spawn(row), row[-4], bool(row[-3])) for row in found]
+
+
+async def find_told(query: Query, requester: SessionRow, message_id: MessageId) -> SessionRow | None:
+    """The child of the session in whose log that message stands."""
+    row = await query.fetch_one(
+        f"SELECT session FROM events WHERE message_id = ? AND session IN ({_CHILDREN})",
+        (message_id, requester, requester),
+    )
+    return None if row is None else SessionRow(row[0])
 
 
 async def set_due(tx: Transaction, child: SessionRow, due_at_ms: int | None) -> None:
@@ -71,6 +123,15 @@ async def set_due(tx: Transaction, child: SessionRow, due_at_ms: int | None) -> 
     await tx.execute("UPDATE spawns SET due_at = ? WHERE child = ?", (due_at_ms, child))
     if due_at_ms is not None:
         tx.wake(DUE)
+
+
+async def keep_until(tx: Transaction, children: Sequence[SessionRow], until_ms: int) -> None:
+    """Puts off that the children are deleted; of several times the latest counts."""
+    await tx.execute(
+        f"UPDATE spawns SET kept_until = ? WHERE child IN ({', '.join('?' * len(children))}) AND cleanup = ? "
+        "AND COALESCE(kept_until, 0) < ?",
+        (until_ms, *children, Cleanup.DELETE.value, until_ms),
+    )
 
 
 async def list_due(query: Query, at_ms: int, limit: int) -> list[SessionRow]:
@@ -115,9 +176,8 @@ async def add_attachments(tx: Transaction, child: SessionRow, attachments: Seque
 
 
 async def list_attachments(query: Query, child: SessionRow) -> list[Attachment]:
-    rows = await query.fetch_all(
-        "SELECT name, data, sha256, mime_type FROM attachments WHERE child = ? ORDER BY name", (child,)
-    )
+    """In no order; the receipt has one."""
+    rows = await query.fetch_all("SELECT name, data, sha256, mime_type FROM attachments WHERE child = ?", (child,))
     return [Attachment(name=row[0], data=bytes(row[1]), sha256=row[2], mime_type=row[3]) for row in rows]
 
 
@@ -138,6 +198,11 @@ async def change_report(tx: Transaction, report_id: str, columns: Mapping[str, S
     await tx.execute(f"UPDATE reports SET {changed} WHERE id = ?", (*columns.values(), report_id))
 
 
+async def take_open(tx: Transaction, child: SessionRow) -> None:
+    """Lets nothing follow from what the child owes now."""
+    await tx.execute("UPDATE reports SET is_taken = 1 WHERE child = ? AND stage = 'open'", (child,))
+
+
 async def find_report(query: Query, report_id: str) -> Report | None:
     return _one(await query.fetch_one(f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE t.id = ?", (report_id,)))
 
@@ -150,9 +215,14 @@ async def list_reports(query: Query, report_ids: Sequence[str]) -> list[Report]:
     return await _list(query, f"t.id IN ({marks})", *report_ids)
 
 
-async def list_open(query: Query, requester: SessionRow) -> list[Report]:
-    """Results that the session's children still owe, in the order of their spawning."""
-    return await _list(query, "t.requester = ? AND t.stage = 'open'", requester)
+async def list_open(query: Query, requester: SessionRow, incarnation: SessionId) -> list[Report]:
+    """Results that children still owe to the session's incarnation, and for which no run of it waits, oldest first."""
+    return await _list(
+        query,
+        "t.requester = ? AND t.requester_incarnation = ? AND t.stage = 'open' AND t.waiter IS NULL",
+        requester,
+        incarnation,
+    )
 
 
 async def count_active_children(query: Query, requester: SessionRow) -> int:
@@ -168,6 +238,12 @@ async def has_open(query: Query, requester: SessionRow) -> bool:
     return row is not None
 
 
+async def is_owing(query: Query, child: SessionRow) -> bool:
+    """Whether the child owes a result."""
+    row = await query.fetch_one("SELECT 1 FROM reports WHERE child = ? AND stage = 'open' LIMIT 1", (child,))
+    return row is not None
+
+
 async def list_recorded(query: Query, origin_run: RunId) -> list[Report]:
     """Results that came, and from which something follows now that the run has ended."""
     return await _list(query, "t.origin_run = ? AND t.stage = 'recorded'", origin_run)
@@ -178,9 +254,14 @@ async def list_awaited(query: Query, waiter: RunId) -> list[Report]:
     return await _list(query, "t.waiter = ?", waiter)
 
 
-async def wait_for_all(tx: Transaction, requester: SessionRow, waiter: RunId | None) -> None:
-    """Lets the run wait for every open result of the session's children; None for nobody."""
-    await tx.execute("UPDATE reports SET waiter = ? WHERE requester = ? AND stage = 'open'", (waiter, requester))
+async def wait_for_all(tx: Transaction, requester: SessionRow, incarnation: SessionId, waiter: RunId) -> bool:
+    """Lets the run wait for every result that `list_open` answers; whether there is one."""
+    count = await tx.change(
+        "UPDATE reports SET waiter = ? "
+        "WHERE requester = ? AND requester_incarnation = ? AND stage = 'open' AND waiter IS NULL",
+        (waiter, requester, incarnation),
+    )
+    return count > 0
 
 
 async def move_origin(tx: Transaction, origin_run: RunId, to: RunId) -> None:
@@ -210,11 +291,20 @@ async def leave_to(
     heir_incarnation: SessionId | None,
     heir_run: RunId | None,
 ) -> None:
-    """The deleted requester's open results go to its own requester; without one they are kept. Contract: spawn 7."""
+    """The deleted requester's open results go to its own requester; without one they are kept. Contract: spawn 7.
+
+    So do those which children that stay will owe: the newest of each says to whom.
+    """
     await tx.execute(
         "UPDATE reports SET requester = ?, requester_incarnation = ?, origin_run = ?, waiter = NULL "
         "WHERE requester = ? AND stage = 'open'",
         (heir, heir_incarnation, heir_run, requester),
+    )
+    await tx.execute(
+        "UPDATE reports SET requester = ?, requester_incarnation = ?, origin_run = NULL, waiter = NULL "
+        "WHERE requester = ? AND stage = 'done' AND id IN (SELECT MAX(t.id) FROM reports t "
+        "JOIN spawns p ON p.child = t.child WHERE t.requester = ? AND p.mode = 'session' GROUP BY t.child)",
+        (heir, heir_incarnation, requester, requester),
     )
     await tx.execute(
         "UPDATE reports SET requester = NULL, origin_run = NULL, waiter = NULL, stage = CASE stage WHEN 'recorded' "
@@ -255,7 +345,7 @@ async def delete_all(tx: Transaction, child: SessionRow) -> None:
 
     What stands in its requester's log already is still followed by what follows from it.
     """
-    await tx.execute("UPDATE spawns SET task = '', due_at = NULL WHERE child = ?", (child,))
+    await tx.execute("UPDATE spawns SET task = '', request = NULL, due_at = NULL WHERE child = ?", (child,))
     await drop_attachments(tx, child)
     await tx.execute("DELETE FROM reports WHERE child = ? AND stage <> 'recorded'", (child,))
 
@@ -316,4 +406,6 @@ def _spawn(row: Row) -> Spawn:
         attach_as=None if row[8] is None else codec.json_object(row[8]),
         receipt=None if row[9] is None else codec.json_object(row[9]),
         due_at=codec.optional_moment(row[10]),
+        kept_until=codec.optional_moment(row[11]),
+        request=row[12],
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session
 from antiphon.store import sessions as rows
+from antiphon.store.activities import BUSY_SESSIONS
 from antiphon.store.database import Query
 from antiphon.store.scopes import MAX_DEPTH, Condition
 
@@ -24,7 +25,7 @@ class Below:
 
     listed: int = 0
     busy: int = 0
-    """Listed ones that are running or await approval."""
+    """Those with a run that has not ended, or that waits for children to be continued."""
     tokens: int = 0
     """Of all that are not deleted, listed or not."""
     cost_microusd: int | None = None
@@ -107,7 +108,7 @@ async def sum_below(query: Query, roots: Sequence[Place], *, include_inactive: b
         under = _under(depth, places)
         summed = await query.fetch_all(
             f"SELECT s.ancestor_{depth}, SUM(CASE WHEN {is_listed} THEN 1 ELSE 0 END), "
-            "SUM(CASE WHEN s.status IN ('running', 'awaiting_approval') THEN 1 ELSE 0 END), "
+            f"SUM(CASE WHEN s.id IN ({BUSY_SESSIONS}) THEN 1 ELSE 0 END), "
             "SUM(s.input_tokens + s.output_tokens), SUM(s.cost_microusd) FROM sessions s "
             f"WHERE s.deleted_at IS NULL AND {under.text} GROUP BY s.ancestor_{depth}",
             under.values,

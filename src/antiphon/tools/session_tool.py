@@ -4,12 +4,13 @@ Contract: answers 1, 3.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args
 
 from msgspec.json import Encoder
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from antiphon.agents.model import ToolSchema
@@ -32,6 +33,17 @@ class Arguments(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_other_than_numbers(cls, value: object, info: ValidationInfo) -> object:
+        """What is like a number is none: texts and truth values would be read as one."""
+        assert info.field_name is not None
+        if isinstance(value, bool | str) and not _types_in(cls.model_fields[info.field_name].annotation).isdisjoint(
+            (int, float)
+        ):
+            raise ValueError("has to be a number")
+        return value
+
 
 A = TypeVar("A", bound=Arguments)
 
@@ -51,6 +63,7 @@ class SessionTool(Generic[A]):
         codes: tuple[str, ...] = (),
         effects: frozenset[Effect] = frozenset({Effect.READS}),
         aliases: Mapping[str, str] | None = None,
+        checks_text_of: frozenset[str] = frozenset(),
         is_idempotent: bool = True,
     ) -> None:
         self._arguments = arguments
@@ -59,6 +72,8 @@ class SessionTool(Generic[A]):
         """Those of the failures that it answers itself."""
         self._effects = effects
         self._aliases = aliases or {}
+        self._checks_text_of = checks_text_of
+        """Parameters of which it says itself that they are no valid text, as `list.name` without a number."""
         self._is_idempotent = is_idempotent
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
 
@@ -86,8 +101,14 @@ class SessionTool(Generic[A]):
         """Raises `Invalid` that names the parameter and what would do."""
         named = dict(arguments)
         for alias, name in self._aliases.items():
-            if alias in named and name not in named:
+            if alias in named and name in named:
+                raise Invalid(
+                    f"Arguments of {self._schema.name} do not fit: {alias} and {name} name the same; give one of them",
+                    code="invalid_arguments",
+                )
+            if alias in named:
                 named[name] = named.pop(alias)
+        self._check_text(named)
         try:
             return self._arguments.model_validate(named)
         except ValidationError as error:
@@ -96,16 +117,68 @@ class SessionTool(Generic[A]):
                 f"Arguments of {self._schema.name} do not fit: {problems}", code="invalid_arguments"
             ) from error
 
+    def _check_text(self, arguments: JsonObject) -> None:
+        """Halves of surrogate pairs are no text: they can be neither stored nor sent."""
+        for place, text in _texts_in(arguments):
+            general = ".".join(part for part in place.split(".") if not part.isdigit())
+            if general not in self._checks_text_of and not _is_whole(text):
+                raise Invalid(
+                    f"Arguments of {self._schema.name} do not fit: {ascii(place)[1:-1][:80]}: holds half a surrogate "
+                    "pair; send valid Unicode",
+                    code="invalid_arguments",
+                )
+
     def _problem(self, item: Any) -> str:
         place = ".".join(str(part) for part in item["loc"])
         if item["type"] != "extra_forbidden":
             return f"{place or 'arguments'}: {item['msg'].removeprefix('Value error, ')}"
-        known = [field.alias or name for name, field in self._arguments.model_fields.items()]
+        name = str(item["loc"][-1])
+        known = [field.alias or own for own, field in _model_at(self._arguments, item["loc"][:-1]).model_fields.items()]
         if place.lower().replace("_", "") in _IDENTITY:
             return f"unknown parameter {place!r}: who calls is known, and cannot be named"
-        near = get_close_matches(place, known, n=1, cutoff=0.6)
+        near = get_close_matches(name, known, n=1, cutoff=0.6)
         hint = f", did you mean {near[0]!r}?" if near else f"; known are: {', '.join(known) or 'none'}"
         return f"unknown parameter {place[:60]!r}{hint}"
+
+
+def _types_in(annotation: object) -> set[object]:
+    """The types that an annotation is made of."""
+    arguments = get_args(annotation)
+    return {annotation} if not arguments else {each for argument in arguments for each in _types_in(argument)}
+
+
+def _model_at(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
+    """The model of the object that lies there in the arguments."""
+    for step in place:
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        found = fields.get(str(step))
+        if found is not None:
+            types = (each for each in _types_in(found.annotation) if isinstance(each, type))
+            model = next((each for each in types if issubclass(each, BaseModel)), model)
+    return model
+
+
+def _texts_in(arguments: object) -> Iterator[tuple[str, str]]:
+    """Every text in the arguments with its place, names of entries among them; however deep they are nested."""
+    pending = deque([("", arguments)])
+    while pending:
+        place, value = pending.popleft()
+        if isinstance(value, str):
+            yield place, value
+        elif isinstance(value, Mapping):
+            for name, entry in cast(Mapping[str, object], value).items():
+                inner = f"{place}.{name}" if place else name
+                pending += ((inner, name), (inner, entry))
+        elif isinstance(value, list | tuple):
+            pending += [(f"{place}.{number}", item) for number, item in enumerate(cast(list[object], value))]
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def failure_text(error: AntiphonError) -> str:

@@ -1,12 +1,13 @@
 """`sessions_spawn`: a child with a task of its own, whose result comes by itself. Contract: spawn 1 to 7."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from antiphon.domain.agent import Effect
+from antiphon.domain.agent import LONGEST, Effect
 from antiphon.domain.attachments import GivenAttachment
+from antiphon.domain.label import MAX_LABEL_LENGTH, parse_child_label
 from antiphon.domain.spawn import Cleanup, Context, Mode
 from antiphon.engine.callers import Caller
 from antiphon.engine.spawn import Spawned, SpawnRequest, Spawns
@@ -21,6 +22,7 @@ DESCRIPTION = (
 CODES = (
     *("invalid_agent_id", "unsupported", "empty_task", "task_too_large", "spawn_depth", "spawn_children"),
     *("spawn_agent", "spawn_unsandboxed", "unknown_agent", "fork_agent", "unknown_model", "not_found"),
+    *("model_key_missing", "model_authentication"),
     *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
     *("attachment_duplicate", "attachment_base64", "attachment_text", "idempotency_key_reused", "cancelled"),
 )
@@ -39,12 +41,14 @@ class AttachAsArgument(Arguments):
 
 class SpawnArguments(Arguments):
     task: str = Field(description="What the sub-agent is to do, with all that it has to know.")
-    label: str | None = Field(None, min_length=1, max_length=200, description="A name for the sub-agent.")
+    label: Annotated[str, Field(max_length=MAX_LABEL_LENGTH), AfterValidator(parse_child_label)] | None = Field(
+        None, description="A name for the sub-agent, on one line; not 'all'."
+    )
     agent_id: str | None = Field(None, description="Whose sub-agent; this session's own agent unless given.")
     model: str | None = Field(None, min_length=1, max_length=200, description="Another model, as provider:model.")
     thinking: Literal["off", "low", "medium", "high"] | None = Field(None, description="How much it thinks.")
     run_timeout_seconds: float | None = Field(
-        None, ge=0, le=604_800, description="How long its run may take; 0 sets no limit."
+        None, ge=0, le=LONGEST.total_seconds(), description="How long its run may take; 0 sets no limit."
     )
     thread: bool = Field(False, description="Not supported yet.")
     mode: Literal["run", "session"] | None = Field(
@@ -72,6 +76,7 @@ def sessions_spawn(spawns: Spawns) -> SessionTool[SpawnArguments]:
         codes=CODES,
         effects=frozenset({Effect.WRITES}),
         aliases={"timeoutSeconds": "runTimeoutSeconds"},
+        checks_text_of=frozenset({"attachments.name", "attachments.content"}),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from antiphon.domain.agent import Effect
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.engine.callers import Caller
@@ -34,7 +35,14 @@ def sessions_wait(joins: Joins) -> SessionTool[WaitArguments]:
         timeout = timedelta(seconds=arguments.timeout_seconds)
         return _shown(await joins.wait(caller, run_ids, timeout, for_all=arguments.mode == "all"))
 
-    return SessionTool(WAIT_TOOL, DESCRIPTION, WaitArguments, carry_out, codes=CODES)
+    return SessionTool(
+        WAIT_TOOL,
+        DESCRIPTION,
+        WaitArguments,
+        carry_out,
+        codes=CODES,
+        effects=frozenset({Effect.WRITES}),  # takes results; of two in one step the first comes first
+    )
 
 
 def _shown(joined: Joined) -> dict[str, Any]:

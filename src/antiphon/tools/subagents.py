@@ -1,9 +1,9 @@
 """`subagents`: lists, cancels and steers the session's own children. Contract: spawn 8."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Invalid
@@ -18,13 +18,18 @@ DESCRIPTION = (
     "target 'all' calls off every one. steer: says something to one at work, which it reads before its next step."
 )
 
-CODES = ("not_found", "ambiguous_label", "empty_message", "message_too_large", "child_ended")
+CODES = (
+    *("not_found", "ambiguous_label", "empty_message", "message_too_large", "child_ended", "spawn_children"),
+    *("write_down", "idempotency_key_reused"),
+)
 TASK_LENGTH = 200
 
 
 class SubagentsArguments(Arguments):
     action: Literal["list", "cancel", "steer"] = Field(description="What to do.")
-    target: str | None = Field(None, min_length=1, description="A sub-agent's sessionKey, label or runId.")
+    target: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)] | None = Field(
+        None, description="A sub-agent's sessionKey, runId or label, or 'all'."
+    )
     message: str | None = Field(None, description="With steer: what to say.")
 
 
@@ -34,9 +39,9 @@ def subagents(children: Subagents) -> SessionTool[SubagentsArguments]:
         if message is not None and action != "steer":
             raise Invalid("message goes with action 'steer'.", code="invalid_arguments")
         if action == "list":
-            found = await children.list(caller)
-            shown = [_shown(child) for child in found if target is None or target in _names(child)]
-            return {"count": len(shown), "children": shown}
+            listed = await children.list(caller, target)
+            shown = [_shown(child) for child in listed.children]
+            return {"count": len(shown), "children": shown} | ({"hasMore": True} if listed.has_more else {})
         if target is None:
             raise Invalid(f"Action needs a target: {action!r}. list shows the sub-agents.", code="invalid_arguments")
         if action == "cancel":
@@ -50,10 +55,6 @@ def subagents(children: Subagents) -> SessionTool[SubagentsArguments]:
     return SessionTool(
         "subagents", DESCRIPTION, SubagentsArguments, carry_out, codes=CODES, effects=frozenset({Effect.WRITES})
     )
-
-
-def _names(child: Child) -> set[str | None]:
-    return {str(child.session.key), child.session.id, child.session.label, child.run_id}
 
 
 def _shown(child: Child) -> dict[str, Any]:

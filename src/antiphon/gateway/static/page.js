@@ -580,9 +580,16 @@ function markCurrent() {
 
 // Questions
 
+// A part of a sentence whose other words keep their order, whichever way it is read.
+function isolated(text) {
+  const element = document.createElement('bdi');
+  element.textContent = text;
+  return element;
+}
+
 function ask({ title, text, yes, no = 'Cancel', field, value = '', isDangerous = false, act }) {
   const dialog = find('#ask');
-  find('#ask-title').textContent = title;
+  find('#ask-title').replaceChildren(...[title].flat());
   find('#ask-text').textContent = text ?? '';
   find('#ask-text').hidden = !text;
   find('#ask-field').hidden = field === undefined;
@@ -641,7 +648,7 @@ const actions = {
     const { key, title, busy } = button.dataset;
     const others = Number(busy) ? ` So does that of the ${busy} at work below it.` : '';
     ask({
-      title: `Cancel the work of “${title}”?`,
+      title: ['Cancel the work of “', isolated(title), '”?'],
       text: `Its run ends; what it has said so far is kept.${others}`,
       yes: 'Cancel its work',
       no: 'Let it go on',

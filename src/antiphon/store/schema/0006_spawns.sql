@@ -18,6 +18,7 @@ CREATE TABLE spawns (
   child BIGINT PRIMARY KEY REFERENCES sessions(id),
   origin TEXT NOT NULL UNIQUE,
   run TEXT NOT NULL,
+  request TEXT,
   task TEXT NOT NULL,
   mode TEXT NOT NULL,
   cleanup TEXT NOT NULL,
@@ -26,6 +27,7 @@ CREATE TABLE spawns (
   attach_as TEXT,
   receipt TEXT,
   due_at BIGINT,
+  kept_until BIGINT,
   created_at BIGINT NOT NULL
 ) $without_rowid;
 CREATE INDEX spawns_due ON spawns (due_at) WHERE due_at IS NOT NULL;

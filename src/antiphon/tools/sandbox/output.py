@@ -1,5 +1,7 @@
 """What is kept of a stream that may never end: its beginning and its end."""
 
+import codecs
+
 MAX_OUTPUT_BYTES = 64 * 1024
 """Kept of each stream."""
 
@@ -34,5 +36,9 @@ class Output:
             return (self._head + self._tail).decode("utf-8", "replace")
         tail = self._tail[-self._half :]
         left_out = self.size - len(self._head) - len(tail)
-        head, end = self._head.decode("utf-8", "replace"), tail.decode("utf-8", "replace")
-        return f"{head}\n[… {left_out} bytes are left out …]\n{end}"
+        # A character that is cut in two is left out on both sides.
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        head = decoder.decode(self._head)
+        begin = next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
+        left_out += begin + len(decoder.getstate()[0])
+        return f"{head}\n[… {left_out} bytes are left out …]\n{tail[begin:].decode('utf-8', 'replace')}"

@@ -1,14 +1,19 @@
-"""Starting a command in bubblewrap, which lets it go only once its limits are set and it is watched."""
+"""Starting a command in bubblewrap: it runs only once its limits are set and it is watched.
+
+It is held twice. bubblewrap waits at its gate, so that what begins behind it inherits the limits; but the gate opens by
+itself when this process dies. So the shell waits for a line as well, and leaves where none comes.
+"""
 
 import json
 import os
 import platform
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +31,10 @@ REMEDY = (
     "(sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, "
     "user.max_user_namespaces; docs/SANDBOX.md tells of containers), or set tools.run_command.mode to 'off'."
 )
+
+
+HELD_SHELL = 'echo; IFS= read -r go || exit 125; exec /bin/sh -c "$1" </dev/null'
+"""Says that it is there, waits until it is let go, and becomes the shell of the command."""
 
 
 class SandboxProcess(Execution):
@@ -54,8 +63,8 @@ class SandboxProcess(Execution):
             )
             super().__init__(
                 subprocess.Popen(
-                    [path, *arguments(profile), "--", "/bin/sh", "-c", text],
-                    stdin=subprocess.DEVNULL,
+                    [path, *arguments(profile), "--", "/bin/sh", "-c", HELD_SHELL, "/bin/sh", text],
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     cwd="/",
@@ -72,13 +81,19 @@ class SandboxProcess(Execution):
             info_end.close()
             try:
                 self._sandbox = Sandbox(_process_of(info), limits, workspace)
+                try:
+                    gate.write(b"\n")
+                    self._let_go()
+                except BaseException:
+                    self._sandbox.kill()
+                    self._sandbox.close()
+                    raise
             except BaseException as error:
                 # Before the gate is closed: it would open then.
                 told = self._abandon()
                 if isinstance(error, OSError | ValueError | Unavailable) and told:
                     raise unavailable(told) from error
                 raise
-            gate.write(b"\n")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
@@ -100,10 +115,22 @@ class SandboxProcess(Execution):
     def exit_code(self) -> int:
         return self._process.wait()
 
+    def _let_go(self) -> None:
+        """The command begins. By then bubblewrap has seen to it that all ends with this process."""
+        assert self._process.stdin is not None
+        if not _is_readable(self.streams[0]) or os.read(self.streams[0].fileno(), 1) != b"\n":
+            raise ValueError("the shell did not begin in time")
+        self._process.stdin.write(b"\n")
+        self._process.stdin.close()
+
     def _abandon(self) -> str:
         """What bubblewrap said last; it has ended."""
-        self._process.kill()
-        _, told = self._process.communicate()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        try:
+            _, told = self._process.communicate(timeout=READY_SECONDS)
+        except subprocess.TimeoutExpired:
+            return ""
         return told.decode("utf-8", "replace").strip()[-300:]
 
 
@@ -138,8 +165,13 @@ def _content(files: ExitStack, content: bytes) -> int:
     return reading.fileno()
 
 
+def _is_readable(stream: IO[bytes]) -> bool:
+    """Whether it can be read, or has ended, in time."""
+    return bool(select.select([stream], [], [], READY_SECONDS)[0])
+
+
 def _process_of(info: IO[bytes]) -> int:
     """The first process of the sandbox, as bubblewrap tells. Raises `ValueError` if it did not come so far."""
-    if not select.select([info], [], [], READY_SECONDS)[0]:
+    if not _is_readable(info):
         raise ValueError("bubblewrap did not begin in time")
     return int(json.loads(info.read())["child-pid"])

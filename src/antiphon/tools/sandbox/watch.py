@@ -28,8 +28,8 @@ NICENESS = 5
 """Commands stand back behind the process that watches them."""
 FIRST_TO_END = 1000
 """Of the kernel's measure, where the machine itself runs out of memory."""
-MAX_DEPTH = 100
-"""Of directories in a workspace; deeper ones count as too much."""
+HELD_DEPTH = 100
+"""Directories in one another that are held open while they are counted; what lies deeper is counted one by one."""
 TIDYING_BYTES = 1024 * 1024
 """Who begins above the limit may so far go beyond where he began; his files cannot grow."""
 THREADS = 4
@@ -55,8 +55,8 @@ class Breach:
     """None where it was made so that it cannot be counted."""
 
 
-class TooDeep(Exception):
-    """Directories stand too deep in one another to be counted."""
+class Moved(Exception):
+    """Directories that stand very deep in one another were moved while they were counted."""
 
 
 class _Hidden(Exception):
@@ -82,20 +82,24 @@ class Sandbox:
             self._processes = self._keep(os.open(root / "proc", os.O_RDONLY | os.O_DIRECTORY))
             self._memory_disks = [self._keep(os.open(root / name, os.O_PATH)) for name in ("tmp", "dev/shm")]
             self._memory_devices = {os.fstat(disk).st_dev for disk in self._memory_disks}
-        except TooDeep as error:
+        except BaseException as error:
+            # It waits at its gate, where nothing ends it with bubblewrap.
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
             self.close()
-            raise Conflict(
-                f"Workspace is not safe: {str(workspace)!r} has more than {MAX_DEPTH} directories in one another. "
-                "Remove them.",
-                code="workspace_unsafe",
-            ) from error
-        except OSError as error:
-            self.close()
-            raise Unavailable(
-                f"Sandbox cannot be watched, so nothing was run: {error.strerror} ({error.filename}). It needs Linux "
-                "5.4 or newer, with /proc of this user's processes readable.",
-                code="sandbox_unavailable",
-            ) from error
+            if isinstance(error, Moved):
+                raise Conflict(
+                    f"Workspace cannot be counted: directories in {str(workspace)!r} are moved meanwhile. Let other "
+                    "commands of the session end first.",
+                    code="workspace_unsafe",
+                ) from error
+            if isinstance(error, OSError):
+                raise Unavailable(
+                    f"Sandbox cannot be watched, so nothing was run: {error.strerror} ({error.filename}). It needs "
+                    "Linux 5.4 or newer, with /proc of this user's processes readable.",
+                    code="sandbox_unavailable",
+                ) from error
+            raise
 
     def close(self) -> None:
         self._files.close()
@@ -187,7 +191,7 @@ class Sandbox:
         try:
             named = self._workspace_bytes()
             in_workspace, self._unnamed_memory = self._unnamed_bytes()
-        except (TooDeep, PermissionError):
+        except (Moved, PermissionError):
             return Breach(Limit.DISK, None)
         except _Hidden:
             return Breach(Limit.PROCESSES, None)
@@ -291,41 +295,86 @@ class Sandbox:
             os.close(descriptors)
 
     def _workspace_bytes(self) -> int:
-        return _tree_bytes(self._workspace, self._limits.disk_bytes, MAX_DEPTH, set())
+        return _tree_bytes(self._workspace, self._limits.disk_bytes, HELD_DEPTH, set())
 
 
 def _tree_bytes(directory: int, bound: int, depth: int, linked: set[int]) -> int:
     """What all below the directory takes; it stops counting a little above the bound. No link is followed."""
-    total = 0
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                total += _entry_bytes(entry, directory, bound - total, depth, linked)
-                if total > 4 * bound:
-                    break
-    except FileNotFoundError:
-        pass
+    if depth == 0:
+        return _deep_bytes(directory, bound, linked)
+    total, names = _level_bytes(directory, linked)
+    for name in names:
+        if total > 4 * bound:
+            break
+        if (inner := _open_inner(directory, name)) is not None:
+            try:
+                total += _tree_bytes(inner, bound - total, depth - 1, linked)
+            finally:
+                os.close(inner)
     return total
 
 
-def _entry_bytes(entry: "os.DirEntry[str]", parent: int, bound: int, depth: int, linked: set[int]) -> int:
+def _deep_bytes(directory: int, bound: int, linked: set[int]) -> int:
+    """The same with one descriptor at a time, however deep it is. Raises `Moved`."""
+    total, names = _level_bytes(directory, linked)
+    above: list[tuple[tuple[int, int], list[str]]] = []
+    """Of each directory on the way: which one it is, and what is still to be counted in it."""
+    current = os.dup(directory)
     try:
-        state = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return 0
-    size = max(state.st_blocks * 512, ENTRY_BYTES)
-    if not stat.S_ISDIR(state.st_mode):
-        if state.st_nlink > 1 and state.st_ino in linked:
-            return ENTRY_BYTES
-        linked.add(state.st_ino)
-        return size
-    if depth == 0:
-        raise TooDeep
-    try:
-        inner = open_own(parent, entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return size
-    try:
-        return size + _tree_bytes(inner, bound, depth - 1, linked)
+        while total <= 4 * bound:
+            if names:
+                if (inner := _open_inner(current, names.pop())) is None:
+                    continue
+                above.append((_identity(current), names))
+                current = _instead(current, inner)
+                size, names = _level_bytes(current, linked)
+                total += size
+            elif above:
+                identity, names = above.pop()
+                current = _instead(current, os.open("..", os.O_RDONLY | os.O_DIRECTORY, dir_fd=current))
+                if _identity(current) != identity:
+                    raise Moved
+            else:
+                break
     finally:
-        os.close(inner)
+        os.close(current)
+    return total
+
+
+def _level_bytes(directory: int, linked: set[int]) -> tuple[int, list[str]]:
+    """What the entries of one directory take, and which of them are directories."""
+    total = 0
+    names: list[str] = []
+    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                state = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISDIR(state.st_mode):
+                names.append(entry.name)
+            elif state.st_nlink > 1:
+                if state.st_ino in linked:
+                    total += ENTRY_BYTES
+                    continue
+                linked.add(state.st_ino)
+            total += max(state.st_blocks * 512, ENTRY_BYTES)
+    return total, names
+
+
+def _open_inner(parent: int, name: str) -> int | None:
+    """The descriptor of a directory in it; None if it is none any more."""
+    try:
+        return open_own(parent, name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _identity(directory: int) -> tuple[int, int]:
+    state = os.fstat(directory)
+    return state.st_dev, state.st_ino
+
+
+def _instead(descriptor: int, following: int) -> int:
+    os.close(descriptor)
+    return following

@@ -1,0 +1,53 @@
+"""Standard input and output: text that is Unicode in, and out whatever the encoding there can say."""
+
+import io
+import json
+import sys
+from collections.abc import Mapping
+
+from antiphon.domain.errors import Invalid
+from antiphon.domain.message import JsonValue
+
+NOT_UNICODE = "not_unicode"
+
+
+def prepare_output() -> None:
+    """From now on what an encoding has no signs for is replaced in the output, instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
+
+
+def json_text(value: Mapping[str, JsonValue], *, indent: int | None = None) -> str:
+    """A document for standard output, in ASCII where that has not all characters."""
+    encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "").replace("_", "")
+    return json.dumps(
+        value, ensure_ascii=encoding != "utf8", indent=indent, separators=(",", ":") if indent is None else None
+    )
+
+
+def read_input() -> str:
+    """All of standard input. Raises `Invalid` for what is not text."""
+    try:
+        text = sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise Invalid(
+            f"Standard input is not valid {error.encoding}: byte {error.object[error.start]:#04x}.", code=NOT_UNICODE
+        ) from error
+    check_unicode("Standard input", text)
+    return text
+
+
+def check_unicode(noun: str, text: str) -> None:
+    """Raises `Invalid` for a text with bytes of another encoding, or halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise not_unicode(noun, error) from error
+
+
+def not_unicode(noun: str, error: UnicodeEncodeError) -> Invalid:
+    """Says which character it is, and nothing else of the text."""
+    found = ord(error.object[error.start])
+    what = f"byte {found - 0xDC00:#04x}" if 0xDC80 <= found <= 0xDCFF else f"U+{found:04X}, half of a character"
+    return Invalid(f"{noun} is not valid Unicode: character {error.start + 1} is {what}.", code=NOT_UNICODE)

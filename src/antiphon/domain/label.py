@@ -1,0 +1,28 @@
+"""Labels: the short names, on one line, that people and agents give to sessions."""
+
+from antiphon.domain.text import has_controls
+
+MAX_LABEL_LENGTH = 200
+ALL = "all"
+"""What names every child of a session where one is called off; no child is called so."""
+
+
+def parse_label(text: str) -> str:
+    """The label without the blanks around it; it cannot pass for anything else where it is shown.
+
+    Raises `ValueError` for one with nothing to see, and for one with a line break or another control character.
+    """
+    if has_controls(text):
+        raise ValueError("holds a line break or another control character; use plain text on one line")
+    label = text.strip()
+    if not any(character.isprintable() and character != " " for character in label):
+        raise ValueError("is blank; give it text, or leave it out")
+    return label
+
+
+def parse_child_label(text: str) -> str:
+    """The same for a child's label, which cannot be `all` in any case. Raises `ValueError`."""
+    label = parse_label(text)
+    if label.casefold() == ALL:
+        raise ValueError(f"is {label!r}, which names all children; use another word")
+    return label

@@ -1,0 +1,54 @@
+"""What there is to tell of a child that ended, from the ledger and the logs of its runs. Contract: spawn 7."""
+
+from antiphon.domain.message import AssistantMessage, ToolResult, text_of
+from antiphon.domain.report import Finding, Report, ResultSource
+from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.session import Session
+from antiphon.domain.silence import spoken
+from antiphon.policy.session_tools import SPAWN_FAMILY
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Transaction
+
+
+async def find_result(
+    tx: Transaction, report: Report, run: Run, child: Session, requester: Session, at_ms: int
+) -> Finding:
+    """What is told of the child whose run ended. Contract: spawn 7."""
+    work = await ledger.work_for(tx, report.id)
+    result, source = spoken(run.reply or "").strip(), ResultSource.REPLY
+    if not result:
+        result, source = await _newest_words(tx, run)
+    notes = () if run.code is None or run.status is not RunStatus.ERROR else (f"Code {run.code}.",)
+    started_at = work.started_at or run.created_at
+    return Finding(
+        name=child.label or str(child.key),
+        session_key=str(child.key),
+        session_id=run.session_id,
+        status=run.status,
+        error=run.error,
+        result=result if child.taint.flows_to(requester.taint) else None,
+        source=source,
+        notes=notes,
+        runtime_ms=max(0, at_ms - milliseconds(started_at)),
+        usage=work.usage,
+    )
+
+
+async def _newest_words(tx: Transaction, run: Run) -> tuple[str, ResultSource]:
+    """What there is of work whose last reply is empty: what its last tool brought, else what it said before.
+
+    What concerns children is no result of its own.
+    """
+    said = ""
+    work: Run | None = run
+    while work is not None:
+        for event in reversed(await log.read_run(tx, work.session, work.id, from_seq=work.seq)):
+            message = event.message
+            if isinstance(message, ToolResult) and not message.is_error and message.tool not in SPAWN_FAMILY:
+                return text_of(message.content), ResultSource.TOOL
+            if isinstance(message, AssistantMessage):
+                said = said or spoken(text_of(message.content)).strip()
+        work = None if work.continues is None else await ledger.find(tx, work.continues)
+    return said, ResultSource.EARLIER_WORDS
