@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import SECONDS
+
 ROOT = Path(__file__).parents[1]
 
 VIOLATIONS = {
@@ -35,7 +37,7 @@ def lint(directory: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(directory / "src"), "NO_COLOR": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
         check=False,
     )
 

@@ -128,7 +128,7 @@ def test_a_run_of_a_worker_that_is_stopped_goes_on_at_once_in_another(tmp_path: 
         begun("worker", home=tmp_path / "1", env=on) as first,
         owner(gateway) as client,
     ):
-        posted = client.post("/sessions/main/messages", json={"text": "!sleep 3\n!say rested"}).json()
+        posted = client.post("/sessions/main/messages", json={"text": "!sleep 5\n!say rested"}).json()
         until_running(client, posted["runId"])
         with begun("worker", home=tmp_path / "2", env=on) as second:
             assert first.stop() == 0
@@ -243,7 +243,7 @@ class TestMigrate:
 
     def test_moves_a_home_whose_work_goes_on(self, home: Path, url: str, on: dict[str, str]) -> None:
         with serving(home, env=SHORT) as gateway, owner(gateway) as client:
-            running = client.post("/sessions/main/messages", json={"text": "!sleep 1\n!say rested"}).json()
+            running = client.post("/sessions/main/messages", json={"text": "!sleep 5\n!say rested"}).json()
             queued = client.post("/sessions/main/messages", json={"text": "and then"}).json()
             until_running(client, running["runId"])
             refused = antiphon("migrate", "--to", url, home=home)
@@ -257,11 +257,11 @@ class TestMigrate:
         assert doctor(home, {})[0] == 1
         with serving(home, env=on):
             for posted, reply in ((running, "rested"), (queued, "echo: and then")):
-                run = antiphon_json("runs", "show", posted["runId"], "--wait", "20", home=home)
+                run = antiphon_json("runs", "show", posted["runId"], "--wait", "60", home=home)
                 assert (run["status"], run["reply"]) == ("ok", reply)
 
     def test_tells_a_person_what_was_moved_and_what_to_set(self, home: Path, url: str) -> None:
-        antiphon_json("sessions", "send", "main", "hello", "--wait", "10", home=home)
+        antiphon_json("sessions", "send", "main", "hello", "--wait", "60", home=home)
         moved = antiphon("migrate", "--to", url, home=home)
         assert moved.returncode == 0 and "1 sessions" in moved.stdout
         assert "database.url" in moved.stdout and PASSWORD not in moved.stdout + moved.stderr

@@ -113,7 +113,7 @@ def test_a_running_turn_survives_the_drain_and_ends_after_the_next_start(home: P
         run_id = antiphon_json("sessions", "send", "main", "!sleep 2\n!say rested", home=home)["runId"]
         assert gateway.stop() == 0
     with serving(home, env=short):
-        run = antiphon_json("runs", "show", run_id, "--wait", "20", home=home)
+        run = antiphon_json("runs", "show", run_id, "--wait", "60", home=home)
     assert (run["status"], run["reply"]) == ("ok", "rested")
 
 
@@ -305,7 +305,7 @@ def test_help_imports_nothing_heavy(home: Path) -> None:
         "if name in sys.modules])"
     )
     done = subprocess.run(
-        [COMMAND[0], "-c", script], env=environment({}), capture_output=True, text=True, timeout=30, check=True
+        [COMMAND[0], "-c", script], env=environment({}), capture_output=True, text=True, timeout=SECONDS, check=True
     )
     assert done.stdout.strip() == "[]"
     version = antiphon("--version", home=home)

@@ -58,10 +58,10 @@ def test_history_pages_and_shows_tools_on_demand(gateway: Serving) -> None:
 
 def test_sending_waits_appends_and_repeats_safely(gateway: Serving) -> None:
     home = gateway.home
-    waited = antiphon("sessions", "send", "work", "hello", "--wait", "20", home=home)
+    waited = antiphon("sessions", "send", "work", "hello", "--wait", "60", home=home)
     assert (waited.returncode, waited.stdout) == (0, "echo: hello\n")
     first, again = (
-        antiphon_json("sessions", "send", "work", "once", "--message-id", "m-1", "--wait", "20", home=home)
+        antiphon_json("sessions", "send", "work", "once", "--message-id", "m-1", "--wait", "60", home=home)
         for _ in range(2)
     )
     assert first == again and first["reply"] == "echo: once"
@@ -69,7 +69,7 @@ def test_sending_waits_appends_and_repeats_safely(gateway: Serving) -> None:
     assert other.returncode == 1 and "m-1" in other.stderr
     stored = antiphon_json("sessions", "send", "work", "only kept", "--append", home=home)
     assert "runId" not in stored and stored["triggered"] is False
-    failed = antiphon("sessions", "send", "work", "!fail oh", "--wait", "20", home=home)
+    failed = antiphon("sessions", "send", "work", "!fail oh", "--wait", "60", home=home)
     assert failed.returncode == 1 and failed.stderr == "oh\n"
     late = antiphon("sessions", "send", "work", "!sleep 30", "--wait", "0", home=home)
     assert late.returncode == 5

@@ -187,7 +187,7 @@ def test_following_a_tree_writes_it_whenever_it_changes(gateway: Serving) -> Non
     ) as follower:
         assert follower.stdout is not None
         before = json.loads(follower.stdout.readline())
-        antiphon_json("sessions", "send", "agent:main:subagent:3", "look", "--wait", "20", home=gateway.home)
+        antiphon_json("sessions", "send", "agent:main:subagent:3", "look", "--wait", "60", home=gateway.home)
         after = json.loads(follower.stdout.readline())
         while "lastRun" not in after["sessions"][3]:
             after = json.loads(follower.stdout.readline())

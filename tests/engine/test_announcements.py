@@ -27,6 +27,7 @@ from tests.engine.family import (
     until_running,
     write_script,
 )
+from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, runs_of, set_place, settings, settle
 from tests.engine.stage import ask, post, wait_end
 
@@ -77,18 +78,19 @@ async def test_an_announce_turn_may_spawn_and_yield_and_is_sent_when_it_has_gone
 async def test_a_requester_that_may_not_read_the_result_says_so_where_it_was_asked(
     open_home: OpenHome, tmp_path: Path, is_late: bool
 ) -> None:
-    channel, tool = FakeChannel(), Rising()
+    channel, tool, gates = FakeChannel(), Rising(), Gates()
     learning: list[dict[str, Any]] = [{"calls": [{"name": "learn"}]}]
     turns = [[{"text": "fine"}], [*learning, {"text": "the secret"}]] if is_late else [[*learning, {"text": "secret"}]]
     task = "!sleep 0" if is_late else "go"
-    async with open_home(settings(), Parts(channels=[channel], tools=[tool.learn])) as app:
+    async with open_home(settings(), Parts(channels=[channel], tools=[tool.learn, gates.tool])) as app:
         tool.app = app
         boss = await open_peer(app, "boss")
         await set_place(app, boss, "room A", NAME)
         spawn = spawn_directive(task, model=write_script(tmp_path, *turns))
-        posted = await post(app, key_of("boss"), f"{spawn}\n!sleep 2\n!say <NO_REPLY>")
-        await until(app, lambda runs: any(run.report is not None for run in runs))
+        posted = await post(app, key_of("boss"), f"{spawn}\n{wait_at('end')}\n!say <NO_REPLY>")
+        await until(app, lambda runs: any(run.report is not None and run.is_over for run in runs))
         await set_place(app, boss, "room B", NAME)
+        gates.open("end")
         await wait_end(app, posted.run_id)
         await settle(app)
         await channel.until_asked(1)
@@ -121,9 +123,11 @@ async def test_a_run_that_nobody_above_asked_for_and_that_is_called_off_reports_
 
 @requirement("spawn:7")
 async def test_a_child_that_stays_reports_as_it_was_spawned_whoever_asked_it_last(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        child = await spawned(app, "boss", "!say one", mode="session", label="helper")
+        child = await spawned(app, "boss", wait_at("child", "one"), mode="session", label="helper")
+        gates.open("child")
         await settle(app)
         await call(app, boss, "subagents", action="steer", target="helper", message="!say two")
         await settle(app)

@@ -12,6 +12,7 @@ from antiphon.agents.prompt import prompt_entries
 from antiphon.agents.sub_agents import ANSWER, ANSWERS, GO_ON
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import RunId
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
 from antiphon.domain.session import SessionType
@@ -36,6 +37,7 @@ from tests.engine.family import (
     until_running,
     write_script,
 )
+from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, runs_of, settings, settle
 from tests.engine.stage import ManualClock, ask, find_session, post, read_log, texts, wait_end
 from tests.limits import SECONDS
@@ -56,9 +58,13 @@ class Held:
         return "held"
 
 
-def slow(seconds: float, words: str) -> str:
-    """A task that takes so long."""
-    return f"!sleep {seconds}\n!say {words}"
+def slow(words: str) -> str:
+    """A task that says the words when the gate named like them is open."""
+    return wait_at(words, words)
+
+
+async def until_waiting_for(app: App, run_id: RunId) -> None:
+    await until(app, lambda runs: any(run_id in run.waiting_for for run in runs))
 
 
 async def reports_shown(app: App, name: str) -> list[str]:
@@ -72,12 +78,15 @@ async def reports_shown(app: App, name: str) -> list[str]:
 
 @requirement("spawn:8")
 async def test_each_of_two_runs_that_yielded_goes_on_with_its_own_children(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        one = await post(app, key_of("boss"), f"{spawn_directive(slow(3, 'one'))}\n{YIELD}")
+        one = await post(app, key_of("boss"), f"{spawn_directive(slow('one'))}\n{YIELD}")
         await until_parked(app, key_of("boss"))
-        two = await post(app, key_of("boss"), f"{spawn_directive(slow(1, 'two'))}\n{YIELD}")
+        two = await post(app, key_of("boss"), f"{spawn_directive(slow('two'))}\n{YIELD}")
+        gates.open("two")
         assert (await wait_end(app, two.run_id)).reply == "echo: two"
+        gates.open("one")
         assert (await wait_end(app, one.run_id)).reply == "echo: one"
         await settle(app)
         assert await runs_of(app, key_of("boss")) == 4
@@ -125,14 +134,16 @@ async def test_the_preview_of_a_session_that_waits_tells_what_its_child_said(ope
 @requirement("spawn:8", "sessions:6")
 @pytest.mark.parametrize("rest", ["!say I will tell you", YIELD], ids=["record", "yield"])
 async def test_a_session_that_waits_for_children_does_not_begin_anew_by_itself(open_home: OpenHome, rest: str) -> None:
-    clock = ManualClock()
-    async with open_home(settings(session__reset={"mode": "idle", "idle_minutes": 30}), Parts(clock=clock)) as app:
+    clock, gates = ManualClock(), Gates()
+    parts = Parts(clock=clock, tools=[gates.tool])
+    async with open_home(settings(session__reset={"mode": "idle", "idle_minutes": 30}), parts) as app:
         boss = await open_peer(app, "boss")
-        await post(app, key_of("boss"), f"{spawn_directive(slow(2, 'late'))}\n{rest}")
+        await post(app, key_of("boss"), f"{spawn_directive(slow('late'))}\n{rest}")
         await until(app, lambda runs: any(run.session_key == key_of("boss") and run.status.is_terminal for run in runs))
         clock.pass_time(timedelta(minutes=31))
         await ask(app, key_of("boss"), "is there something new?")
         assert (await find_session(app, key_of("boss"))).id == boss.id
+        gates.open("late")
         await settle(app)
         assert texts(await read_log(app, key_of("boss")))[-1] == "echo: late"
         clock.pass_time(timedelta(minutes=31))
@@ -145,11 +156,11 @@ async def test_a_session_that_waits_for_children_does_not_begin_anew_by_itself(o
 async def test_a_message_that_comes_while_a_run_yields_is_answered_before_it_waits(
     open_home: OpenHome, tmp_path: Path, words: dict[str, str]
 ) -> None:
-    held = Held()
+    held, gates = Held(), Gates()
     yields = [{"name": "hold"}, {"name": "sessions_yield", "arguments": words}]
-    first = [{"calls": [{"name": "sessions_spawn", "arguments": {"task": "!sleep 3\n!say slow"}}]}, {"calls": yields}]
+    first = [{"calls": [{"name": "sessions_spawn", "arguments": {"task": slow("slow")}}]}, {"calls": yields}]
     model = write_script(tmp_path, [*first, {"text": "It is noon."}], [{"text": "It came."}])
-    async with open_home(settings(), Parts(tools=[held.hold])) as app:
+    async with open_home(settings(), Parts(tools=[held.hold, gates.tool])) as app:
         boss = await open_peer(app, "boss")
         await app.services.sessions.patch(OWNER, NamedTarget(boss.key, None), {"model": model})
         posted = await post(app, key_of("boss"), "go")
@@ -157,6 +168,8 @@ async def test_a_message_that_comes_while_a_run_yields_is_answered_before_it_wai
         joined = await post(app, key_of("boss"), "What time is it?", mode=QueueMode.STEER)
         assert joined.run_id == posted.run_id
         held.may_return.set()
+        await until_parked(app, key_of("boss"))
+        gates.open("slow")
         assert (await wait_end(app, posted.run_id)).reply == "It came."
         said = texts(await read_log(app, key_of("boss")))
         assert said.index("It is noon.") < said.index("It came.") and "I will wait." not in said
@@ -166,10 +179,13 @@ async def test_a_message_that_comes_while_a_run_yields_is_answered_before_it_wai
 
 @requirement("spawn:7")
 async def test_a_child_whose_own_child_was_quicker_than_it_reports_once_and_with_it(open_home: OpenHome) -> None:
-    async with open_home(settings(**NESTED)) as app:
+    gates = Gates()
+    async with open_home(settings(**NESTED), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        task = f"{spawn_directive('!say quick')}\n!sleep 2\n!say too early"
+        task = f"{spawn_directive('!say quick')}\n{slow('too early')}"
         posted = await post(app, key_of("boss"), f"{spawn_directive(task)}\n{YIELD}")
+        await until(app, lambda runs: any(run.report is not None and run.is_over for run in runs))
+        gates.open("too early")
         assert (await wait_end(app, posted.run_id)).reply == "echo: echo: quick"
         await settle(app)
         (child,) = await children_of(app, "boss")
@@ -181,7 +197,7 @@ async def test_a_child_out_of_time_reports_once_and_begins_nothing_for_what_came
     async with open_home(settings(**NESTED)) as app:
         await open_peer(app, "boss")
         task = f"{spawn_directive('!say quick')}\n!sleep 60"
-        await ask(app, key_of("boss"), f"{spawn_directive(task, runTimeoutSeconds=2)}\n!say spawned")
+        await ask(app, key_of("boss"), f"{spawn_directive(task, runTimeoutSeconds=5)}\n!say spawned")
         await settle(app)
         (record,) = await records(app, key_of("boss"))
         (child,) = await children_of(app, "boss")
@@ -195,12 +211,19 @@ async def test_a_child_out_of_time_reports_once_and_begins_nothing_for_what_came
 async def test_a_run_of_a_child_that_stays_reports_when_those_that_it_spawned_have_ended(
     open_home: OpenHome, is_quicker: bool
 ) -> None:
-    async with open_home(settings(**NESTED)) as app:
+    gates = Gates()
+    async with open_home(settings(**NESTED), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
         child = await spawned_from_outside(app, boss, "!say one", mode="session")
         await settle(app)
-        task, rest = ("!say grand", "!sleep 1.5") if is_quicker else (slow(1.5, "grand"), "")
-        await ask(app, child["childSessionKey"], f"{spawn_directive(task)}\n{rest}\n!say too early")
+        task, rest = ("!say grand", wait_at("late")) if is_quicker else (wait_at("late", "grand"), "")
+        await post(app, child["childSessionKey"], f"{spawn_directive(task)}\n{rest}\n!say too early")
+        if is_quicker:
+            await gates.until_reached("late")
+            await until(app, lambda runs: sum(run.report is not None and run.is_over for run in runs) == 2)
+        else:
+            await until_parked(app, child["childSessionKey"])
+        gates.open("late")
         await settle(app)
         assert [record.result for record in await records(app, key_of("boss"))] == ["one", "echo: grand"]
         assert await count_owed(app) == 0
@@ -208,15 +231,20 @@ async def test_a_run_of_a_child_that_stays_reports_when_those_that_it_spawned_ha
 
 @requirement("spawn:8")
 async def test_a_result_that_a_wait_takes_before_its_own_run_began_is_answered_once(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        held = await post(app, key_of("boss"), f"{spawn_directive(slow(1.5, 'kid'))}\n!say x")
+        held = await post(app, key_of("boss"), f"{spawn_directive(slow('kid'))}\n!say x")
         await wait_end(app, held.run_id)
         (child,) = await app.services.runs.list(
             RunFilter(statuses=frozenset({RunStatus.QUEUED, RunStatus.RUNNING})), limit=10
         )
         wait = json.dumps({"runIds": [child.id]})
-        taking = await post(app, key_of("boss"), f"!sleep 3\n!call sessions_wait {wait}\n!say taken")
+        taking = await post(app, key_of("boss"), f"{wait_at('taking')}\n!call sessions_wait {wait}\n!say taken")
+        await gates.until_reached("taking")
+        gates.open("kid")
+        await wait_end(app, child.id)
+        gates.open("taking")
         run = await wait_end(app, taking.run_id)
         await settle(app)
         assert run.reply == "taken" and len(await records(app, key_of("boss"))) == 1
@@ -231,8 +259,8 @@ async def test_a_result_that_a_wait_takes_before_its_own_run_began_is_answered_o
 async def test_a_run_that_answers_several_results_is_called_off_when_all_are_taken_and_nothing_joined_it(
     open_home: OpenHome, is_collected: bool
 ) -> None:
-    held = Held()
-    async with open_home(settings(), Parts(tools=[held.hold])) as app:
+    held, gates = Held(), Gates()
+    async with open_home(settings(), Parts(tools=[held.hold, gates.tool])) as app:
         await open_peer(app, "boss")
         children = f"{spawn_directive('!say one')}\n{spawn_directive('!say two')}"
         spawning = await post(app, key_of("boss"), f"{children}\n!call hold {{}}\n!say spawned")
@@ -240,12 +268,13 @@ async def test_a_run_that_answers_several_results_is_called_off_when_all_are_tak
         await until(app, lambda runs: sum(run.report is not None and run.is_over for run in runs) == 2)
         found = [record.id for record in await records(app, key_of("boss"))]
         wait = f"!call sessions_wait {json.dumps({'runIds': found})}"
-        taking = await post(app, key_of("boss"), f"!sleep 2\n{wait}\n!say taken")
+        taking = await post(app, key_of("boss"), f"{wait_at('taking')}\n{wait}\n!say taken")
         held.may_return.set()
         await wait_end(app, spawning.run_id)
         if is_collected:
             collected = await post(app, key_of("boss"), "and now?", mode=QueueMode.COLLECT)
             assert collected.run_id not in (spawning.run_id, taking.run_id)
+        gates.open("taking")
         assert (await wait_end(app, taking.run_id)).reply == "taken"
         await settle(app)
         boss = await find_session(app, key_of("boss"))
@@ -256,16 +285,23 @@ async def test_a_run_that_answers_several_results_is_called_off_when_all_are_tak
 
 @requirement("spawn:8")
 async def test_two_waits_of_one_step_take_both_results(open_home: OpenHome, tmp_path: Path) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        spawning = [spawn_directive(slow(seconds, "x")) for seconds in (1.5, 2.5)]
+        spawning = [spawn_directive(slow(words)) for words in ("first", "second")]
         await ask(app, key_of("boss"), "\n".join([*spawning, "!say spawned"]))
+        for words in ("first", "second"):
+            await gates.until_reached(words)
         found = await app.services.runs.list(RunFilter(statuses=frozenset({RunStatus.RUNNING})), limit=10)
         assert len(found) == 2
         calls = [{"name": "sessions_wait", "arguments": {"runIds": [run.id]}} for run in reversed(found)]
         model = write_script(tmp_path, [], [{"calls": calls}, {"text": "Both came."}])
         await app.services.sessions.patch(OWNER, NamedTarget(boss.key, None), {"model": model})
-        assert (await ask(app, key_of("boss"), "go")).reply == "Both came."
+        posted = await post(app, key_of("boss"), "go")
+        for run, words in zip(reversed(found), ("first", "second"), strict=True):
+            await until_waiting_for(app, run.id)
+            gates.open(words)
+        assert (await wait_end(app, posted.run_id)).reply == "Both came."
         await settle(app)
         assert await runs_of(app, key_of("boss")) == 2
 
@@ -278,7 +314,7 @@ async def test_a_wait_that_is_refused_at_its_end_waits_no_longer(open_home: Open
         gone = await spawned_from_outside(app, boss, "!say gone")
         await settle(app)
         busy = await spawned_from_outside(app, boss, "!sleep 60")
-        wait = json.dumps({"runIds": [gone["runId"], busy["runId"]], "timeoutSeconds": 1.5})
+        wait = json.dumps({"runIds": [gone["runId"], busy["runId"]], "timeoutSeconds": 4})
         posted = await post(app, key_of("boss"), f"!call sessions_wait {wait}\n!call hold {{}}\n!say done")
         await until(app, lambda runs: any(run.id == posted.run_id and run.waiting_for for run in runs))
         await app.services.sessions.delete(OWNER, app.services.sessions.target(gone["childSessionKey"]))
@@ -307,13 +343,15 @@ async def test_a_child_that_stays_reports_to_the_requester_of_its_deleted_one(op
 
 @requirement("spawn:8", "runs:5")
 async def test_cancelling_a_session_ends_a_continuation_that_waits_for_its_turn(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 2')}\n{YIELD}")
+        posted = await post(app, key_of("boss"), f"{spawn_directive(wait_at('child'))}\n{YIELD}")
         await until_parked(app, key_of("boss"))
         blocker = await post(app, key_of("boss"), "!sleep 60")
         assert blocker.run_id is not None
         await until_running(app, blocker.run_id)
+        gates.open("child")
         await until(app, lambda runs: any(run.continues == posted.run_id for run in runs))
         await app.services.runs.cancel_session(boss.row)
         assert (await wait_end(app, posted.run_id)).status is RunStatus.CANCELLED
@@ -353,16 +391,22 @@ async def test_a_run_that_ends_without_words_ends_behind_what_joined_it(open_hom
 @requirement("spawn:8")
 @pytest.mark.parametrize(
     ("rest", "lead"),
-    [(f"!sleep 2\n{YIELD}", GO_ON), (YIELD, GO_ON), ("!sleep 2\n!say x", ANSWERS), ("!say x", ANSWER)],
+    [(f"{wait_at('late')}\n{YIELD}", GO_ON), (YIELD, GO_ON), (slow("late"), ANSWERS), ("!say x", ANSWER)],
     ids=["yield, child first", "yield", "child first", "run first"],
 )
 async def test_a_continuation_goes_on_and_any_other_run_tells_what_came(
     open_home: OpenHome, rest: str, lead: str
 ) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        task = "!say one" if "sleep" in rest else "!sleep 1.5\n!say one"
-        await ask(app, key_of("boss"), f"{spawn_directive(task)}\n{rest}")
+        task = "!say one" if wait_at("late") in rest else wait_at("late", "one")
+        posted = await post(app, key_of("boss"), f"{spawn_directive(task)}\n{rest}")
+        await gates.until_reached("late")
+        # Of the two runs, the one that is not at the gate.
+        await until(app, lambda runs: any(run.status.is_terminal for run in runs))
+        gates.open("late")
+        await wait_end(app, posted.run_id)
         await settle(app)
         told = "\n".join(await reports_shown(app, key_of("boss")))
     assert [words for words in (GO_ON, ANSWER, ANSWERS) if words in told] == [lead]

@@ -36,6 +36,7 @@ from antiphon.testing import Call, Reply, fake_provider
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import (
     AGENT_WIDE,
     ANNOUNCE,
@@ -106,12 +107,14 @@ async def test_without_a_wait_the_reply_comes_as_the_first_turn(open_home: OpenH
 
 @requirement("send:2")
 async def test_a_wait_that_times_out_ends_the_wait_and_the_reply_comes_late(open_home: OpenHome) -> None:
-    async with open_home(settings(**NO_TURNS)) as app:
+    gates = Gates()
+    async with open_home(settings(**NO_TURNS), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "asker")
         await open_peer(app, "expert")
-        answer = await ask_to_send(app, "asker", "!sleep 0.3\n!say late", label="expert", timeoutSeconds=0.05)
+        answer = await ask_to_send(app, "asker", wait_at("reply", "late"), label="expert", timeoutSeconds=0.05)
         assert answer["status"] == answer["code"] == "timeout" and answer["delivered"]
         before = await runs_of(app, key_of("asker"))
+        gates.open("reply")
         await settle(app)
         assert await steps(app, key_of("asker")) == [(RECORD, 0, "late")]
         assert await runs_of(app, key_of("asker")) == before
@@ -122,11 +125,18 @@ async def test_a_wait_that_times_out_ends_the_wait_and_the_reply_comes_late(open
 async def test_a_reply_that_comes_after_the_wait_while_the_requester_still_runs_is_not_lost(
     open_home: OpenHome,
 ) -> None:
-    async with open_home(settings(**NO_TURNS)) as app:
+    gates = Gates()
+    async with open_home(settings(**NO_TURNS), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "asker")
         await open_peer(app, "expert")
-        send = send_directive("!sleep 0.2\n!say overdue", label="expert", timeoutSeconds=0.05)
-        posted = await post(app, key_of("asker"), f"{send}\n!sleep 1")
+        send = send_directive(wait_at("reply", "overdue"), label="expert", timeoutSeconds=0.05)
+        posted = await post(app, key_of("asker"), f"{send}\n{wait_at('end')}\n!say sent")
+        await gates.until_reached("end")
+        gates.open("reply")
+        with anyio.fail_after(SECONDS):
+            while await steps(app, key_of("asker")) != [(RECORD, 0, "overdue")]:
+                await anyio.sleep(0.01)
+        gates.open("end")
         await settle(app)
         assert "overdue" not in ((await wait_end(app, posted.run_id)).reply or "")
         assert await steps(app, key_of("asker")) == [(RECORD, 0, "overdue")]
@@ -341,14 +351,16 @@ async def test_a_target_that_fails_is_told_with_its_reason(open_home: OpenHome) 
 async def test_a_requester_that_was_cancelled_while_it_waited_gets_the_reply_as_its_first_turn(
     open_home: OpenHome,
 ) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "asker")
         await open_peer(app, "expert")
-        posted = await post(app, key_of("asker"), send_directive("!sleep 0.3\n!say here", label="expert"))
+        posted = await post(app, key_of("asker"), send_directive(wait_at("reply", "here"), label="expert"))
         await until_waiting(app, key_of("asker"))
         assert posted.run_id is not None
         await app.services.runs.cancel(OWNER, posted.run_id)
         assert (await wait_end(app, posted.run_id)).status == "cancelled"
+        gates.open("reply")
         await settle(app)
         assert await steps(app, key_of("asker")) == [(TURN, 1, "here")]
 
@@ -546,13 +558,15 @@ async def test_the_same_call_from_outside_is_one_message(open_home: OpenHome) ->
 
 @requirement("tools:1", "send:3")
 async def test_a_late_reply_to_a_call_from_outside_is_recorded_and_starts_nothing(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         asker = await open_peer(app, "asker")
         await open_peer(app, "expert")
         answer = await call(
-            app, asker, "sessions_send", label="expert", message="!sleep 0.2\n!say late", timeoutSeconds=0.05
+            app, asker, "sessions_send", label="expert", message=wait_at("reply", "late"), timeoutSeconds=0.05
         )
         assert answer["status"] == "timeout"
+        gates.open("reply")
         await settle(app)
         assert await steps(app, key_of("asker")) == [(RECORD, 0, "late")]
         assert await runs_of(app, key_of("asker")) == 0

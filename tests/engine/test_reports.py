@@ -17,7 +17,7 @@ from antiphon.config import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import ProcessId, RunId, SessionRow
-from antiphon.domain.message import ReportStage, ToolResult, UserMessage, text_of
+from antiphon.domain.message import ToolResult, UserMessage, text_of
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
@@ -45,6 +45,7 @@ from tests.engine.family import (
     until_parked,
     until_running,
 )
+from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import TURN, call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle, steps
 from tests.engine.stage import HeldRunner, ask, find_run, find_session, post, read_log, texts, wait_end
 from tests.limits import SECONDS
@@ -101,10 +102,14 @@ async def statuses(app: App, name: str) -> list[RunStatus]:
 
 @requirement("spawn:7")
 async def test_results_that_come_while_their_requester_runs_start_one_run_when_it_ends(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        request = f"{spawn_directive('!say one')}\n{spawn_directive('!say two')}\n!sleep 2\n!say spawned"
-        run = await ask(app, key_of("boss"), request)
+        request = f"{spawn_directive('!say one')}\n{spawn_directive('!say two')}\n{wait_at('end')}\n!say spawned"
+        posted = await post(app, key_of("boss"), request)
+        await until(app, lambda runs: sum(run.report is not None and run.is_over for run in runs) == 2)
+        gates.open("end")
+        run = await wait_end(app, posted.run_id)
         await settle(app)
         found = await records(app, key_of("boss"))
         assert sorted(record.result for record in found) == ["one", "two"]
@@ -152,11 +157,14 @@ async def test_a_requester_with_a_channel_has_one_message_in_the_childs_words(
 async def test_a_child_that_is_quicker_than_its_requester_announces_its_result_as_well(
     open_home: OpenHome, task: str, told: str
 ) -> None:
-    channel = FakeChannel()
-    async with open_home(settings(), Parts(channels=[channel])) as app:
+    channel, gates = FakeChannel(), Gates()
+    async with open_home(settings(), Parts(channels=[channel], tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
         await set_place(app, boss, "the room", NAME)
-        run = await ask(app, key_of("boss"), f"{spawn_directive(task)}\n!sleep 1\n!say <NO_REPLY>")
+        posted = await post(app, key_of("boss"), f"{spawn_directive(task)}\n{wait_at('end')}\n!say <NO_REPLY>")
+        await until_children_ended(app, "boss")
+        gates.open("end")
+        run = await wait_end(app, posted.run_id)
         (record,) = await records(app, key_of("boss"))
         quicker = await find_run(app, RunId(record.id))
         assert quicker.ended_at is not None and run.ended_at is not None and quicker.ended_at < run.ended_at
@@ -170,18 +178,22 @@ async def test_a_child_that_is_quicker_than_its_requester_announces_its_result_a
 @requirement("spawn:7")
 @pytest.mark.parametrize("is_quicker", [False, True], ids=["child ends later", "child ends first"])
 async def test_where_the_announce_turn_fails_the_record_is_sent(open_home: OpenHome, is_quicker: bool) -> None:
-    channel = FakeChannel()
-    slow = "!sleep 1.5"
-    async with open_home(settings(), Parts(channels=[channel])) as app:
+    channel, gates = FakeChannel(), Gates()
+    slow = wait_at("later")
+    async with open_home(settings(), Parts(channels=[channel], tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
         await set_place(app, boss, "the room", NAME)
         task, rest = ("!say the result", slow) if is_quicker else (slow, "")
-        await post(app, key_of("boss"), f"{spawn_directive(task)}\n{rest}\n!say <NO_REPLY>")
-        await until(app, lambda runs: any(run.report is not None and (run.is_over or not is_quicker) for run in runs))
-        (child,) = await children_of(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive(task)}\n{rest}\n!say <NO_REPLY>")
+        if is_quicker:
+            (child,) = await until_children_ended(app, "boss")
+        else:
+            await wait_end(app, posted.run_id)
+            (child,) = await children_of(app, "boss")
         await app.services.sessions.patch(
             OWNER, NamedTarget((await session_of(app, child)).key, None), {"model": "no:m"}
         )
+        gates.open("later")
         await settle(app)
         await channel.until_asked(1)
         (record,) = await records(app, key_of("boss"))
@@ -190,12 +202,13 @@ async def test_where_the_announce_turn_fails_the_record_is_sent(open_home: OpenH
 
 @requirement("spawn:7")
 async def test_the_message_goes_where_the_answers_went_when_the_child_was_spawned(open_home: OpenHome) -> None:
-    channel = FakeChannel()
-    async with open_home(settings(), Parts(channels=[channel])) as app:
+    channel, gates = FakeChannel(), Gates()
+    async with open_home(settings(), Parts(channels=[channel], tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
         await set_place(app, boss, "before", NAME)
-        await ask(app, key_of("boss"), f"{spawn_directive('!sleep 1.5')}\n!say <NO_REPLY>")
+        await ask(app, key_of("boss"), f"{spawn_directive(wait_at('child'))}\n!say <NO_REPLY>")
         await set_place(app, boss, "after", NAME)
+        gates.open("child")
         await settle(app)
         await channel.until_asked(1)
         assert [delivery.place.to for delivery in channel.taken] == ["before"]
@@ -227,10 +240,12 @@ async def test_the_record_tells_the_runtimes_status_and_the_reply_else_the_newes
 async def test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and_starts_nothing(
     open_home: OpenHome,
 ) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        await spawned(app, "boss", "!sleep 1.5\n!say late")
+        await spawned(app, "boss", wait_at("child", "late"))
         await app.services.resets.reset(OWNER, NamedTarget(boss.key, None))
+        gates.open("child")
         await settle(app)
         (record,) = await records(app, key_of("boss"))
         assert record.result == "late" and not record.has_run
@@ -240,9 +255,10 @@ async def test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and
 
 @requirement("spawn:7", "sessions:7")
 async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_are_kept(open_home: OpenHome) -> None:
-    async with open_home(settings(**CROWDED)) as app:
+    gates, task = Gates(), wait_at("grandchild", "done")
+    async with open_home(settings(**CROWDED), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        await spawned(app, "boss", f"{spawn_directive('!sleep 2.5')}\n{YIELD}", mode="session")
+        await spawned(app, "boss", f"{spawn_directive(task)}\n{YIELD}", mode="session")
         (middle,) = await children_of(app, "boss")
         await until_parked(app, middle)
         delete = app.services.sessions.delete
@@ -250,11 +266,13 @@ async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_ar
         (gone,) = await records(app, key_of("boss"))
         assert "Status: error: The session was deleted." in gone.text
         listed: Any = await call(app, boss, "subagents", action="list")
-        assert [child["task"] for child in listed["children"]] == ["!sleep 2.5"]
+        assert [child["task"] for child in listed["children"]] == [task.replace("\n", " ")]
+        gates.open("grandchild")
         await settle(app)
         assert [record.result for record in await records(app, key_of("boss"))][1:] == ["done"]
-        await spawned_from_outside(app, boss, "!sleep 1.5\n!say for nobody")
+        await spawned_from_outside(app, boss, wait_at("child", "for nobody"))
         await delete(OWNER, NamedTarget(boss.key, None))
+        gates.open("child")
         await settle(app)
         kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
         assert [run.reply for run in kept] == ["for nobody"]
@@ -262,11 +280,13 @@ async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_ar
 
 @requirement("spawn:7", "sessions:7")
 async def test_what_was_recorded_is_answered_though_its_child_is_deleted_meanwhile(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        posted = await post(app, key_of("boss"), f"{spawn_directive('!say kept')}\n!sleep 3\n!say spawned")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!say kept')}\n{wait_at('end')}\n!say spawned")
         (child,) = await until_children_ended(app, "boss")
         await app.services.sessions.delete(OWNER, NamedTarget((await session_of(app, child)).key, None))
+        gates.open("end")
         assert (await wait_end(app, posted.run_id)).reply == "spawned"
         await settle(app)
         assert (await boss_log(app))[-1] == "echo: kept"
@@ -278,12 +298,13 @@ async def test_an_announcement_of_a_deleted_child_is_answered_by_its_requester(
 ) -> None:
     if database_section.url is not None:
         pytest.skip("there the child's session keeps its slot for its next run")
-    channel = FakeChannel()
-    async with open_home(settings(runs__max_concurrent=1), Parts(channels=[channel])) as app:
+    channel, gates = FakeChannel(), Gates()
+    async with open_home(settings(runs__max_concurrent=1), Parts(channels=[channel], tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
         await set_place(app, boss, "the room", NAME)
-        await ask(app, key_of("boss"), f"{spawn_directive('!sleep 1.5')}\n!say <NO_REPLY>")
+        await ask(app, key_of("boss"), f"{spawn_directive(wait_at('child', 'done'))}\n!say <NO_REPLY>")
         blocker = await post(app, "main", "!sleep 60")
+        gates.open("child")
         (child,) = await until_children_ended(app, "boss")
         assert blocker.run_id is not None
         await until_running(app, blocker.run_id)
@@ -322,12 +343,14 @@ async def test_a_record_counts_what_all_runs_of_the_work_used(open_home: OpenHom
 
 @requirement("spawn:7", "spawn:8")
 async def test_a_result_that_nobody_is_left_for_is_that_of_the_continuation(open_home: OpenHome) -> None:
-    async with open_home(settings(**CROWDED)) as app:
+    gates = Gates()
+    async with open_home(settings(**CROWDED), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        await spawned_from_outside(app, boss, f"{spawn_directive('!sleep 2')}\n{YIELD}")
+        await spawned_from_outside(app, boss, f"{spawn_directive(wait_at('grandchild', 'done'))}\n{YIELD}")
         (child,) = await children_of(app, "boss")
         await until_parked(app, child)
         await app.services.sessions.delete(OWNER, NamedTarget(boss.key, None))
+        gates.open("grandchild")
         await settle(app)
         kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
         assert [run.reply for run in kept] == ["echo: done"]
@@ -370,21 +393,22 @@ async def test_a_run_waits_for_its_children_without_a_slot_and_what_it_took_is_n
 @requirement("spawn:8")
 @pytest.mark.parametrize("is_first", [True, False], ids=["record first", "wait first"])
 async def test_a_prompt_tells_a_result_that_a_wait_brought_once(open_home: OpenHome, is_first: bool) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        answer = await spawned(app, "boss", "!say fortytwo" if is_first else "!sleep 1.5\n!say fortytwo")
+        answer = await spawned(app, "boss", wait_at("child", "fortytwo"))
         if is_first:
+            gates.open("child")
             await settle(app)
-        waiting = await ask(app, key_of("boss"), wait_directive(answer["runId"]))
+        posted = await post(app, key_of("boss"), wait_directive(answer["runId"]))
+        if not is_first:
+            await until(app, lambda runs: any(run.waiting_for for run in runs))
+            gates.open("child")
+        waiting = await wait_end(app, posted.run_id)
         transcript = Transcript()
         transcript.add(await read_log(app, key_of("boss")))
         shown = prompt_entries(transcript.prompt_for(waiting.id), SessionType.DIRECT)
-    (told,) = (
-        text_of(entry.content)
-        for entry in shown
-        # A child that is quicker than its requester's run gets a notice behind its record.
-        if isinstance(entry, UserMessage) and entry.report is not None and entry.report.stage is ReportStage.RECORD
-    )
+    (told,) = (text_of(entry.content) for entry in shown if isinstance(entry, UserMessage) and entry.report)
     (waited,) = (
         text_of(entry.content) for entry in shown if isinstance(entry, ToolResult) and entry.tool == "sessions_wait"
     )
@@ -397,6 +421,7 @@ async def test_one_of_several_is_enough_where_any_is_asked_for(open_home: OpenHo
     async with open_home(settings()) as app:
         boss = await open_peer(app, "boss")
         slow = await spawned_from_outside(app, boss, "!sleep 30")
+        await until_running(app, slow["runId"])
         quick = await spawned_from_outside(app, boss, "!say quick")
         run = await ask(app, key_of("boss"), wait_directive(slow["runId"], quick["runId"], mode="any"))
         answer = json.loads(run.reply or "")
@@ -408,13 +433,16 @@ async def test_one_of_several_is_enough_where_any_is_asked_for(open_home: OpenHo
 
 @requirement("spawn:8")
 async def test_a_wait_that_times_out_tells_what_there_is_and_the_rest_comes_by_itself(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        first = await spawned(app, "boss", "!sleep 2\n!say late")
+        first = await spawned(app, "boss", wait_at("child", "late"))
+        await gates.until_reached("child")
         run = await ask(app, key_of("boss"), wait_directive(first["runId"], timeoutSeconds=0.05))
         answer = json.loads(run.reply or "")
         assert (answer["status"], answer["code"]) == ("timeout", "timeout")
         assert answer["runs"] == [{"runId": first["runId"], "status": "running"}]
+        gates.open("child")
         await settle(app)
         assert (await boss_log(app))[-1] == "echo: late"
 
@@ -464,10 +492,17 @@ async def test_a_wait_from_outside_is_answered_too_and_a_yield_from_outside_is_n
 
 @requirement("spawn:8")
 async def test_a_yield_goes_on_once_with_all_results_and_whoever_waits_gets_its_result(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        spawning = "\n".join(spawn_directive(f"!sleep {0.6 * n}\n!say {n}") for n in (1, 2, 3))
+        spawning = "\n".join(spawn_directive(wait_at(name, name)) for name in "123")
         posted = await post(app, key_of("boss"), f'{spawning}\n!call sessions_yield {{"message": "wait"}}')
+        await until_parked(app, key_of("boss"))
+        for count, name in enumerate("123", 1):
+            gates.open(name)
+            await until(
+                app, lambda runs, count=count: sum(run.report is not None and run.is_over for run in runs) == count
+            )
         run = await wait_end(app, posted.run_id)
         assert run.reply == "echo: 1\n2\n3"
         await settle(app)
@@ -523,11 +558,13 @@ async def test_a_child_that_ends_between_the_yield_and_the_end_of_the_run_is_gon
 
 @requirement("spawn:8", "sessions:6")
 async def test_a_parked_run_of_a_session_that_was_reset_is_not_continued(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 0.5')}\n{YIELD}")
+        posted = await post(app, key_of("boss"), f"{spawn_directive(wait_at('child'))}\n{YIELD}")
         await until_parked(app, key_of("boss"))
         await app.services.resets.reset(OWNER, NamedTarget(boss.key, None))
+        gates.open("child")
         run = await wait_end(app, posted.run_id)
         assert run.status is RunStatus.CANCELLED
 
@@ -589,7 +626,7 @@ async def test_a_request_that_is_not_waited_for_is_answered_by_the_continuation(
 
 @requirement("spawn:8", "runs:6")
 async def test_a_yielded_run_out_of_time_takes_its_children_with_it(open_home: OpenHome) -> None:
-    async with open_home(settings(limits__run__time_seconds=1)) as app:
+    async with open_home(settings(limits__run__time_seconds=4)) as app:
         await open_peer(app, "boss")
         posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 30', runTimeoutSeconds=0)}\n{YIELD}")
         run = await wait_end(app, posted.run_id)
@@ -666,12 +703,14 @@ async def test_a_strangers_child_and_none_at_all_get_one_answer(open_home: OpenH
 
 @requirement("spawn:8")
 async def test_a_child_at_work_reads_what_it_is_told_before_its_next_step(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        child = await spawned_from_outside(app, boss, "!sleep 2\n!say one", label="busy")
-        await until_running(app, child["runId"])
+        child = await spawned_from_outside(app, boss, wait_at("child", "one"), label="busy")
+        await gates.until_reached("child")
         steered = await call(app, boss, "subagents", action="steer", target="busy", message="!say two")
         assert steered["runId"] == child["runId"]
+        gates.open("child")
         assert (await wait_end(app, child["runId"])).reply == "two"
         ended = await call(app, boss, "subagents", action="steer", target="busy", message="!say three")
         assert ended["code"] == "child_ended"
@@ -733,15 +772,18 @@ async def test_cancelling_a_session_reaches_its_whole_tree_and_frees_its_quota(
 async def test_a_run_that_ends_well_before_it_learns_that_it_was_cancelled_takes_its_children_with_it(
     open_home: OpenHome, database_section: DatabaseSection
 ) -> None:
-    async with open_home(settings(**CROWDED)) as app:
+    gates = Gates()
+    async with open_home(settings(**CROWDED), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        child = await spawned_from_outside(app, boss, f"{spawn_directive('!sleep 60')}\n!sleep 1.5\n!say done")
+        child = await spawned_from_outside(app, boss, f"{spawn_directive('!sleep 60')}\n{wait_at('end')}\n!say done")
         await until(app, lambda runs: any(run.id == child["runId"] and run.has_spawned for run in runs))
+        await gates.until_reached("end")
 
         async def cancel_unnoticed(tx: Transaction) -> None:
             await ledger.change(tx, RunId(child["runId"]), {"cancel_requested": 1})
 
         await app.database.run(cancel_unnoticed)
+        gates.open("end")
         await settle(app)
         (record,) = await records(app, key_of("boss"))
         # Where processes share the database each looks after its runs every second, and may learn it in time.
@@ -803,11 +845,13 @@ async def test_rows_that_name_a_session_are_written_while_another_unit_has_it(op
 
 @requirement("spawn:7", "spawn:8")
 async def test_of_two_children_that_end_at_once_one_is_the_last(open_home: OpenHome, server: str) -> None:
-    async with open_home(settings(runs__max_concurrent=1)) as app:
+    gates = Gates()
+    async with open_home(settings(runs__max_concurrent=1), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
         children = "\n".join(spawn_directive("!say never") for _ in range(2))
-        posted = await post(app, key_of("boss"), f"!sleep 0.3\n{children}\n{YIELD}")
+        posted = await post(app, key_of("boss"), f"{wait_at('slot')}\n{children}\n{YIELD}")
         await take_the_only_slot(app, posted.run_id)
+        gates.open("slot")
         await until_parked(app, key_of("boss"))
         one, other = await list_queued_children(app)
 

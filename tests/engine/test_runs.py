@@ -221,7 +221,7 @@ async def test_a_queued_run_is_cancelled_at_once(open_home: OpenHome) -> None:
 @requirement("runs:6")
 async def test_a_run_that_takes_too_long_times_out_with_what_it_had(open_home: OpenHome) -> None:
     runner = HeldRunner()
-    async with open_home(config(limits__run={"time_seconds": 1}), Parts(runner=runner)) as app:
+    async with open_home(config(limits__run={"time_seconds": 4}), Parts(runner=runner)) as app:
         run = await ask(app, "main", "m-1")
         assert (run.status, run.code, run.reply) == (RunStatus.TIMEOUT, "run_timeout", "partial ")
 

@@ -30,6 +30,7 @@ from tests.engine.family import (
     until_parked,
     until_running,
 )
+from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, runs_of, settings, settle
 from tests.engine.stage import (
     HeldRunner,
@@ -52,10 +53,11 @@ WAITING = f"{spawn_directive('!sleep 30')}\n{YIELD}"
 
 @requirement("spawn:8", "runs:8")
 async def test_a_child_at_work_is_told_once_by_a_call_that_is_repeated(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
-        child = await spawned_from_outside(app, boss, "!sleep 2\n!say one", label="busy")
-        await until_running(app, child["runId"])
+        child = await spawned_from_outside(app, boss, wait_at("child", "one"), label="busy")
+        await gates.until_reached("child")
         steer: dict[str, Any] = {"action": "steer", "target": "busy", "message": "!say two"}
         told = [await call(app, boss, "subagents", key="k", **steer) for _ in range(2)]
         assert (
@@ -67,6 +69,7 @@ async def test_a_child_at_work_is_told_once_by_a_call_that_is_repeated(open_home
                 "childSessionKey": child["childSessionKey"],
             }
         )
+        gates.open("child")
         await settle(app)
         assert await call(app, boss, "subagents", key="k", **steer) == told[0]
         assert texts(await read_log(app, child["childSessionKey"])).count("!say two") == 1

@@ -493,7 +493,7 @@ async def main():
     async with open_app(Path(sys.argv[1]), load_config(Path(sys.argv[2])), Parts()) as app:
         await open_session(app, "api:chat")
         posted = await post(app, "api:chat", "hi", message_id="m-1")
-        print((await app.services.waits.wait(posted.run_id, timedelta(seconds=50))).reply)
+        print((await app.services.waits.wait(posted.run_id, timedelta(seconds=SECONDS))).reply)
 
 anyio.run(main)
 """
@@ -509,7 +509,7 @@ def test_a_process_killed_in_the_middle_of_a_stream_answers_once_after_its_resta
         command = [sys.executable, "-c", LIFE, str(home), str(file)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment) as process:
-            fake.wait_for(lambda: len(fake.requests) == 1, timeout_seconds=60)
+            fake.wait_for(lambda: len(fake.requests) == 1, timeout_seconds=SECONDS)
             os.kill(process.pid, signal.SIGKILL)
         fake.wait_for(lambda: fake.requests[0].left)
         done = subprocess.run(
@@ -518,7 +518,7 @@ def test_a_process_killed_in_the_middle_of_a_stream_answers_once_after_its_resta
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=SECONDS,
             check=False,
         )
         assert done.stdout.strip() == "Hello!", done.stderr

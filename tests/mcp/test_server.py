@@ -175,7 +175,7 @@ def test_mcp_is_loaded_with_the_first_request_alone(home: Path) -> None:
         "print([name for name in ('mcp', 'mcp_types', 'httpx2') if name in sys.modules])\n"
     )
     command = [sys.executable, "-c", code, str(home)]
-    answer = subprocess.run(command, env=environment({}), capture_output=True, text=True, check=False, timeout=60)
+    answer = subprocess.run(command, env=environment({}), capture_output=True, text=True, check=False, timeout=SECONDS)
     assert answer.stdout == "[]\n", answer.stderr
 
 

@@ -17,6 +17,7 @@ from antiphon.policy.visibility import Visibility
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.family import records, session_of, spawned, spawned_from_outside
+from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import (
     ANNOUNCE,
     call,
@@ -193,11 +194,14 @@ async def test_children_of_one_label_are_told_apart_by_their_keys(open_home: Ope
 
 @requirement("spawn:7", "runs:8")
 async def test_a_child_goes_on_after_a_restart_and_its_result_is_told_once(open_home: OpenHome) -> None:
-    async with open_home(settings(gateway__drain_seconds=0)) as app:
+    gates = Gates()
+    async with open_home(settings(gateway__drain_seconds=0), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        answer = await spawned(app, "boss", "!sleep 1\n!say late")
-    async with open_home(settings()) as app:
+        answer = await spawned(app, "boss", wait_at("child", "late"))
+        await gates.until_reached("child")
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         assert await records(app, key_of("boss")) == []
+        gates.open("child")
         run = await wait_end(app, answer["runId"])
         assert run.reply == "late"
         await settle(app)

@@ -20,6 +20,7 @@ from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.family import spawned_from_outside
+from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, send_directive, settings, target_of
 from tests.engine.stage import ManualClock, ask, wait_end
 
@@ -94,7 +95,8 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
 @requirement("answers:1", "send:1")
 async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
     limits: dict[str, Any] = {"session__agent_to_agent": {"maxHops": 1, "maxPingPongTurns": 0}}
-    async with open_home(settings(**limits)) as app:
+    gates = Gates()
+    async with open_home(settings(**limits), Parts(tools=[gates.tool])) as app:
         own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
         high = await open_peer(app, "high", taint=Classification(Level.CONFIDENTIAL))
         shut = await open_peer(app, "shut")
@@ -113,9 +115,10 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
             (own, {"sessionKey": "current", "message": "hello"}),
             (high, {**to_peer, "message": "hello"}),
             (own, {"sessionKey": str(shut.key), "message": "hello"}),
-            (own, {**to_peer, "message": "!sleep 0.2", "timeoutSeconds": 0.01}),
+            (own, {**to_peer, "message": wait_at("reply"), "timeoutSeconds": 0.01}),
         ]
         answers = [await call(app, session, "sessions_send", **arguments) for session, arguments in attempts]
+        gates.open("reply")
         for message in ("!say one", "!say two"):
             answers += [await call(app, own, "sessions_send", key="same", **to_peer, message=message)]
         answers += await _told_of_a_chain(app)

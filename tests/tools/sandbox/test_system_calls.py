@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from antiphon.tools.sandbox.system_calls import CALLS, FAMILIES, filter_for
+from tests.limits import SECONDS
 
 MACHINES = ("x86_64", "aarch64")
 ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
@@ -52,13 +53,15 @@ def runs_here() -> bool:
 def behind_walls(command: list[str], program: bytes | None) -> subprocess.CompletedProcess[str]:
     """How the command ended that ran without rights, and with the filter if one is given."""
     if program is None:
-        return subprocess.run(["bwrap", *WALLS, *command], check=False, capture_output=True, text=True, timeout=60)
+        return subprocess.run(["bwrap", *WALLS, *command], check=False, capture_output=True, text=True, timeout=SECONDS)
     reading, writing = os.pipe()
     try:
         os.write(writing, program)
         os.close(writing)
         filtered = ["bwrap", *WALLS, "--seccomp", str(reading), *command]
-        return subprocess.run(filtered, check=False, capture_output=True, text=True, timeout=60, pass_fds=[reading])
+        return subprocess.run(
+            filtered, check=False, capture_output=True, text=True, timeout=SECONDS, pass_fds=[reading]
+        )
     finally:
         os.close(reading)
 
