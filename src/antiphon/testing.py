@@ -33,7 +33,8 @@ from antiphon.domain.message import JsonObject, JsonValue
 
 logger = logging.getLogger(__name__)
 
-WAIT_SECONDS: Final = 5.0
+WAIT_SECONDS: Final = 60.0
+"""Long enough for a busy machine; only a test that fails waits so long."""
 
 
 class Ending(StrEnum):
