@@ -200,7 +200,7 @@ THIEF = """
 @needs_python
 @pytest.mark.parametrize("mode", ["sandboxed", "host"])
 async def test_who_takes_back_his_output_is_watched_all_the_same(home: Path, mode: str) -> None:
-    async with open_app(home, settings(mode, seconds=2)) as app:
+    async with open_app(home, settings(mode, seconds=4, disk_mb=1_000_000)) as app:
         with anyio.fail_after(SECONDS):
             answer = await run(app, await open_peer(app, "own"), python(THIEF))
         assert answer["code"] == "command_timeout"
