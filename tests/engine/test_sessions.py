@@ -8,19 +8,22 @@ import pytest
 
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.errors import AntiphonError, Conflict, NotFound
-from antiphon.domain.event import Event
+from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.transcript import Input, Step, Transcript
+from antiphon.engine.upkeep import Upkeep
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
 from antiphon.store.database import Query
 from antiphon.store.sessions import SessionFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.parley import key_of, open_peer, settings
 from tests.engine.stage import (
     HeldRunner,
     ManualClock,
@@ -275,6 +278,44 @@ async def test_a_fork_outside_the_log_is_refused(open_home: OpenHome) -> None:
             with pytest.raises(Conflict) as raised:
                 await app.services.forks.fork(OWNER, app.services.sessions.target("main"), seq)
             assert raised.value.code == "seq_out_of_range"
+
+
+@requirement("sessions:8", "flow:8")
+@pytest.mark.parametrize("is_older", [False, True], ids=["of now", "of what was before a reset"])
+async def test_a_fork_is_as_classified_as_what_it_was_made_of(open_home: OpenHome, is_older: bool) -> None:
+    secret = Classification(Level.CONFIDENTIAL)
+    async with open_home(settings()) as app:
+        session = await open_peer(app, "secret", taint=secret)
+        await ask(app, key_of("secret"), "the secret is 42")
+        if is_older:
+            await reset(app, key_of("secret"))
+        forked = await app.services.forks.fork(OWNER, app.services.sessions.target(session.id), None)
+        assert forked.taint == secret and forked.clearance == session.clearance
+        if is_older:
+            return
+        await app.database.run(rows.set_taint, session.id, session.base.join(Classification(Level.RESTRICTED)))
+        risen = await app.services.forks.fork(OWNER, app.services.sessions.target(session.id), None)
+        assert risen.taint == Classification(Level.RESTRICTED)
+
+
+@requirement("sessions:8")
+async def test_what_a_summary_covers_may_have_been_pruned_when_it_is_forked(open_home: OpenHome) -> None:
+    clock, day = ManualClock(), timedelta(days=1)
+    async with open_home(config(agents__defaults__context_tokens=2000), Parts(clock=clock)) as app:
+        await open_session(app, "api:s")
+        for number in range(14):
+            await ask(app, "api:s", f"{number} " + "word " * 120)
+            clock.pass_time(timedelta(hours=1))
+        compacted = [event for event in await read_log(app, "api:s") if event.type == EventType.COMPACTED][-1]
+        clock.pass_time(compacted.created_at - clock.now() + day - timedelta(seconds=1))
+        await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=day).prune()
+        through = compacted.data["throughSeq"]
+        assert isinstance(through, int)
+        assert through < (await find_session(app, "api:s")).first_seq <= compacted.seq
+        forked = await app.services.forks.fork(OWNER, app.services.sessions.target("api:s"), None)
+        copy, original = await read_log(app, str(forked.key)), await read_log(app, "api:s")
+        assert prompt_shape(copy) == prompt_shape(original)
+        assert (await ask(app, str(forked.key), "goes on")).reply == "echo: goes on"
 
 
 @requirement("sessions:8", "keys:6")

@@ -1,5 +1,7 @@
 """Labels: the short names, on one line, that people and agents give to sessions."""
 
+import unicodedata
+
 from antiphon.domain.text import has_controls
 
 MAX_LABEL_LENGTH = 200
@@ -8,21 +10,26 @@ ALL = "all"
 
 
 def parse_label(text: str) -> str:
-    """The label without the blanks around it; it cannot pass for anything else where it is shown.
+    """The label in normal form, without the blanks around it; it cannot pass for anything else where it is shown.
 
     Raises `ValueError` for one with nothing to see, and for one with a line break or another control character.
     """
     if has_controls(text):
         raise ValueError("holds a line break or another control character; use plain text on one line")
-    label = text.strip()
+    label = unicodedata.normalize("NFC", text.strip())
     if not any(character.isprintable() and character != " " for character in label):
         raise ValueError("is blank; give it text, or leave it out")
     return label
 
 
+def names_all(label: str) -> bool:
+    """Whether it reads as the word that names every child."""
+    return unicodedata.normalize("NFKC", label).casefold() == ALL
+
+
 def parse_child_label(text: str) -> str:
     """The same for a child's label, which cannot be `all` in any case. Raises `ValueError`."""
     label = parse_label(text)
-    if label.casefold() == ALL:
+    if names_all(label):
         raise ValueError(f"is {label!r}, which names all children; use another word")
     return label

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
-from antiphon.domain.classification import join_all
+from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import Ids, RunId, SessionId
@@ -86,6 +86,7 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
             target=NamedTarget(key, None),
             agent_id=source.agent_id,
             source=replace(source.source, kind="api", platform=None, trigger_id=None),
+            clearance=source.clearance,
             metadata={"forkedFrom": {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}},
             new_session_id=command.new_session_id,
             at_ms=command.at_ms,
@@ -96,7 +97,9 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
         "preview": source.preview,
         "description_source": "fallback",
     }
-    await _append_copies(tx, session, _copied(events, session.last_seq + 1), command.at_ms, described)
+    # The copy is as classified as what it was made of, also where the events do not say so. Contract: sessions 8.
+    taint = source.base.join(source.taint) if incarnation.id == source.id else source.base
+    await _append_copies(tx, session, _copied(events, session.last_seq + 1), command.at_ms, described, taint=taint)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
     return forked
@@ -117,9 +120,16 @@ async def copy_conversation(tx: Transaction, source: Session, into: Session, ori
 
 
 async def _append_copies(
-    tx: Transaction, session: Session, copies: list[NewEvent], at_ms: int, set: dict[str, SqlValue] | None = None
+    tx: Transaction,
+    session: Session,
+    copies: list[NewEvent],
+    at_ms: int,
+    set: dict[str, SqlValue] | None = None,
+    *,
+    taint: Classification | None = None,
 ) -> None:
-    taint = join_all([session.base, *(copy.classification for copy in copies)])
+    """Its taint is the join of all: its own base, the copies' classifications, and what is given."""
+    taint = join_all([taint or session.base, session.base, *(copy.classification for copy in copies)])
     await rows.set_taint(tx, SessionId(session.id), taint)
     count = sum(copy.message is not None for copy in copies)
     await log.append(tx, session.row, SessionId(session.id), copies, at_ms=at_ms, set=set, add={"message_count": count})
@@ -181,5 +191,8 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
     for event in compactions:
         through = event.data["throughSeq"]
         assert isinstance(through, int)
-        copy(event, None, {**event.data, "throughSeq": numbers[through], "fromSeq": numbers[through]})
+        # What it covered may have been pruned, down to the last one; then it covers what there is of it.
+        covered = max((seq for seq in numbers if seq <= through), default=None)
+        through_copy = first - 1 if covered is None else numbers[covered]
+        copy(event, None, {**event.data, "throughSeq": through_copy, "fromSeq": through_copy})
     return copies

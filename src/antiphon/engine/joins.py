@@ -10,12 +10,13 @@ from antiphon.clock import Clock
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import UserMessage
-from antiphon.domain.report import Stage
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.engine.callers import Caller, find_origin
 from antiphon.engine.cycles import waits_for
 from antiphon.engine.lifecycle import end_queued_run
+from antiphon.engine.outbox import answers_to
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.reports import take
 from antiphon.engine.waits import Waits
 from antiphon.store import events as log
 from antiphon.store import exchanges, spawns
@@ -59,6 +60,8 @@ class BeginWait(Struct, frozen=True, kw_only=True):
 class Begun:
     until: datetime
     sessions: tuple[SessionRow, ...]
+    is_over: bool
+    """Whether all runs are, so that nothing is waited for."""
 
 
 class Joins:
@@ -79,7 +82,8 @@ class Joins:
         begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
         left = max(begun.until - self._clock.now(), timedelta(0))
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
-        await wait(command.run_ids, begun.sessions, left, for_all=for_all)
+        if not begun.is_over:
+            await wait(command.run_ids, begun.sessions, left, for_all=for_all)
         return accepted(
             await self._database.run(
                 end_wait, caller, command.run_ids, for_all, self._clock.now_ms(), sessions=(caller.session,)
@@ -103,10 +107,11 @@ async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
     sessions = tuple(SessionRow(run.session) for run in runs)
     # Else a child that ends meanwhile could be deleted before its result is read.
     await spawns.keep_until(tx, sessions, milliseconds(command.until + MARGIN))
+    is_over = all(run.is_over for run in runs)
     if origin is None:
-        return Begun(command.until, sessions)
+        return Begun(command.until, sessions, is_over)
     if origin.wait_call == caller.call_id and origin.wait_until is not None:
-        return Begun(origin.wait_until, sessions)
+        return Begun(origin.wait_until, sessions, is_over)
     for run in runs:
         if not run.is_over and await waits_for(tx, SessionRow(run.session), caller.session):
             return Refusal(
@@ -125,7 +130,7 @@ async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
             "wait_call": caller.call_id,
         },
     )
-    return Begun(command.until, sessions)
+    return Begun(command.until, sessions, is_over)
 
 
 async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> list[Run] | Refusal:
@@ -138,8 +143,8 @@ async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> l
             return Refusal(
                 NotFound(
                     f"Run not found: {run_id[:80]!r}. This session waits for runs of its own children and requests; "
-                    "subagents lists them. A child with cleanup 'delete' goes with its result, which stands in this "
-                    "session's history."
+                    "subagents lists them. The runs of a child that was deleted, also by its cleanup, are gone; its "
+                    "results stand in this session's history."
                 )
             )
         runs.append(run)
@@ -174,8 +179,9 @@ async def end_wait(
         awaited.append(Awaited(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)
-            if report is not None and report.stage in (Stage.RECORDED, Stage.DONE):
-                await spawns.change_report(tx, report.id, {"is_taken": 1})
+            # A look from outside takes nothing away from the run that is to have it.
+            if report is not None and origin is not None:
+                await take(tx, report, at_ms)
     if origin is not None:
         await _call_off_answers(tx, caller.session, at_ms)
     over = sum(run.is_over for run in runs)
@@ -204,12 +210,15 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
                 "There is no run that could end: this call comes from outside one. Use sessions_wait.", code="no_run"
             )
         )
-    children = await spawns.list_open(tx, caller.session, origin.session_id)
+    session = await rows.find_by_row(tx, caller.session)
+    assert session is not None
+    children = await spawns.list_open(tx, origin, answers_to(origin, session))
     has_come = any(not report.is_taken for report in await spawns.list_recorded(tx, origin.id))
     if not (children or origin.is_yielding or has_come):
         return Refusal(
             Conflict(
-                "There is nothing to wait for: no child of this session is at work, or another run waits for it.",
+                "There is nothing to wait for: no child of this session is at work whose result this turn could go on "
+                "with. Another run waits for it, or it was spawned for somebody else, who will be told.",
                 code="nothing_to_wait_for",
             )
         )

@@ -27,7 +27,6 @@ from antiphon.engine.turns import follow_run
 from antiphon.store import events as log
 from antiphon.store import processes, spawns
 from antiphon.store import runs as ledger
-from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.runs import InLog
@@ -269,7 +268,7 @@ async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Co
         await _end_all(tx, await reports.park(tx, run, at_ms), at_ms)
         return
     if run.has_spawned and _takes_children_along(run, owed):
-        await _call_off_tree(tx, run)
+        await _call_off_children(tx, run)
     await follow_run(tx, run, open_calls, at_ms)
     if owed is not None or run.announces is not None or run.has_spawned:
         await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms), at_ms)
@@ -285,18 +284,16 @@ async def end_parked_run(tx: Transaction, run_id: RunId, at_ms: int) -> None:
     run = await ledger.find(tx, run_id)
     if run is None or not run.is_parked:
         return
-    session = await rows.find_head(tx, SessionRow(run.session))
-    if session is not None:
-        await _call_off_tree(tx, run)
+    await _call_off_children(tx, run)
     await _end_all(tx, await reports.end_parked(tx, run, at_ms), at_ms)
 
 
 async def call_off(tx: Transaction, run: Run) -> None:
-    """Asks that the run be cancelled, and all that was spawned below its session. Contract: runs 5, spawn 8."""
+    """Asks that the run be cancelled, and all that it gave to children. Contract: runs 5, spawn 8."""
     await ledger.change(tx, run.id, {"cancel_requested": 1})
     tx.interrupt(run.session)
     if run.has_spawned or run.is_parked:
-        await _call_off_tree(tx, run)
+        await _call_off_children(tx, run)
 
 
 def _takes_children_along(run: Run, owed: Report | None) -> bool:
@@ -306,11 +303,8 @@ def _takes_children_along(run: Run, owed: Report | None) -> bool:
     return run.status is RunStatus.CANCELLED or run.is_cancel_requested
 
 
-async def _call_off_tree(tx: Transaction, run: Run) -> None:
-    session = await rows.find_by_row(tx, run.session)
-    if session is None:
-        return
-    for child in (await spawns.cancel_tree(tx, session.row, session.depth)).at_work:
+async def _call_off_children(tx: Transaction, run: Run) -> None:
+    for child in await spawns.cancel_below(tx, run.id):
         tx.interrupt(child)
 
 

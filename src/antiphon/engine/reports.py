@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import (
     Part,
     text_of,
@@ -25,7 +25,7 @@ from antiphon.domain.report import (
 )
 from antiphon.domain.run import Outcome, QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
-from antiphon.domain.spawn import Cleanup, Mode
+from antiphon.domain.spawn import Cleanup, Mode, Spawn
 from antiphon.engine import outbox, report_log
 from antiphon.engine.arrivals import derived_id
 from antiphon.engine.findings import find_result
@@ -84,8 +84,12 @@ async def must_park(tx: Transaction, run: Run, status: RunStatus, owed: Report |
     is_asked = run.is_yielding and status is RunStatus.OK
     if not is_asked and (owed is None or not run.has_spawned):
         return False
-    children = await spawns.list_open(tx, run.session, run.session_id)
-    has_come = any(not report.is_taken for report in await spawns.list_recorded(tx, run.id))
+    session = await rows.find_by_row(tx, run.session)
+    if session is None:
+        return False
+    children = await spawns.list_open(tx, run, outbox.answers_to(run, session))
+    # Whoever yields goes on, also with what a wait of the same step took.
+    has_come = any(is_asked or not report.is_taken for report in await spawns.list_recorded(tx, run.id))
     return has_come or any(is_asked or report.origin_run == run.id for report in children)
 
 
@@ -93,7 +97,9 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
     """Lets the run, which has ended, wait for all children of its session; goes on at once if they have ended."""
     came = await spawns.list_recorded(tx, run.id)
     recorded = [report for report in came if not report.is_taken]
-    has_open = await spawns.wait_for_all(tx, run.session, run.session_id, run.id)
+    session = await rows.find_by_row(tx, run.session)
+    assert session is not None
+    has_open = await spawns.wait_for_all(tx, run, outbox.answers_to(run, session))
     for report in came:
         if report.is_taken:
             await _settle(tx, report, at_ms)
@@ -104,8 +110,6 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
         if run.deadline is not None:
             tx.wake(spawns.DUE)
         return []
-    session = await rows.find_by_row(tx, run.session)
-    assert session is not None
     return await _continue(tx, run, session, [report.id for report in recorded], at_ms)
 
 
@@ -150,13 +154,14 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
             gone = replace(run, status=RunStatus.ERROR, error="The session was deleted.", code="session_deleted")
             called_off += await _record(tx, report, gone, at_ms)
     heir = None if not reports else reports[-1]
-    await spawns.leave_to(
+    for child in await spawns.leave_to(
         tx,
         session.row,
         heir.requester if heir is not None else None,
         heir.requester_incarnation if heir is not None else None,
         heir.origin_run if heir is not None else None,
-    )
+    ):
+        await _put_by(tx, child, at_ms)
     await spawns.delete_all(tx, session.row)
     return called_off
 
@@ -171,7 +176,7 @@ async def _record(tx: Transaction, report: Report, run: Run, at_ms: int) -> list
     if child is None:
         return []
     if requester is None or report.requester_incarnation is None:
-        await spawns.change_report(tx, report.id, {"stage": Stage.KEPT.value, "ended_at": at_ms})
+        await _keep(tx, report, at_ms)
         return []
     parts = record_parts(await find_result(tx, report, run, child, requester, at_ms))
     if report.waiter is not None:
@@ -232,11 +237,17 @@ async def _record_for_waiter(
 async def _after_whom(tx: Transaction, report: Report, requester: Session) -> Report:
     """The report, following the requester's run that waits for it now, or has just yielded, if one has."""
     active = await ledger.find_active(tx, requester.row)
-    if active is not None and (active.is_yielding or {report.id, report.run} & set(active.waiting_for)):
-        if not active.has_spawned:
-            await ledger.change(tx, active.id, {"has_spawned": 1})
-        return replace(report, origin_run=active.id)
-    return report
+    if active is None or active.session_id != report.requester_incarnation:
+        return report
+    if not {report.id, report.run} & set(active.waiting_for):
+        if not active.is_yielding:
+            return report
+        place = outbox.answers_to(active, requester)
+        if report.id not in [other.id for other in await spawns.list_open(tx, active, place)]:
+            return report
+    if not active.has_spawned:
+        await ledger.change(tx, active.id, {"has_spawned": 1})
+    return replace(report, origin_run=active.id)
 
 
 async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
@@ -248,6 +259,17 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
     if session is None:
         return
     is_off = run.status is RunStatus.CANCELLED or (run.status is RunStatus.TIMEOUT and run.report is not None)
+    if is_off:
+        for report in recorded:
+            await _settle(tx, report, at_ms)
+    else:
+        await _follow_records(tx, session, recorded, run, at_ms)
+
+
+async def _follow_records(
+    tx: Transaction, session: Session, recorded: Sequence[Report], origin: Run | None, at_ms: int
+) -> None:
+    """What follows from results that stand in the session's log."""
     to_answer: dict[DeliveryContext | None, list[Report]] = {}
     for report in recorded:
         child = await rows.find_by_row(tx, report.child)
@@ -256,16 +278,16 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
             is_present=session.id == report.requester_incarnation,
             may_flow=child is not None and child.taint.flows_to(session.taint),
         )
-        if not is_off and following is Following.RUN:
+        if following is Following.RUN:
             to_answer.setdefault(report.place, []).append(report)
             await _settle(tx, report, at_ms)
-        elif not is_off and following is Following.ANNOUNCE and child is not None:
+        elif following is Following.ANNOUNCE and child is not None:
             record = await report_log.find_record(tx, report, session)
-            await _queue_announcement(tx, report, child, session, record, run, at_ms)
+            await _queue_announcement(tx, report, child, session, record, origin, at_ms)
         else:
             await _settle(tx, report, at_ms)
     for reports in to_answer.values():
-        await _answer(tx, session, reports, run, at_ms)
+        await _answer(tx, session, reports, origin, at_ms)
 
 
 async def _answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
@@ -320,19 +342,32 @@ async def _go_on(
         await spawns.change_report(tx, parked.report, {"run": run_id})
     if end is None:
         return []
+    await _release(tx, parked, session, run_id, at_ms)
     run = await ledger.find(tx, run_id)
     assert run is not None
     return [CalledOff(run, end)]
 
 
+async def _release(tx: Transaction, parked: Run, session: Session, run_id: RunId, at_ms: int) -> None:
+    """What the run waited for and others had begun has its own consequences now that it is not continued."""
+    came: list[Report] = []
+    for report in await spawns.list_awaited(tx, parked.id):
+        if report.origin_run in (None, parked.id, run_id):
+            continue
+        await spawns.change_report(tx, report.id, {"waiter": None})
+        if report.stage is Stage.DONE:
+            came.append(replace(report, waiter=None, is_taken=False))
+    await _follow_records(tx, session, came, None, at_ms)
+
+
 def _why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:
     """How the work ends instead of being continued; None if it goes on."""
+    if session.id != parked.session_id:
+        return Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
     if parked.is_cancel_requested:
         return Outcome(
             status=RunStatus.CANCELLED, reply=parked.reply or "", error="The run was cancelled.", code="cancelled"
         )
-    if session.id != parked.session_id:
-        return Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
     if parked.deadline is not None and parked.deadline <= moment(at_ms):
         return Outcome(
             status=RunStatus.TIMEOUT,
@@ -366,14 +401,44 @@ async def _deliver_announcement(tx: Transaction, run: Run, report_id: str, at_ms
     text = announced_text(run.status, run.reply or "", text_of(await report_log.find_question(tx, report)))
     child = await rows.find_by_row(tx, report.child)
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
-    if text is not None and report.place is not None and child is not None and requester is not None:
-        assert report.requester_incarnation is not None
+    # Of a conversation that was begun anew since nothing is told any more.
+    is_present = requester is not None and requester.id == report.requester_incarnation
+    if text is not None and report.place is not None and child is not None and requester is not None and is_present:
         if child.taint.flows_to(requester.taint):
-            behalf = (requester.row, report.requester_incarnation)
+            behalf = (requester.row, SessionId(requester.id))
             await outbox.enqueue(tx, run, report.place, text, at_ms, on_behalf_of=behalf)
-        elif requester.id == report.requester_incarnation:  # it rose in the announce turn
+        else:  # it rose in the announce turn
             await _answer(tx, requester, [report], None, at_ms)
     await _settle(tx, report, at_ms)
+
+
+async def take(tx: Transaction, report: Report, at_ms: int) -> None:
+    """A wait of the requester brought the result: nothing more is told of it. Contract: spawn 7.
+
+    A turn that was to word it does not begin any more; one that has begun goes on.
+    """
+    if report.stage in (Stage.RECORDED, Stage.DONE):
+        await spawns.change_report(tx, report.id, {"is_taken": 1})
+    elif report.stage is Stage.ANNOUNCING and await ledger.call_off_announcement(tx, report.child, report.id):
+        await _settle(tx, replace(report, is_taken=True), at_ms)
+
+
+async def _keep(tx: Transaction, report: Report, at_ms: int) -> None:
+    """Nobody is left for the result: it stays in the child, which is archived in its time and not deleted."""
+    await spawns.change_report(tx, report.id, {"stage": Stage.KEPT.value, "ended_at": at_ms})
+    await _put_by(tx, report.child, at_ms)
+
+
+async def _put_by(tx: Transaction, child: SessionRow, at_ms: int) -> None:
+    await spawns.drop_attachments(tx, child)
+    spawn = await spawns.find(tx, child)
+    if spawn is not None and spawn.mode is Mode.RUN and spawn.cleanup is Cleanup.KEEP:
+        await _set_archived(tx, spawn, at_ms)
+
+
+async def _set_archived(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
+    if spawn.archive_after is not None:
+        await spawns.set_due(tx, spawn.child, at_ms + round(spawn.archive_after.total_seconds() * 1000))
 
 
 async def _settle(tx: Transaction, report: Report, at_ms: int) -> None:
@@ -388,8 +453,8 @@ async def _settle(tx: Transaction, report: Report, at_ms: int) -> None:
         return
     if spawn.cleanup is Cleanup.DELETE:
         await spawns.set_due(tx, report.child, at_ms)
-    elif spawn.archive_after is not None:
-        await spawns.set_due(tx, report.child, at_ms + round(spawn.archive_after.total_seconds() * 1000))
+    else:
+        await _set_archived(tx, spawn, at_ms)
 
 
 def _continuation_of(parked: Run) -> RunId:

@@ -13,7 +13,7 @@ from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
-from antiphon.domain.label import ALL
+from antiphon.domain.label import names_all
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
@@ -297,7 +297,7 @@ async def patch_session(
 
 def _refuse_label(session: Session, label: str) -> Invalid | None:
     """Why the session may not have the label: `all` names every child of its requester."""
-    if session.depth == 0 or label.casefold() != ALL:
+    if session.depth == 0 or not names_all(label):
         return None
     return Invalid(
         f"Label may not be a sub-agent's: {label!r} names all of them. Use another word.", code="invalid_request"

@@ -230,7 +230,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
 
 
 async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned | Refusal:
-    if made.request not in (command.digest, None):  # nothing is known any more of one that was deleted
+    if made.request != command.digest:
         return Refusal(
             Conflict("Idempotency-Key was used for another spawn. Use a new one.", code="idempotency_key_reused")
         )
@@ -362,7 +362,6 @@ async def queue_work(
         at_ms=at_ms,
         columns=columns,
     )
-    place = parent.delivery if origin is None or origin.place is None else origin.place
     report = Report(
         id=run_id,
         run=run_id,
@@ -371,7 +370,7 @@ async def queue_work(
         requester_incarnation=SessionId(parent.id),
         origin_run=None if origin is None else origin.id,
         is_from_outside=origin is None,
-        place=place if outbox.is_external(place) else None,
+        place=outbox.answers_to(origin, parent),
         principal=caller.principal,
         stage=Stage.OPEN,
     )

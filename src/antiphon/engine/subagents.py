@@ -1,5 +1,6 @@
 """What a session governs its own children with: listing, cancelling and steering them. Contract: spawn 8."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -157,7 +158,7 @@ async def _list(
 
 async def _find_own(query: Query, caller: Caller, name: str) -> Child | Refusal:
     """The one child of that key, id or result, else of that label. Missing ones and others' get one answer."""
-    found = await _list(query, caller, 2, name)
+    found = await _list(query, caller, 2, unicodedata.normalize("NFC", name))
     if len(found) > 1:
         return Refusal(
             Invalid(f"Label is not unique: {name[:200]!r}. Name the child by its sessionKey.", code="ambiguous_label")

@@ -185,6 +185,17 @@ async def find_queued(query: Query, session: SessionRow) -> list[Run]:
     return [_run(row) for row in rows]
 
 
+async def call_off_announcement(tx: Transaction, child: SessionRow, report: str) -> bool:
+    """Calls off the child's turn that was to word the result; False if it has begun, or there is none."""
+    values = (child, report)
+    return (
+        await tx.change(
+            "UPDATE runs SET cancel_requested = 1 WHERE session = ? AND announces = ? AND status = 'queued'", values
+        )
+        > 0
+    )
+
+
 async def find_first(query: Query, session: SessionRow) -> InLog | None:
     """The run that holds the session, else the queued one that starts next."""
     row = await query.fetch_one(
@@ -196,9 +207,10 @@ async def find_first(query: Query, session: SessionRow) -> InLog | None:
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
-    """The lowest `seq` that a run of the session which has not ended still needs."""
+    """The lowest `seq` that a run of the session which has not ended, or waits for children, still needs."""
     row = await query.fetch_one(
-        f"SELECT MIN(r.seq) FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE})", (session,)
+        f"SELECT MIN(r.seq) FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR r.is_parked = 1 OR {_ACTIVE})",
+        (session,),
     )
     return None if row is None else row[0]
 

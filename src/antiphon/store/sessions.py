@@ -1,5 +1,6 @@
 """Rows of sessions and incarnations."""
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -428,7 +429,7 @@ def _conditions(where: SessionFilter) -> list[Condition]:
         kinds = sorted(where.kinds) or [""]
         conditions.append(Condition(f"s.kind IN ({', '.join('?' * len(kinds))})", tuple(kinds)))
     if where.label is not None:
-        conditions.append(Condition("s.label = ?", (where.label,)))
+        conditions.append(Condition("s.label = ?", (unicodedata.normalize("NFC", where.label),)))
     if where.updated_since is not None:
         conditions.append(Condition("s.updated_at >= ?", (codec.milliseconds(where.updated_since),)))
     if where.search is not None:

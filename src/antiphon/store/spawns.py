@@ -8,6 +8,8 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.attachments import Attachment
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.report import Report, Stage
+from antiphon.domain.run import Run
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.spawn import Cleanup, Mode, Spawn
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -26,9 +28,21 @@ _REPORT_COLUMNS = (
 )
 
 _CHILDREN = (
-    "SELECT id FROM sessions WHERE parent = ? UNION SELECT child FROM reports WHERE requester = ? AND stage = 'open'"
+    "SELECT id FROM sessions WHERE parent = ? UNION SELECT t.child FROM reports t JOIN spawns q ON q.child = t.child "
+    "WHERE t.requester = ? AND (t.stage = 'open' OR q.mode = 'session')"
 )
 """Those of a session, and those that it inherited."""
+_IS_FOR = (
+    "t.requester = ? AND t.requester_incarnation = ? AND t.stage = 'open' AND t.waiter IS NULL "
+    "AND (t.origin_run = ? OR t.is_from_outside = 1 OR (COALESCE(t.place, '') = ? AND "
+    "COALESCE((SELECT COALESCE(r.exchange, r.announces) FROM runs r WHERE r.id = t.origin_run), '') = ?))"
+)
+"""What a run that yields waits for; see `list_open`."""
+_BELOW = (
+    "WITH RECURSIVE below(run) AS (SELECT t.run FROM reports t WHERE t.origin_run = ? AND t.stage = 'open' "
+    "UNION SELECT t.run FROM below b JOIN reports t ON t.origin_run = b.run WHERE t.stage = 'open')"
+)
+"""The runs that bring what a run gave to children, and what these gave to theirs."""
 _IS_EXACT = "(s.key = ? OR s.incarnation = ? OR s.id IN (SELECT child FROM reports WHERE id = ?))"
 _IS_AT_WORK = (
     "EXISTS (SELECT 1 FROM reports t WHERE t.child = p.child AND t.stage = 'open') "
@@ -215,14 +229,13 @@ async def list_reports(query: Query, report_ids: Sequence[str]) -> list[Report]:
     return await _list(query, f"t.id IN ({marks})", *report_ids)
 
 
-async def list_open(query: Query, requester: SessionRow, incarnation: SessionId) -> list[Report]:
-    """Results that children still owe to the session's incarnation, and for which no run of it waits, oldest first."""
-    return await _list(
-        query,
-        "t.requester = ? AND t.requester_incarnation = ? AND t.stage = 'open' AND t.waiter IS NULL",
-        requester,
-        incarnation,
-    )
+async def list_open(query: Query, run: Run, place: DeliveryContext | None) -> list[Report]:
+    """Results that children of the run's session owe and that the run may go on with, oldest first.
+
+    No run waits for them yet, they are for the run's incarnation, and their news would be told to whom the run
+    answers: `place` if that is outside, the session or request that asked. Contract: spawn 7, 8.
+    """
+    return await _list(query, _IS_FOR, *_for(run, place))
 
 
 async def count_active_children(query: Query, requester: SessionRow) -> int:
@@ -254,14 +267,15 @@ async def list_awaited(query: Query, waiter: RunId) -> list[Report]:
     return await _list(query, "t.waiter = ?", waiter)
 
 
-async def wait_for_all(tx: Transaction, requester: SessionRow, incarnation: SessionId, waiter: RunId) -> bool:
+async def wait_for_all(tx: Transaction, run: Run, place: DeliveryContext | None) -> bool:
     """Lets the run wait for every result that `list_open` answers; whether there is one."""
-    count = await tx.change(
-        "UPDATE reports SET waiter = ? "
-        "WHERE requester = ? AND requester_incarnation = ? AND stage = 'open' AND waiter IS NULL",
-        (waiter, requester, incarnation),
-    )
+    count = await tx.change(f"UPDATE reports AS t SET waiter = ? WHERE {_IS_FOR}", (run.id, *_for(run, place)))
     return count > 0
+
+
+def _for(run: Run, place: DeliveryContext | None) -> tuple[SqlValue, ...]:
+    asked_by = run.exchange or run.announces or ""
+    return (run.session, run.session_id, run.id, "" if place is None else codec.place_text(place), asked_by)
 
 
 async def move_origin(tx: Transaction, origin_run: RunId, to: RunId) -> None:
@@ -290,8 +304,10 @@ async def leave_to(
     heir: SessionRow | None,
     heir_incarnation: SessionId | None,
     heir_run: RunId | None,
-) -> None:
+) -> list[SessionRow]:
     """The deleted requester's open results go to its own requester; without one they are kept. Contract: spawn 7.
+
+    Answers the children whose finished results nobody is left for.
 
     So do those which children that stay will owe: the newest of each says to whom.
     """
@@ -306,11 +322,12 @@ async def leave_to(
         "JOIN spawns p ON p.child = t.child WHERE t.requester = ? AND p.mode = 'session' GROUP BY t.child)",
         (heir, heir_incarnation, requester, requester),
     )
-    await tx.execute(
+    rows = await tx.fetch_all(
         "UPDATE reports SET requester = NULL, origin_run = NULL, waiter = NULL, stage = CASE stage WHEN 'recorded' "
-        "THEN 'kept' WHEN 'announcing' THEN 'kept' ELSE stage END WHERE requester = ?",
+        "THEN 'kept' WHEN 'announcing' THEN 'kept' ELSE stage END WHERE requester = ? RETURNING child, stage",
         (requester,),
     )
+    return [row[0] for row in rows if row[1] == "kept"]
 
 
 class CalledOff(NamedTuple):
@@ -340,12 +357,31 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOf
     return CalledOff([row[0] for row in rows if row[1] != "queued"], len(rows) + parked)
 
 
+async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
+    """Calls off the work that the run, or what it continues, gave to children; the sessions with a run under way.
+
+    What other runs gave to the same children, and to others of the session, goes on. Contract: runs 5, spawn 8.
+    """
+    at_work: list[SessionRow] = []
+    # Again until nothing is left: a run that continues another may come in between.
+    while rows := await tx.fetch_all(
+        f"{_BELOW} UPDATE runs SET cancel_requested = 1 WHERE id IN (SELECT run FROM below) AND cancel_requested = 0 "
+        "AND (status IN ('queued', 'running', 'awaiting_approval') OR is_parked = 1) RETURNING session, status",
+        (run,),
+    ):
+        at_work += [row[0] for row in rows if row[1] in ("running", "awaiting_approval")]
+    await tx.execute(
+        f"{_BELOW} UPDATE reports SET is_taken = 1 WHERE stage = 'open' AND run IN (SELECT run FROM below)", (run,)
+    )
+    return at_work
+
+
 async def delete_all(tx: Transaction, child: SessionRow) -> None:
     """Forgets what a deleted child was given and owed; not that it was spawned, so that no call does it again.
 
     What stands in its requester's log already is still followed by what follows from it.
     """
-    await tx.execute("UPDATE spawns SET task = '', request = NULL, due_at = NULL WHERE child = ?", (child,))
+    await tx.execute("UPDATE spawns SET task = '', due_at = NULL WHERE child = ?", (child,))
     await drop_attachments(tx, child)
     await tx.execute("DELETE FROM reports WHERE child = ? AND stage <> 'recorded'", (child,))
 

@@ -60,7 +60,7 @@ CREATE TABLE reports (
   ended_at BIGINT
 ) $without_rowid;
 CREATE INDEX reports_open ON reports (requester, id) WHERE stage = 'open';
-CREATE INDEX reports_to_follow ON reports (origin_run) WHERE stage = 'recorded';
+CREATE INDEX reports_by_origin ON reports (origin_run);
 CREATE INDEX reports_by_waiter ON reports (waiter) WHERE waiter IS NOT NULL;
 CREATE INDEX reports_by_child ON reports (child);
 CREATE INDEX reports_by_requester ON reports (requester);
