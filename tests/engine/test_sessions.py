@@ -280,7 +280,7 @@ async def test_a_fork_outside_the_log_is_refused(open_home: OpenHome) -> None:
             assert raised.value.code == "seq_out_of_range"
 
 
-@requirement("sessions:8", "flow:8")
+@requirement("sessions:8")
 @pytest.mark.parametrize("is_older", [False, True], ids=["of now", "of what was before a reset"])
 async def test_a_fork_is_as_classified_as_what_it_was_made_of(open_home: OpenHome, is_older: bool) -> None:
     secret = Classification(Level.CONFIDENTIAL)

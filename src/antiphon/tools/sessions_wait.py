@@ -53,7 +53,7 @@ def _shown(joined: Joined) -> dict[str, Any]:
     if not joined.is_complete:
         shown |= {
             "code": "timeout",
-            "error": "What was waited for did not end in time. It goes on, and its results come into this session's history.",
+            "error": "What was waited for did not end in time. It goes on; its results come into this session's log.",
         }
     return shown
 
