@@ -336,7 +336,9 @@ async def test_what_never_ends_is_ended_with_all_that_it_began(home: Path, name:
         session = await open_peer(app, "own")
         with anyio.fail_after(SECONDS):
             answer = await run(app, session, ENDLESS[name])
-        assert answer["code"] in ("command_limit", "command_timeout"), answer
+        # `sort` may find out itself that it gets no more memory.
+        is_out_of_memory = answer.get("exitCode") == 2 and "memory exhausted" in str(answer.get("stderr"))
+        assert is_out_of_memory or answer["code"] in ("command_limit", "command_timeout"), answer
         assert len(json.dumps(answer)) < 600_000
         assert processes_in(app, session) == []
         size = sum(path.lstat().st_size for path in workspace_of(app, session).rglob("*"))
