@@ -1,15 +1,15 @@
 """How trees of sessions, and who is at work, are shown to people."""
 
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from antiphon.cli.output import MIN_LAST_COLUMN, age, aligned, console, show_json, show_lines, styled
+from antiphon.cli.client import Client
+from antiphon.cli.output import MIN_LAST_COLUMN, age, aligned, console, show_json, show_lines, styled, tell
 from antiphon.cli.rows import rows_of
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.text import compact
@@ -123,22 +123,32 @@ def _cut_lines(lines: Sequence[Text]) -> list[Text]:
     return list(lines)
 
 
-def follow_tree(read: Callable[[], JsonObject], *, as_json: bool) -> None:
+def follow_tree(client: Client, path: str, *, include_inactive: bool, limit: int, as_json: bool) -> None:
     """Draws the tree in its place on the terminal again and again; elsewhere writes it whenever it has changed."""
+
+    def read(tell: Callable[[str], None]) -> Iterator[JsonObject]:
+        return client.poll(path, pause_seconds=FOLLOW_SECONDS, tell=tell, includeInactive=include_inactive, limit=limit)
+
+    shown: JsonObject = {}
     if console().is_terminal and not as_json:
         with Live(console=console(), auto_refresh=False) as live:
-            while True:
-                live.update(Group(*tree_lines(read(), height=console().height)), refresh=True)
-                time.sleep(FOLLOW_SECONDS)
-    shown: JsonObject = {}
-    while True:
-        if (answer := read()) != shown:
+
+            def draw(note: str = "") -> None:
+                notes = [styled(note, "yellow")] if note else []
+                lines = tree_lines(shown, height=console().height - len(notes)) if shown else []
+                live.update(Group(*lines, *_cut_lines(notes)), refresh=True)
+
+            for answer in read(draw):
+                shown = answer
+                draw()
+        return
+    for answer in read(tell):
+        if answer != shown:
             shown = answer
             if as_json:
                 show_json(answer)
             else:
                 show_lines([*tree_lines(answer), Text()])
-        time.sleep(FOLLOW_SECONDS)
 
 
 def guides(levels: Sequence[int]) -> list[str]:
