@@ -220,6 +220,24 @@ def test_runs_are_listed_shown_and_cancelled(gateway: Serving) -> None:
     assert antiphon("runs", "show", run_id, "--wait", "1", home=home).returncode == 130
     unknown = antiphon("runs", "show", "run_none", home=home)
     assert unknown.returncode == 3 and "Run not found" in unknown.stderr
+    for command in (("show", "run_none"), ("show", "run_none", "--wait", "1"), ("show", ""), ("cancel", "run_none")):
+        unknown = antiphon("runs", *command, home=home)
+        assert unknown.returncode == 3 and "`antiphon runs list` shows what there is." in unknown.stderr
+
+
+def test_cancelling_a_run_that_had_ended_says_that_nothing_was_cancelled(gateway: Serving) -> None:
+    home = gateway.home
+    done = antiphon_json("sessions", "send", "main", "hello", "--wait", "60", home=home)["runId"]
+    shown = antiphon("runs", "cancel", done, home=home)
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "The run had ended already: nothing was cancelled.")
+    answer = antiphon_json("runs", "cancel", done, home=home)
+    assert (answer["status"], answer["cancelled"]) == ("ok", False)
+    running = antiphon_json("sessions", "send", "main", "!sleep 60", home=home)["runId"]
+    first, again = (antiphon_json("runs", "cancel", running, home=home) for _ in range(2))
+    assert [(each["status"], each["cancelled"]) for each in (first, again)] == [
+        ("cancelled", True),
+        ("cancelled", False),
+    ]
 
 
 @requirement("spawn:8")

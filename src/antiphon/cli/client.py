@@ -84,12 +84,22 @@ class Client:
         body: JsonObject = {"sessionKey": session, "arguments": arguments}
         return self._ask("POST", f"/tools/{quote(name, safe='')}", {}, body, headers=headers, seconds=seconds)
 
+    def find_run(self, run_id: str, wait: float | None = None) -> JsonObject:
+        """The run; with `wait`, once it has ended, or as `timeout` without `endedAt`. Raises `NotFound`."""
+        missing = NotFound(f"Run not found: {run_id!r}. `antiphon runs list` shows what there is.")
+        if not run_id:
+            raise missing
+        try:
+            return self.get(f"/runs/{quote(run_id, safe='')}", wait=wait)
+        except NotFound as error:
+            raise missing from error
+
     def wait_run(self, run_id: str, seconds: float | None = None) -> JsonObject:
         """The run once it has ended. Raises `TimedOut`; the run goes on then."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = MAX_WAIT_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
-            run = self.get(f"/runs/{run_id}", wait=min(left, MAX_WAIT_SECONDS))
+            run = self.find_run(run_id, min(left, MAX_WAIT_SECONDS))
             if run.get("status") != "timeout" or "endedAt" in run:
                 return run
             if deadline is not None and time.monotonic() >= deadline:
