@@ -206,6 +206,22 @@ def test_a_message_whose_gateway_dies_says_where_its_answer_will_be(tmp_path: Pa
             assert antiphon_json("runs", "cancel", run["runId"], home=home)["cancelled"] is True
 
 
+def test_the_tools_of_a_session_are_listed_and_an_empty_key_is_refused(gateway: Serving) -> None:
+    home = gateway.home
+    child = antiphon_json("tool", "sessions_spawn", '{"task": "hello"}', home=home)["childSessionKey"]
+    all_tools, own = (
+        {tool["name"] for tool in antiphon_json("tool", *command, home=home)["tools"]}
+        for command in ((), ("--as", child))
+    )
+    assert own < all_tools and "sessions_spawn" in all_tools - own
+    unknown = antiphon("tool", "--as", "nowhere", home=home)
+    assert unknown.returncode == 3 and "Session not found: 'nowhere'" in unknown.stderr
+    for key in ("", " "):
+        refused = antiphon("tool", "session_status", "--idempotency-key", key, home=home)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr == "Error: Idempotency key is empty. Give one, or leave --idempotency-key out.\n"
+
+
 def test_runs_are_listed_shown_and_cancelled(gateway: Serving) -> None:
     home = gateway.home
     run_id = antiphon_json("sessions", "send", "main", "!sleep 60", home=home)["runId"]

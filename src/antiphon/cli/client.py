@@ -80,7 +80,7 @@ class Client:
         self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
     ) -> JsonObject:
         """The tool's answer, failures too; `seconds` is how long the tool itself may take."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         body: JsonObject = {"sessionKey": session, "arguments": arguments}
         return self._ask("POST", f"/tools/{quote(name, safe='')}", {}, body, headers=headers, seconds=seconds)
 
