@@ -1,12 +1,26 @@
 import json
+import signal
 import subprocess
 from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.claims import requirement
-from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environment, serving
+from tests.cli.program import (
+    COMMAND,
+    Serving,
+    antiphon,
+    antiphon_json,
+    begun,
+    environment,
+    free_port,
+    on_terminal,
+    serving,
+)
 from tests.engine.family import YIELD, spawn_directive
+from tests.limits import SECONDS
 
 pytestmark = requirement("cli:1")
 
@@ -109,6 +123,105 @@ def test_following_gives_a_message_a_line_as_they_come(gateway: Serving) -> None
     assert [line["seq"] for line in lines] == sorted(line["seq"] for line in lines)
 
 
+def test_following_tells_of_a_lost_gateway_and_goes_on_with_the_next(tmp_path: Path) -> None:
+    home, port = tmp_path / "home", str(free_port())
+    with ExitStack() as stack:
+        with begun("serve", "--port", port, home=home) as gateway:
+            antiphon_json("sessions", "send", "main", "before", "--wait", "60", home=home)
+            follower, *trees = (
+                stack.enter_context(following(home, *command))
+                for command in (
+                    ("sessions", "follow", "main", "--json"),
+                    ("sessions", "tree", "--follow", "--json"),
+                    ("sessions", "tree", "main", "--follow"),
+                )
+            )
+            screen = stack.enter_context(on_terminal("sessions", "tree", "--follow", home=home))
+            screen.expect("echo: before")
+            until("before", follower)
+            for tree in trees:
+                until("echo: before", tree)
+            assert gateway.stop(signal.SIGKILL) == -signal.SIGKILL
+            screen.expect("Connection to the gateway is lost; it is tried again.")
+            for each in (follower, *trees):
+                assert each.stderr is not None
+                assert each.stderr.readline() == "Connection to the gateway is lost; it is tried again.\n"
+        with begun("serve", "--port", port, home=home):
+            antiphon_json("sessions", "send", "main", "after", "--wait", "60", home=home)
+            screen.expect("echo: after")
+            for each in (follower, *trees):
+                until("echo: after", each)
+                assert each.stderr is not None
+                assert each.stderr.readline() == "Connection to the gateway is back.\n"
+                each.send_signal(signal.SIGINT)
+                assert each.wait(SECONDS) == 130
+
+
+@contextmanager
+def following(home: Path, *command: str) -> Generator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [*COMMAND, *command],
+        env=environment({"ANTIPHON_HOME": str(home)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(text: str, process: subprocess.Popen[str]) -> str:
+    """The first line that has the text."""
+    assert process.stdout is not None
+    return next(line for line in process.stdout if text in line)
+
+
+def test_a_message_whose_gateway_dies_says_where_its_answer_will_be(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with serving(home) as gateway, ExitStack() as stack:
+        asked = [
+            stack.enter_context(following(home, *command))
+            for command in (
+                ("chat", "one", "--new", "-m", "!sleep 60"),
+                ("sessions", "send", "main", "!sleep 60", "--wait", "60"),
+            )
+        ]
+        terminal = stack.enter_context(on_terminal("chat", "two", "--new", "-m", "!sleep 60", home=home))
+        listed: list[dict[str, str]] = []
+        while len(listed) < 3:
+            listed = antiphon_json("runs", "list", "--status", "running", home=home)["runs"]
+        assert gateway.stop(signal.SIGKILL) == -signal.SIGKILL
+        assert terminal.wait() == 4
+        said = [terminal.seen, *(process.communicate(timeout=SECONDS)[1] for process in asked)]
+    assert all("The message is stored, and its run goes on once the gateway is back" in text for text in said)
+    for run in listed:
+        (text,) = [
+            text for text in said if f"`antiphon runs show {run['runId']} --wait 600` brings the answer." in text
+        ]
+        said.remove(text)
+    with serving(home):
+        for run in listed:
+            assert antiphon_json("runs", "cancel", run["runId"], home=home)["cancelled"] is True
+
+
+def test_the_tools_of_a_session_are_listed_and_an_empty_key_is_refused(gateway: Serving) -> None:
+    home = gateway.home
+    child = antiphon_json("tool", "sessions_spawn", '{"task": "hello"}', home=home)["childSessionKey"]
+    all_tools, own = (
+        {tool["name"] for tool in antiphon_json("tool", *command, home=home)["tools"]}
+        for command in ((), ("--as", child))
+    )
+    assert own < all_tools and "sessions_spawn" in all_tools - own
+    unknown = antiphon("tool", "--as", "nowhere", home=home)
+    assert unknown.returncode == 3 and "Session not found: 'nowhere'" in unknown.stderr
+    for key in ("", " "):
+        refused = antiphon("tool", "session_status", "--idempotency-key", key, home=home)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr == "Error: Idempotency key is empty. Give one, or leave --idempotency-key out.\n"
+
+
 def test_runs_are_listed_shown_and_cancelled(gateway: Serving) -> None:
     home = gateway.home
     run_id = antiphon_json("sessions", "send", "main", "!sleep 60", home=home)["runId"]
@@ -123,6 +236,24 @@ def test_runs_are_listed_shown_and_cancelled(gateway: Serving) -> None:
     assert antiphon("runs", "show", run_id, "--wait", "1", home=home).returncode == 130
     unknown = antiphon("runs", "show", "run_none", home=home)
     assert unknown.returncode == 3 and "Run not found" in unknown.stderr
+    for command in (("show", "run_none"), ("show", "run_none", "--wait", "1"), ("show", ""), ("cancel", "run_none")):
+        unknown = antiphon("runs", *command, home=home)
+        assert unknown.returncode == 3 and "`antiphon runs list` shows what there is." in unknown.stderr
+
+
+def test_cancelling_a_run_that_had_ended_says_that_nothing_was_cancelled(gateway: Serving) -> None:
+    home = gateway.home
+    done = antiphon_json("sessions", "send", "main", "hello", "--wait", "60", home=home)["runId"]
+    shown = antiphon("runs", "cancel", done, home=home)
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "The run had ended already: nothing was cancelled.")
+    answer = antiphon_json("runs", "cancel", done, home=home)
+    assert (answer["status"], answer["cancelled"]) == ("ok", False)
+    running = antiphon_json("sessions", "send", "main", "!sleep 60", home=home)["runId"]
+    first, again = (antiphon_json("runs", "cancel", running, home=home) for _ in range(2))
+    assert [(each["status"], each["cancelled"]) for each in (first, again)] == [
+        ("cancelled", True),
+        ("cancelled", False),
+    ]
 
 
 @requirement("spawn:8")

@@ -18,7 +18,7 @@ from tests.claims import requirement
 from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environment, on_terminal, serving
 from tests.engine.family import YIELD
 from tests.engine.parley import key_of, open_peer
-from tests.engine.stage import ask
+from tests.engine.stage import ask, config
 
 pytestmark = requirement("cli:1")
 
@@ -144,6 +144,45 @@ def test_no_row_of_a_tree_is_wider_than_the_terminal(crowd: Serving, child: str)
     piped = antiphon("sessions", "tree", home=crowd.home).stdout
     assert "\N{CJK UNIFIED IDEOGRAPH-82B1}" * 60 in piped and "Bed 07 " * 8 + "Bed 07" in piped
     antiphon_json("runs", "cancel", run, home=crowd.home)
+
+
+LEVELS = ("Plan the whole release", "worker-{:02} checks one part", "reader-{:02} of documents", "scribe-{:02} writes")
+
+
+@pytest.fixture(scope="module")
+def levels(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
+    """A session of one agent with 20 children that failed; under each one of another agent, and one under that."""
+    home = tmp_path_factory.mktemp("levels") / "home"
+    anyio.run(make_levels, home)
+    with serving(home) as running:
+        yield running
+
+
+async def make_levels(home: Path) -> None:
+    async with open_app(home, config(agents__list=[{"id": "main"}, {"id": "research"}])) as app:
+        root = await open_peer(app, "release", label=LEVELS[0])
+        for number in range(20):
+            above = root
+            for level, agent in ((1, "main"), (2, "research"), (3, "research")):
+                label = LEVELS[level].format(number)
+                above = await open_peer(app, f"{agent}{level}{number}", agent=agent, label=label, parent=above.row)
+            await ask(app, key_of(f"main1{number}"), "!fail " + "The paper is wet " * 9)
+
+
+def test_labels_keep_room_at_every_level_before_other_columns_do(levels: Serving) -> None:
+    for columns, headings in ((80, {"State", "Tokens", "words"}), (40, {"State"})):
+        heading, *lines = screen_lines(levels, columns, "sessions", "tree", "release")
+        assert max(map(cell_len, lines)) <= columns and headings <= set(heading.split())
+        assert len(lines) == 61
+        for number in range(20):
+            for level, line in enumerate(lines[1 + 3 * number : 4 + 3 * number], 1):
+                assert LEVELS[level].format(number)[:15] in line
+                assert ("✗ failed" if level == 1 else "· no run") in line
+
+
+def test_the_agent_is_named_where_it_is_another_than_above(levels: Serving) -> None:
+    lines = antiphon("sessions", "tree", "release", home=levels.home).stdout.splitlines()[1:5]
+    assert [re.findall(r" \((main|research)\) ", line) for line in lines] == [["main"], [], ["research"], []]
 
 
 def test_whom_a_session_waits_for_takes_a_part_of_its_row(crowd: Serving) -> None:

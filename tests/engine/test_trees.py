@@ -130,6 +130,25 @@ async def test_a_limit_takes_the_near_and_the_new_and_says_what_is_left_out(app:
     assert (tree.omitted, tree.members[0].children, tree.members[0].below.listed) == (5, 6, 8)
 
 
+async def test_those_at_work_and_those_above_them_come_before_newer_ones(app: App) -> None:
+    family = await open_family(app)
+    rows = {name: session.row for name, session in family.items()}
+    for number in range(4):
+        await open_peer(app, f"n{number}", parent=family["root"].row)
+    running = await post(app, key_of("d"), "!sleep 60")
+    await until_work(app, is_running("d"))
+    assert outline(await under(app, family["root"], limit=4)) == ["root", "-a", "--c", "---d", "-n3"]
+    assert outline(await recent(app, limit=3)) == ["other", "root", "-a", "--c", "---d"]
+    folded = await app.services.trees.folded({rows["root"]: 2, rows["a"]: 1}, roots=10)
+    assert outline(folded) == ["other", "root", "-a", "--c", "-n3"]
+    near = await app.services.trees.family(family["root"], limit=3)
+    assert outline(near.tree) == ["root", "-a", "-n3", "-n2"]
+    assert running.run_id is not None
+    await app.services.runs.cancel(OWNER, running.run_id)
+    await settle(app)
+    assert outline((await app.services.trees.family(family["root"], limit=1)).tree) == ["root", "-n3"]
+
+
 async def test_a_root_with_many_leaves_room_for_the_others(app: App) -> None:
     family = await open_family(app)
     crowd = await open_peer(app, "crowd")

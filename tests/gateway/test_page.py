@@ -439,6 +439,23 @@ def test_a_child_at_work_is_seen_and_cancelled_after_a_question(page: Page, live
     assert run.status is RunStatus.CANCELLED
 
 
+def test_a_child_at_work_is_cancelled_however_many_newer_ones_there_are(page: Page, live_gateway: LiveGateway) -> None:
+    _, *children, _ = open_family(live_gateway, 36)
+    run_id = live_gateway.portal.call(post, live_gateway.app, str(children[0].key), "!sleep 60").run_id
+    for child in children[1:]:
+        live_gateway.append("news", str(child.key))
+    page.goto(f"{live_gateway.url}/?session=agent:main:cli:root")
+    fold_of(page, "Root").click()
+    expect(page.locator("#sessions .children > li .title").first).to_have_text("Child 0")
+    page.get_by_role("button", name="37 sessions below, 1 at work").click()
+    expect(page.locator("#family .title").first).to_have_text("Child 0")
+    expect(page.locator("#family")).to_contain_text("and 6 more, in the list at the side")
+    page.get_by_role("button", name="Cancel Child 0").click()
+    page.get_by_role("button", name="Cancel its work").click()
+    run = live_gateway.portal.call(wait_end, live_gateway.app, run_id)
+    assert run.status is RunStatus.CANCELLED
+
+
 def test_a_title_does_not_rewrite_the_words_around_it(page: Page, live_gateway: LiveGateway) -> None:
     portal, app = live_gateway.portal, live_gateway.app
     turning = "\N{RIGHT-TO-LEFT OVERRIDE}nedrag\N{POP DIRECTIONAL ISOLATE}\x07\N{HEBREW LETTER ALEF}"

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
@@ -24,6 +24,7 @@ MAX_WAIT_SECONDS = 300.0
 RETRY_SECONDS = 0.5
 GIVE_UP_SECONDS = 30.0
 
+Item = TypeVar("Item")
 Parameter: TypeAlias = str | float | bool | list[str] | None
 """Of a query; None leaves it out."""
 
@@ -79,16 +80,26 @@ class Client:
         self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
     ) -> JsonObject:
         """The tool's answer, failures too; `seconds` is how long the tool itself may take."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         body: JsonObject = {"sessionKey": session, "arguments": arguments}
         return self._ask("POST", f"/tools/{quote(name, safe='')}", {}, body, headers=headers, seconds=seconds)
+
+    def find_run(self, run_id: str, wait: float | None = None) -> JsonObject:
+        """The run; with `wait`, once it has ended, or as `timeout` without `endedAt`. Raises `NotFound`."""
+        missing = NotFound(f"Run not found: {run_id!r}. `antiphon runs list` shows what there is.")
+        if not run_id:
+            raise missing
+        try:
+            return self.get(f"/runs/{quote(run_id, safe='')}", wait=wait)
+        except NotFound as error:
+            raise missing from error
 
     def wait_run(self, run_id: str, seconds: float | None = None) -> JsonObject:
         """The run once it has ended. Raises `TimedOut`; the run goes on then."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = MAX_WAIT_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
-            run = self.get(f"/runs/{run_id}", wait=min(left, MAX_WAIT_SECONDS))
+            run = self.find_run(run_id, min(left, MAX_WAIT_SECONDS))
             if run.get("status") != "timeout" or "endedAt" in run:
                 return run
             if deadline is not None and time.monotonic() >= deadline:
@@ -96,6 +107,17 @@ class Client:
                     f"Run has not ended within {seconds:g} s: {run_id!r}. It goes on; "
                     f"`antiphon runs show {run_id} --wait 60` waits further."
                 )
+
+    def wait_posted(self, run_id: str, seconds: float | None = None) -> JsonObject:
+        """The run of a message that was stored, as `wait_run`; without a gateway it says where the answer will be."""
+        try:
+            return self.wait_run(run_id, seconds)
+        except Unavailable as error:
+            raise Unavailable(
+                f"{error.message} The message is stored, and its run goes on once the gateway is back: "
+                f"`antiphon runs show {run_id} --wait 600` brings the answer.",
+                code=error.code,
+            ) from error
 
     @contextmanager
     def stream(
@@ -119,24 +141,50 @@ class Client:
         except UnicodeEncodeError as error:
             raise not_unicode("Request", error) from error
 
-    def follow(self, path: str, *, after: int | None, **parameters: Parameter) -> Iterator[ServerEvent]:
+    def follow(
+        self, path: str, *, after: int | None, tell: Callable[[str], None] = lambda text: None, **parameters: Parameter
+    ) -> Iterator[ServerEvent]:
         """Events for ever; a broken stream is taken up again after the last event that had an id."""
+
+        def read() -> Iterator[ServerEvent]:
+            nonlocal after
+            with self.stream("GET", path, None, after=after, **parameters) as events:
+                for event in events:
+                    if event.id is not None:
+                        after = event.id
+                    yield event
+
+        return self._ever(read, tell, RETRY_SECONDS)
+
+    def poll(
+        self, path: str, *, pause_seconds: float, tell: Callable[[str], None], **parameters: Parameter
+    ) -> Iterator[JsonObject]:
+        """The answer for ever, read again after each pause."""
+        return self._ever(lambda: [self.get(path, **parameters)], tell, pause_seconds)
+
+    def _ever(
+        self, read: Callable[[], Iterable[Item]], tell: Callable[[str], None], pause_seconds: float
+    ) -> Iterator[Item]:
+        """What is read again and again. An outage is told to people; raises `Unavailable` for one that lasts."""
         failing_since: float | None = None
+        is_lost = False
         while True:
             try:
-                with self.stream("GET", path, None, after=after, **parameters) as events:
-                    for event in events:
-                        failing_since = None
-                        if event.id is not None:
-                            after = event.id
-                        yield event
+                for item in read():
+                    failing_since = None
+                    if is_lost:
+                        is_lost = False
+                        tell("Connection to the gateway is back.")
+                    yield item
             except Unavailable:
-                pass
+                if not is_lost:
+                    is_lost = True
+                    tell("Connection to the gateway is lost; it is tried again.")
             now = time.monotonic()
             failing_since = failing_since or now
             if now - failing_since > GIVE_UP_SECONDS:
                 raise self._unreachable()
-            time.sleep(RETRY_SECONDS)
+            time.sleep(pause_seconds)
 
     def _ask(
         self,

@@ -98,13 +98,17 @@ class Conversation:
     def _follow(self) -> None:
         """The thread's root: what ends it is told to whoever waits."""
         try:
-            for event in self._client.follow(session_path(self.key, "/events"), after=self._after):
+            path = session_path(self.key, "/events")
+            for event in self._client.follow(path, after=self._after, tell=self._tell):
                 with self._screen.lock:
                     self._draw(event)
         except AntiphonError as error:
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
+
+    def _tell(self, text: str) -> None:
+        self._screen.line(f"({text})", "yellow")
 
     def _draw(self, event: ServerEvent) -> None:
         data, message = event.data, event.data.get("message")

@@ -16,7 +16,7 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
     run_id = posted.get("runId")
     if run_id is None:
         raise Unavailable("Message started no turn: it is stored for later ones of the group", code="not_triggered")
-    run = client.wait_run(str(run_id), timeout)
+    run = client.wait_posted(str(run_id), timeout)
     if as_json:
         show_json(run_answer(posted, run))
     else:
@@ -46,6 +46,6 @@ def _stream(client: Client, key: str, text: str) -> JsonObject:
         if not run_id:
             raise
     screen.end_draft()
-    run = client.wait_run(run_id)
+    run = client.wait_posted(run_id)
     show_outcome(run if run.get("reply") != shown else {**run, "reply": None})
     return run

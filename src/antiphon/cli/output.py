@@ -36,6 +36,11 @@ def show(text: str = "", style: str = "") -> None:
     console().print(styled(text, style), soft_wrap=True)
 
 
+def tell(text: str) -> None:
+    """A line for people beside what a command writes."""
+    error_console().print(styled(text, "yellow"), soft_wrap=True)
+
+
 def show_json(value: Mapping[str, JsonValue]) -> None:
     """One compact document on a line."""
     print(json_text(value), flush=True)

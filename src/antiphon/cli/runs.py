@@ -74,8 +74,8 @@ def show_run(
     from antiphon.cli.connection import connect
 
     with connect(home, config) as client:
-        found = client.get(f"/runs/{run}") if wait is None else client.wait_run(run, wait)
-        end = client.get(f"/runs/{run}", wait=0.0) if wait is None and "continuedBy" in found and not as_json else found
+        found = client.find_run(run) if wait is None else client.wait_run(run, wait)
+        end = client.find_run(run, 0.0) if wait is None and "continuedBy" in found and not as_json else found
     _show(found, end, as_json=as_json)
     if wait is not None and (code := exit_code_of_run(str(found["status"]))) is not ExitCode.OK:
         raise CommandFailed(code)
@@ -86,13 +86,18 @@ def show_run(
 def cancel_run(
     run: RunArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Cancel a run; what it had streamed is kept."""
+    """Cancel a run; what it had streamed is kept. Of one that had ended already nothing is cancelled."""
     from antiphon.cli.connection import connect
+    from antiphon.cli.output import show
 
     with connect(home, config) as client:
+        had_ended = "endedAt" in client.find_run(run, 0.0)
         client.post(f"/runs/{run}/cancel")
         found = client.wait_run(run, 60)
-    _show(found, found, as_json=as_json)
+    is_cancelled = not had_ended and found["status"] == "cancelled"
+    if not is_cancelled and not as_json:
+        show("The run had ended already: nothing was cancelled.", "yellow")
+    _show({**found, "cancelled": is_cancelled}, found, as_json=as_json)
 
 
 def _status_of(run: JsonObject) -> str:

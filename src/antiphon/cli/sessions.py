@@ -93,15 +93,14 @@ def show_tree(
     with connect(home, config) as client:
         path = "/tree" if session is None else session_path(str(find_session(client, session)["key"]), "/tree")
 
-        def read() -> JsonObject:
-            return client.get(path, includeInactive=include_inactive, limit=limit)
-
         if follow:
-            follow_tree(read, as_json=as_json)
-        elif as_json:
-            show_json(read())
-        else:
-            show_lines(tree_lines(read()))
+            follow_tree(client, path, include_inactive=include_inactive, limit=limit, as_json=as_json)
+            return
+        answer = client.get(path, includeInactive=include_inactive, limit=limit)
+    if as_json:
+        show_json(answer)
+    else:
+        show_lines(tree_lines(answer))
 
 
 @app.command("show")
@@ -170,12 +169,12 @@ def follow_session(
     from antiphon.cli.client import session_path
     from antiphon.cli.connection import connect
     from antiphon.cli.names import find_session
-    from antiphon.cli.output import show, show_json
+    from antiphon.cli.output import show, show_json, tell
     from antiphon.cli.rows import messages_of, show_message
 
     with connect(home, config) as client:
         path = session_path(str(find_session(client, session)["key"]), "/history")
-        for event in client.follow(path, follow=True, limit=limit, includeTools=tools, after=after):
+        for event in client.follow(path, after=after, tell=tell, follow=True, limit=limit, includeTools=tools):
             match event.name:
                 case "history":
                     messages = messages_of(event.data)
@@ -228,7 +227,7 @@ def send_message(
             body["messageId"] = message_id
         posted = client.post(session_path(key, "/messages"), body, append=True if append else None)
         run_id = posted.get("runId")
-        run = client.wait_run(str(run_id), wait) if wait is not None and run_id is not None else None
+        run = client.wait_posted(str(run_id), wait) if wait is not None and run_id is not None else None
     if as_json:
         show_json(posted if run is None else run_answer(posted, run))
     elif run is not None:

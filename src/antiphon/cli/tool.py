@@ -22,8 +22,13 @@ def call_tool(
     name: Annotated[str | None, typer.Argument(metavar="TOOL", help="Which one; without it they are listed.")] = None,
     arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, an object.")] = "{}",
     session: Annotated[
-        str, typer.Option("--as", metavar="SESSION", help="The session that the call acts as: 'main', a key or an id.")
-    ] = "main",
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SESSION",
+            help="Whom the call acts as: 'main' (unless given), a key or an id; without TOOL its tools are listed.",
+        ),
+    ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", metavar="KEY", help="Called again with it, it is the same call.")
     ] = None,
@@ -38,13 +43,16 @@ def call_tool(
     from antiphon.cli.connection import connect
     from antiphon.cli.names import find_session
     from antiphon.cli.output import show_json, show_pretty
+    from antiphon.domain.errors import Invalid
 
+    if idempotency_key is not None and not idempotency_key.strip():
+        raise Invalid("Idempotency key is empty. Give one, or leave --idempotency-key out.", code="usage")
     if name is None:
-        _list(home, config, as_json=as_json)
+        _list(session, home, config, as_json=as_json)
         return
     given = _object(arguments)
     with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
+        key = str(find_session(client, session or "main")["key"])
         answer = client.call_tool(name, key, given, idempotency_key=idempotency_key, seconds=MAX_TOOL_SECONDS)
     if as_json:
         show_json(answer)
@@ -55,13 +63,15 @@ def call_tool(
         raise CommandFailed(_EXITS[status])
 
 
-def _list(home: HomeOption, config: ConfigOption, *, as_json: bool) -> None:
+def _list(session: str | None, home: HomeOption, config: ConfigOption, *, as_json: bool) -> None:
     from antiphon.cli.connection import connect
+    from antiphon.cli.names import find_session
     from antiphon.cli.output import show_json, show_table
     from antiphon.cli.rows import rows_of
 
     with connect(home, config) as client:
-        answer = client.get("/tools")
+        key = None if session is None else str(find_session(client, session)["key"])
+        answer = client.get("/tools", sessionKey=key)
     if as_json:
         show_json(answer)
         return

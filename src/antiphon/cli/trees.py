@@ -1,15 +1,15 @@
 """How trees of sessions, and who is at work, are shown to people."""
 
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from antiphon.cli.output import MIN_LAST_COLUMN, age, aligned, console, show_json, show_lines, styled
+from antiphon.cli.client import Client
+from antiphon.cli.output import MIN_LAST_COLUMN, age, aligned, console, show_json, show_lines, styled, tell
 from antiphon.cli.rows import rows_of
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.text import compact
@@ -17,6 +17,12 @@ from antiphon.domain.text import compact
 WIDE = 110
 """Columns from which on there is room for the model's name."""
 MIN_NAME = 16
+LABEL_PART = 4
+"""What part of the terminal's width the label of a session has at least."""
+MIN_STATE = 17
+MIN_WORDS = 12
+LEFT_OUT = ("Model", "Cost", "Last words", "Tokens")
+"""Columns in the order in which they are left out where labels have no room."""
 MIN_TASK = 12
 """Columns that have room for a few words of a task."""
 AWAITED_PART = 5
@@ -60,29 +66,78 @@ def tree_lines(answer: JsonObject, *, height: int | None = None) -> list[Text]:
 
 
 def _tree_table(rows: Sequence[JsonObject], names: Mapping[str, str]) -> list[Text]:
-    agents = {str(row["agentId"]) for row in rows}
-    has_costs = any("treeCostUsd" in row for row in rows)
-    is_wide = not console().is_terminal or console().width >= WIDE
-    headings = ["State"]
-    headings += ["Model"] if is_wide else []
-    headings += ["Tokens", "Cost"] if has_costs else ["Tokens"]
-    others = [[styled(name, "bold") for name in (*headings, "Last words")]]
-    for row in rows:
-        busy = f", {row['busyDescendants']} at work below" if row.get("busyDescendants") else ""
-        line = [state_of(row, names) + styled(busy, "cyan")]
-        line += [styled(str(row["model"]), "dim")] if is_wide else []
-        line.append(_own_and_all(compact(_number(row["totalTokens"])), compact(_number(row["treeTokens"])), row))
-        line += [_own_and_all(dollars(row.get("costUsd")), dollars(row.get("treeCostUsd")), row)] if has_costs else []
-        others.append([*line, styled(str(row.get("preview") or ""), "dim")])
-    room = _room_for_names(others)
-    cells = [[styled("Session", "bold"), *others[0]]]
-    for guide, row, line in zip(guides([_number(row["level"]) for row in rows]), rows, others[1:], strict=True):
-        agent = f" ({row['agentId']})" if len(agents) > 1 else ""
-        name = _shown_name(row, None if room is None else room - cell_len(guide) - cell_len(agent))
+    columns = _columns_beside_names(rows, names)
+    leads = guides([_number(row["level"]) for row in rows])
+    least = [min(styled(name_of(row)).cell_len, max(MIN_NAME, console().width // LABEL_PART)) for row in rows]
+    room = _fit(columns, max(cell_len(guide) + name for guide, name in zip(leads, least, strict=True)))
+    cells = [styled("Session", "bold")]
+    for guide, row, agent, least_name in zip(leads, rows, _agents_to_show(rows), least, strict=True):
+        left = None if room is None else room - cell_len(guide)
+        name = _shown_name(row, None if left is None else left - cell_len(agent))
+        if name.cell_len < least_name:
+            name, agent = _shown_name(row, left), ""
         if row["level"] == 0:
             name.stylize("bold")
-        cells.append([Text.assemble(styled(guide, "dim"), name, styled(agent, "dim")), *line])
-    return aligned(cells, room=room)
+        cells.append(Text.assemble(styled(guide, "dim"), name, styled(agent, "dim")))
+    return aligned(list(zip(cells, *columns.values(), strict=True)), room=room)
+
+
+def _columns_beside_names(rows: Sequence[JsonObject], names: Mapping[str, str]) -> dict[str, list[Text]]:
+    """The cells of each column by its heading, which is the first of them."""
+    columns = {"State": [state_of(row, names) + styled(_busy_below(row), "cyan") for row in rows]}
+    if not console().is_terminal or console().width >= WIDE:
+        columns["Model"] = [styled(str(row["model"]), "dim") for row in rows]
+    tokens = [(compact(_number(row["totalTokens"])), compact(_number(row["treeTokens"])), row) for row in rows]
+    columns["Tokens"] = [_own_and_all(*each) for each in tokens]
+    if any("treeCostUsd" in row for row in rows):
+        costs = [(dollars(row.get("costUsd")), dollars(row.get("treeCostUsd")), row) for row in rows]
+        columns["Cost"] = [_own_and_all(*each) for each in costs]
+    columns["Last words"] = [styled(str(row.get("preview") or ""), "dim") for row in rows]
+    return {heading: [styled(heading, "bold"), *cells] for heading, cells in columns.items()}
+
+
+def _busy_below(row: JsonObject) -> str:
+    return f", {row['busyDescendants']} at work below" if row.get("busyDescendants") else ""
+
+
+def _agents_to_show(rows: Sequence[JsonObject]) -> list[str]:
+    """Of each row whose agent it is, where there are several and it is another than that of the session above it."""
+    if len({str(row["agentId"]) for row in rows}) == 1:
+        return [""] * len(rows)
+    shown: list[str] = []
+    above: list[str] = []
+    for row in rows:
+        del above[_number(row["level"]) :]
+        agent = str(row["agentId"])
+        shown.append("" if above and above[-1] == agent else f" ({agent})")
+        above.append(agent)
+    return shown
+
+
+def _fit(columns: dict[str, list[Text]], names: int) -> int | None:
+    """Leaves out columns and cuts the state until names have so much room; the room they get, None for any."""
+    if not console().is_terminal:
+        return None
+    width = console().width
+    for heading in LEFT_OUT:
+        if names + MIN_STATE + _taken(columns, last=MIN_WORDS) <= width:
+            break
+        columns.pop(heading, None)
+    for cell in columns["State"]:
+        cell.truncate(max(MIN_STATE, width - names - _taken(columns, last=MIN_WORDS)), overflow="ellipsis")
+    return max(names, width - _widest(columns["State"]) - _taken(columns, last=MIN_LAST_COLUMN))
+
+
+def _taken(columns: Mapping[str, Sequence[Text]], *, last: int) -> int:
+    """What all columns but the state take, the last words so much, with what is between them."""
+    widths = {heading: _widest(cells) for heading, cells in columns.items() if heading != "State"}
+    if "Last words" in widths:
+        widths["Last words"] = last
+    return sum(widths.values()) + 2 * len(columns)
+
+
+def _widest(cells: Sequence[Text]) -> int:
+    return max(cell.cell_len for cell in cells)
 
 
 def _busy_first(rows: Sequence[JsonObject], count: int) -> list[JsonObject]:
@@ -123,22 +178,32 @@ def _cut_lines(lines: Sequence[Text]) -> list[Text]:
     return list(lines)
 
 
-def follow_tree(read: Callable[[], JsonObject], *, as_json: bool) -> None:
+def follow_tree(client: Client, path: str, *, include_inactive: bool, limit: int, as_json: bool) -> None:
     """Draws the tree in its place on the terminal again and again; elsewhere writes it whenever it has changed."""
+
+    def read(tell: Callable[[str], None]) -> Iterator[JsonObject]:
+        return client.poll(path, pause_seconds=FOLLOW_SECONDS, tell=tell, includeInactive=include_inactive, limit=limit)
+
+    shown: JsonObject = {}
     if console().is_terminal and not as_json:
         with Live(console=console(), auto_refresh=False) as live:
-            while True:
-                live.update(Group(*tree_lines(read(), height=console().height)), refresh=True)
-                time.sleep(FOLLOW_SECONDS)
-    shown: JsonObject = {}
-    while True:
-        if (answer := read()) != shown:
+
+            def draw(note: str = "") -> None:
+                notes = [styled(note, "yellow")] if note else []
+                lines = tree_lines(shown, height=console().height - len(notes)) if shown else []
+                live.update(Group(*lines, *_cut_lines(notes)), refresh=True)
+
+            for answer in read(draw):
+                shown = answer
+                draw()
+        return
+    for answer in read(tell):
+        if answer != shown:
             shown = answer
             if as_json:
                 show_json(answer)
             else:
                 show_lines([*tree_lines(answer), Text()])
-        time.sleep(FOLLOW_SECONDS)
 
 
 def guides(levels: Sequence[int]) -> list[str]:

@@ -53,7 +53,7 @@ class Family:
     parent: Session | None
     """The nearest one above it that is not deleted."""
     tree: Tree
-    """The session, and directly under it the newest of its children."""
+    """The session, and directly under it as many of its children as there is room for."""
 
 
 class Trees:
@@ -65,8 +65,9 @@ class Trees:
     async def under(self, principal: Principal, target: NamedTarget, *, include_inactive: bool, limit: int) -> Tree:
         """The session, active or not, with all that is under it, of which at most `limit` are shown.
 
-        Sessions with the same one above them come in the order in which they were made. Raises `NotFound`, and
-        `Denied` for others than the owner.
+        Those at work are shown before others, then those of little depth, of these the newest. Sessions with the
+        same one above them come in the order in which they were made. Raises `NotFound`, and `Denied` for others than
+        the owner.
         """
         return accepted(await self._database.read(_under, principal, target, include_inactive, limit))
 
@@ -77,12 +78,13 @@ class Trees:
     async def folded(self, opened: Mapping[SessionRow, int], *, roots: int) -> Tree:
         """The roots that changed last, and under those that are `opened` the sessions directly under them.
 
-        Everything is newest first. `opened` says how many to show of each; it may name sessions that are not there.
+        Roots are newest first; of those under one, those at work come before others, and of each kind the newest
+        first. `opened` says how many to show of each; it may name sessions that are not there.
         """
         return await self._database.read(_folded, dict(opened), roots)
 
     async def family(self, session: Session, *, limit: int) -> Family:
-        """The session's parent and at most `limit` of its children, newest first."""
+        """The session's parent and at most `limit` of its children: those at work first, then the newest."""
         return await self._database.read(_family, session, limit)
 
 

@@ -46,20 +46,21 @@ async def list_roots(query: Query, *, include_inactive: bool, limit: int) -> lis
         f"SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {_NEWEST} LIMIT ?",
         (*where.values, limit),
     )
-    return _newest_first(await rows.list_rows(query, [SessionRow(row[0]) for row in found]))
+    roots = await rows.list_rows(query, [SessionRow(row[0]) for row in found])
+    return sorted(roots, key=lambda session: (session.updated_at, session.row), reverse=True)
 
 
 async def list_descendants(
     query: Query, roots: Sequence[Place], *, include_inactive: bool, limit: int
 ) -> list[Session]:
-    """Listed sessions under one of `roots`: of each those of little depth first, of these the newest.
+    """Listed sessions under one of `roots`: of each those at work first, then of little depth, of these the newest.
 
     The limit is shared out, so that one root with many leaves room for the others.
     """
     found: list[tuple[int, Session]] = []
     for depth, places in _by_depth(roots).items():
         where = _all(_under(depth, places), _listed(include_inactive=include_inactive))
-        placed = _placed(depth, where, f"s.depth, {_NEWEST}")
+        placed = _placed(depth, where, f"{_at_work_first(depth)}, s.depth, {_NEWEST}")
         first = await query.fetch_all(
             f"SELECT id, place FROM ({placed}) p ORDER BY place LIMIT ?", (*where.values, limit)
         )
@@ -72,18 +73,25 @@ async def list_descendants(
 async def list_children(
     query: Query, parents: Mapping[Place, int], *, include_inactive: bool
 ) -> dict[SessionRow, list[Session]]:
-    """Listed sessions directly under each of `parents`, newest first, of each as many as it is mapped to."""
-    found: dict[SessionRow, list[Session]] = {place.row: [] for place in parents}
+    """Listed sessions directly under each of `parents`, of each as many as it is mapped to.
+
+    Those at work, or with one at work below them, come first; of each kind the newest.
+    """
+    found: dict[SessionRow, list[tuple[int, Session]]] = {place.row: [] for place in parents}
     for depth, places in _by_depth(list(parents)).items():
         where = _all(_under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive))
         most = max(parents[place] for place in places)
-        placed = _placed(depth, where, _NEWEST)
-        first = await query.fetch_all(f"SELECT id FROM ({placed}) p WHERE place <= ?", (*where.values, most))
-        for session in await rows.list_rows(query, [SessionRow(row[0]) for row in first]):
+        placed = _placed(depth, where, f"{_at_work_first(depth)}, {_NEWEST}")
+        first = await query.fetch_all(f"SELECT id, place FROM ({placed}) p WHERE place <= ?", (*where.values, most))
+        order = {SessionRow(row[0]): int(row[1]) for row in first}
+        for session in await rows.list_rows(query, list(order)):
             parent = session.ancestors[depth]
             assert parent is not None
-            found[parent].append(session)
-    return {place.row: _newest_first(found[place.row])[:limit] for place, limit in parents.items()}
+            found[parent].append((order[session.row], session))
+    return {
+        place.row: [session for _, session in sorted(found[place.row], key=lambda each: each[0])[:limit]]
+        for place, limit in parents.items()
+    }
 
 
 async def count_children(query: Query, parents: Sequence[Place], *, include_inactive: bool) -> dict[SessionRow, int]:
@@ -123,8 +131,13 @@ async def sum_below(query: Query, roots: Sequence[Place], *, include_inactive: b
     return found
 
 
-def _newest_first(sessions: Sequence[Session]) -> list[Session]:
-    return sorted(sessions, key=lambda session: (session.updated_at, session.row), reverse=True)
+def _at_work_first(depth: int) -> str:
+    """Of sessions under roots of that depth, those at work and those above them before others."""
+    places = ("id", *(f"ancestor_{each}" for each in range(depth + 1, MAX_DEPTH)))
+    at_work = " UNION ALL ".join(
+        f"SELECT b.{place} FROM sessions b WHERE b.id IN ({BUSY_SESSIONS})" for place in places
+    )
+    return f"CASE WHEN s.id IN ({at_work}) THEN 0 ELSE 1 END"
 
 
 def _placed(depth: int, where: Condition, order: str) -> str:
