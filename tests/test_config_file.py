@@ -157,6 +157,19 @@ def test_times_that_cannot_be_counted_are_refused(tmp_path: Path, name: str) -> 
 
 
 @requirement("config:1")
+@pytest.mark.parametrize("name", ["memory_mb", "disk_mb"])
+@pytest.mark.parametrize("section", ["[agents.defaults.sandbox]\n", '[[agents.list]]\nid = "main"\nsandbox.'])
+def test_no_command_is_allowed_more_than_a_tebibyte(tmp_path: Path, section: str, name: str) -> None:
+    most = load_config(written(tmp_path, "antiphon.toml", f"{section}{name} = 1048576\n"), environment={})
+    (agent,) = most.agent_map().values()
+    assert 1 << 40 in (agent.command_limits.memory_bytes, agent.command_limits.disk_bytes)
+    for value in (1_048_577, 10**30):
+        with pytest.raises(Invalid) as refused:
+            load_config(written(tmp_path, "antiphon.toml", f"{section}{name} = {value}\n"), environment={})
+        assert f"sandbox.{name}" in refused.value.message and "1048576" in refused.value.message
+
+
+@requirement("config:1")
 def test_a_file_that_cannot_be_read_shows_nothing_of_what_it_holds(tmp_path: Path) -> None:
     path = written(tmp_path, "antiphon.json5", '{ providers: { openai: { apiKey: "sk-very-secret" } }, oops }')
     with pytest.raises(Invalid) as refused:

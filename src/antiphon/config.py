@@ -49,6 +49,7 @@ _MOST_SECONDS = LONGEST // timedelta(seconds=1)
 _MOST_MINUTES = LONGEST // timedelta(minutes=1)
 _MOST_DAYS = 36_500
 """Of what is kept."""
+_MOST_MEBIBYTES = 1024 * 1024
 _VARIABLES = ("CONFIG", "HOME", "HOST", "PORT")
 _SHORT_VARIABLES = {
     "HOST": ("gateway", "host"),
@@ -214,11 +215,11 @@ class SandboxSection(Section):
     """What sandboxed sessions see at most: themselves and what they spawned, or as much as others."""
     network: bool = False
     """Whether sandboxed commands may use the network of the host, its own services included."""
-    memory_mb: Annotated[int, Field(ge=16)] = 512
+    memory_mb: Annotated[int, Field(ge=16, le=_MOST_MEBIBYTES)] = 512
     """MiB of memory that a sandboxed command may hold, all its processes and `/tmp` together."""
     processes: Annotated[int, Field(ge=1, le=4096)] = 64
     """Processes that a sandboxed command may have at a time; four times as many threads."""
-    disk_mb: Annotated[int, Field(ge=1)] = 256
+    disk_mb: Annotated[int, Field(ge=1, le=_MOST_MEBIBYTES)] = 256
     """MiB that the workspace and `/tmp` may hold together, and the most that a command may write to its output."""
     seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """How long a command may take, sandboxed or not."""
@@ -229,11 +230,11 @@ class AgentSandboxSection(Section):
     """Instead of `agents.defaults.sandbox.mode`."""
     network: bool | None = None
     """Instead of `agents.defaults.sandbox.network`."""
-    memory_mb: Annotated[int, Field(ge=16)] | None = None
+    memory_mb: Annotated[int, Field(ge=16, le=_MOST_MEBIBYTES)] | None = None
     """Instead of `agents.defaults.sandbox.memory_mb`."""
     processes: Annotated[int, Field(ge=1, le=4096)] | None = None
     """Instead of `agents.defaults.sandbox.processes`."""
-    disk_mb: Annotated[int, Field(ge=1)] | None = None
+    disk_mb: Annotated[int, Field(ge=1, le=_MOST_MEBIBYTES)] | None = None
     """Instead of `agents.defaults.sandbox.disk_mb`."""
     seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Instead of `agents.defaults.sandbox.seconds`."""
