@@ -545,6 +545,26 @@ async def test_a_body_that_is_wrong_is_refused_in_one_shape(chat: Served, body: 
     assert await chat.messages("api:chat") == []
 
 
+@requirement("answers:5", "gateway:5")
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"{", "not JSON"),
+        (b"[" * 1200, "nested too deeply"),
+        (b'{"text": %s}' % (b"[" * 1200 + b"]" * 1200), "nested too deeply"),
+        ('{"text": "é"}'.encode("latin-1"), "not UTF-8, byte 11 is 0xe9"),
+        (b'{"text": %s}' % (b"9" * 5000), "too many digits"),
+    ],
+)
+async def test_a_body_that_no_reader_of_json_takes_is_told_with_what_is_wrong(
+    chat: Served, body: bytes, told: str
+) -> None:
+    for path in (POSTS, "/sessions", "/tools/sessions_spawn", "/tokens"):
+        answer = await chat.client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert error(answer) == (400, "invalid_request", "not_json")
+        assert told in answer.json()["error"]["message"]
+
+
 @requirement("answers:5", "sessions:3")
 @pytest.mark.parametrize(
     "metadata",

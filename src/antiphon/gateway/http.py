@@ -156,10 +156,25 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
+    if status == 400:
+        # The framework raises it where the body cannot be read as JSON, for other reasons than its grammar.
+        return error_response(400, "not_json", f"Body is not JSON that can be read: {_unreadable(error.__cause__)}.")
     messages = {404: f"No such address: {request.url.path[:200]!r}", 405: "Method is not allowed here"}
     headers = {"Allow": _allowed_methods(request)} if status == 405 else dict(error.headers or {})
     phrase = HTTPStatus(status).name.lower()
     return error_response(status, phrase, messages.get(status, str(error.detail)), headers)
+
+
+def _unreadable(cause: BaseException | None) -> str:
+    match cause:
+        case UnicodeDecodeError():
+            return f"it is not UTF-8, byte {cause.start + 1} is {cause.object[cause.start]:#04x}"
+        case RecursionError():
+            return "it is nested too deeply"
+        case ValueError():
+            return "a number in it has too many digits"
+        case _:
+            return "it did not come whole"
 
 
 def _allowed_methods(request: Request) -> str:
