@@ -5,7 +5,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from antiphon.engine.services import Services
 from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
 from antiphon.gateway.context import Gateway, InboundWebhooks
 from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
+from antiphon.gateway.requests import check_query
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ ROUTERS = (
     tools.router,
     tokens.router,
     signin.router,
-    webhooks.router,
 )
+"""Their routes take the parameters that they name, and no others."""
 _TYPES = {
     400: "invalid_request",
     401: "unauthorized",
@@ -70,7 +71,8 @@ def build_gateway(
         services=services, tool_calls=tool_calls, settings=settings, check_model=check_model, webhooks=inbound
     )
     for router in ROUTERS:
-        api.include_router(router)
+        api.include_router(router, dependencies=[Depends(check_query)])
+    api.include_router(webhooks.router)
     api.router.routes.append(Route(MCP_PATH, _McpRoute(mcp), methods=["POST"]))
     page.mount(api)
     _add_probes(api, services.health)
@@ -180,7 +182,7 @@ def _unreadable(cause: BaseException | None) -> str:
 def _allowed_methods(request: Request) -> str:
     """Those of every route with this address; the framework names only the first one's."""
     methods: set[str] = set()
-    for route in (*request.app.routes, *(route for router in ROUTERS for route in router.routes)):
+    for route in (*request.app.routes, *(route for router in (*ROUTERS, webhooks.router) for route in router.routes)):
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             methods |= route.methods or set()
     return ", ".join(sorted(methods))
