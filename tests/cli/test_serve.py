@@ -55,7 +55,7 @@ def test_a_person_reads_address_link_agent_model_home_and_how_to_set_a_real_one(
         shown = terminal.expect("Ctrl-C stops it.")
         assert "http://127.0.0.1:" in shown and "/#code=" in shown
         assert "main, model offline" in shown and str(home) in shown
-        line = next(line for line in shown.splitlines() if "agents.defaults.model" in line)
+        line = next(line for line in shown.splitlines() if "[agents.defaults]" in line)
         assert str(home / "antiphon.toml") in line and "OPENAI_API_KEY" in line
         terminal.type("\x03")
         terminal.expect("Stopping")
