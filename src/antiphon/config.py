@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -58,6 +59,18 @@ _SHORT_VARIABLES = {
     "DATABASE": ("database", "url"),
     "ROLE": ("gateway", "role"),
 }
+
+
+_NEEDED = {
+    "tuple_type": 'needs a list, such as ["a", "b"]',
+    **dict.fromkeys(("dict_type", "model_type"), "needs a table"),
+    "string_type": "needs text, in quotes",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "needs a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "needs a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "needs true or false"),
+    "missing": "is required",
+}
+"""What is said of a value of the wrong kind, by the kind of error."""
 
 
 def _zone(name: str) -> str:
@@ -103,6 +116,10 @@ def _allowed_agent(text: str) -> str:
     return text if text == "*" else _agent_id(text)
 
 
+class _Variable(str):
+    """What a variable of the environment says: text, of which a number or truth value may be made."""
+
+
 class Section(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -112,6 +129,26 @@ class Section(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _take_as_written(cls, value: object, info: ValidationInfo) -> object:
+        """In files numbers are no texts, and truth values no numbers."""
+        if isinstance(value, _Variable):
+            return str(value)
+        assert info.field_name is not None
+        kinds = _kinds_of(cls.model_fields[info.field_name].annotation)
+        if kinds & {int, float} and isinstance(value, bool | str):
+            raise ValueError(_NEEDED["int_type" if int in kinds else "float_type"])
+        if bool in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
+            raise ValueError(_NEEDED["bool_type"])
+        return value
+
+
+def _kinds_of(annotation: object) -> set[type]:
+    if isinstance(annotation, type):
+        return {annotation}
+    return {kind for argument in get_args(annotation) for kind in _kinds_of(argument)}
 
 
 class Role(StrEnum):
@@ -759,7 +796,7 @@ def load_config(
         tree, text = read_file(path)
     origins = dict[tuple[str, ...], str]()
     for variable, value in _variables(os.environ if environment is None else environment):
-        _put(tree, variable[0], value)
+        _put(tree, variable[0], _Variable(value))
         origins[variable[0]] = variable[1]
     for dotted, value in (flags or {}).items():
         if value is not None:
@@ -810,7 +847,8 @@ def _explain(error: ValidationError, path: Path | None, text: str, origins: Mapp
             hint = f" Did you mean {near[0]!r}?" if near else f" Known here: {', '.join(_names_beside(place))}."
             problems.append(f"{where}: unknown setting {dotted!r}.{hint}")
         else:
-            problems.append(f"{where}: {dotted}: {item['msg']}.")
+            said = _NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")
+            problems.append(f"{where}: {dotted}: {said}.")
     return "\n".join(problems)
 
 
