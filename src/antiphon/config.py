@@ -41,6 +41,7 @@ from antiphon.domain.run import QueueMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
+from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import Act, AgentToAgent, Visibility, VisibilityRules
 
@@ -715,6 +716,19 @@ class Config(Section):
                 for section in self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
             },
         )
+
+    def ineffective(self) -> list[str]:
+        """Settings that name what there is not, which does no harm and no good."""
+        agents = self.agent_map()
+        unknown = {name: None for agent in agents.values() for name in agent.subagents.allowed}
+        return [
+            *(
+                f"tools.subagents.tools names no session tool: {name!r}"
+                for name in self.tools.subagents.tools
+                if name not in SESSION_TOOLS
+            ),
+            *(f"allow_agents names no agent: {name!r}" for name in unknown if name != "*" and name not in agents),
+        ]
 
     def webhooks(self) -> list[WebhookSettings]:
         """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""

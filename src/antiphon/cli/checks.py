@@ -63,6 +63,10 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
         file = find_config_file(home, config_option)
         detail = str(file) if file else f"none, every setting has its default ({home / TOML_NAME} would be read)"
         findings.append(Finding("configuration", Grade.OK, detail))
+        findings += [
+            Finding("setting", Grade.WARNING, problem, "Correct the name, or leave it out.")
+            for problem in config.ineffective()
+        ]
     except Invalid as error:
         findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
     running = find_gateway(home)
