@@ -157,6 +157,66 @@ def test_times_that_cannot_be_counted_are_refused(tmp_path: Path, name: str) -> 
 
 
 @requirement("config:1")
+@pytest.mark.parametrize("name", ["memory_mb", "disk_mb"])
+@pytest.mark.parametrize("section", ["[agents.defaults.sandbox]\n", '[[agents.list]]\nid = "main"\nsandbox.'])
+def test_no_command_is_allowed_more_than_a_tebibyte(tmp_path: Path, section: str, name: str) -> None:
+    most = load_config(written(tmp_path, "antiphon.toml", f"{section}{name} = 1048576\n"), environment={})
+    (agent,) = most.agent_map().values()
+    assert 1 << 40 in (agent.command_limits.memory_bytes, agent.command_limits.disk_bytes)
+    for value in (1_048_577, 10**30):
+        with pytest.raises(Invalid) as refused:
+            load_config(written(tmp_path, "antiphon.toml", f"{section}{name} = {value}\n"), environment={})
+        assert f"sandbox.{name}" in refused.value.message and "1048576" in refused.value.message
+
+
+@requirement("config:1")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('agents.defaults.subagents.allow_agents = "*"', 'allow_agents: needs a list, such as ["a", "b"].'),
+        ("agents = 1", "agents: needs a table."),
+        ("providers = []", "providers: needs a table."),
+        ("gateway.host = 1", "gateway.host: needs text, in quotes."),
+        ('gateway.port = "80"', "gateway.port: needs a whole number."),
+        ("gateway.port = 1.5", "gateway.port: needs a whole number."),
+        ("gateway.drain_seconds = true", "gateway.drain_seconds: needs a number."),
+        ("limits.run.tokens = true", "limits.run.tokens: needs a whole number."),
+        ("agents.defaults.subagents.max_children_per_agent = true", "max_children_per_agent: needs a whole number."),
+        ('agents.defaults.sandbox = { network = "yes" }', "sandbox.network: needs true or false."),
+        ("tools.agent_to_agent.enabled = 1", "enabled: needs true or false."),
+        ('[[agents.list]]\nid = "a"\nsandbox.network = 0', "sandbox.network: needs true or false."),
+        ('[[agents.list]]\nname = "a"', "agents.list.0.id: is required."),
+        ('[[agents.list]]\nid = "A"', "beginning with a letter or digit.\0"),
+        ('session.reset.zone = "x"', "session.reset.zone: there is no time zone 'x'"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_in_words_of_the_file(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        load_config(written(tmp_path, "antiphon.toml", text + "\n"), environment={})
+    assert told in f"{refused.value.message}\0"
+    assert "Value error" not in refused.value.message
+
+
+@requirement("config:1")
+def test_numbers_and_truth_values_of_variables_are_texts() -> None:
+    config = load_config(
+        None,
+        environment={
+            "ANTIPHON_PORT": "80",
+            "ANTIPHON_GATEWAY__DRAIN_SECONDS": "1.5",
+            "ANTIPHON_LIMITS__RUN__TOKENS": "7",
+            "ANTIPHON_TOOLS__AGENT_TO_AGENT__ENABLED": "yes",
+            "ANTIPHON_AGENTS__DEFAULTS__SANDBOX__NETWORK": "true",
+        },
+    )
+    assert (config.gateway.port, config.gateway.drain_seconds, config.limits.run.tokens) == (80, 1.5, 7)
+    assert config.tools.agent_to_agent.enabled and config.agents.defaults.sandbox.network
+    with pytest.raises(Invalid) as refused:
+        load_config(None, environment={"ANTIPHON_PORT": "http"})
+    assert refused.value.message == "Environment variable ANTIPHON_PORT: gateway.port: needs a whole number."
+
+
+@requirement("config:1")
 def test_a_file_that_cannot_be_read_shows_nothing_of_what_it_holds(tmp_path: Path) -> None:
     path = written(tmp_path, "antiphon.json5", '{ providers: { openai: { apiKey: "sk-very-secret" } }, oops }')
     with pytest.raises(Invalid) as refused:

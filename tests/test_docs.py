@@ -66,11 +66,11 @@ def sections_of(annotation: Any, place: str) -> Iterator[tuple[type[BaseModel], 
 def values_of(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        return values_of(next(argument for argument in arguments if argument is not type(None)))
+        return " ".join(values_of(argument) for argument in arguments if argument is not type(None))
     if origin is Annotated:
         return values_of(arguments[0])
     if origin is Literal:
-        return " ".join(f"`{value}`" for value in arguments)
+        return " ".join(f"`{value if isinstance(value, str) else toml(value)}`" for value in arguments)
     if origin is tuple:
         return "list of texts"
     if origin is dict:
@@ -81,9 +81,18 @@ def values_of(annotation: Any) -> str:
 
 
 def bounds_of(field: FieldInfo) -> str:
-    """Of whole numbers that have two."""
-    least, most = ([getattr(each, name) for each in field.metadata if hasattr(each, name)] for name in ("ge", "le"))
-    return f", {toml(least[0])} to {toml(most[0])}" if field.annotation is int and least and most else ""
+    """Of a number."""
+    constraints = [*field.metadata]
+    for argument in get_args(field.annotation):
+        if get_origin(argument) is Annotated:
+            constraints += [each for inner in argument.__metadata__ for each in getattr(inner, "metadata", ())]
+    found = {name: getattr(each, name) for each in constraints for name in ("gt", "ge", "le") if hasattr(each, name)}
+    match found:
+        case {"ge": least, "le": most}:
+            return f", {toml(least)} to {toml(most)}"
+        case _:
+            words = {"gt": "more than", "ge": "at least", "le": "at most"}
+            return "".join(f", {words[name]} {toml(bound)}" for name, bound in found.items())
 
 
 def default_of(field: FieldInfo) -> str:
@@ -99,6 +108,8 @@ def toml(value: object) -> str:
     match value:
         case str():
             return f'"{value}"'
+        case bool():
+            return str(value).lower()
         case int() | float():
             return f"{value:_}" if isinstance(value, int) and value >= 10_000 else f"{value:g}"
         case _:
@@ -106,8 +117,16 @@ def toml(value: object) -> str:
 
 
 def table() -> str:
-    rows = [f"| `{name}` | {values} | {default} | {meaning} |" for name, values, default, meaning in settings(Config)]
+    rows = [
+        f"| {cell(f'`{name}`')} | {values} | {default} | {cell(meaning)} |"
+        for name, values, default, meaning in settings(Config)
+    ]
     return "\n".join(["| Setting | Values | Default | Meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def cell(text: str) -> str:
+    """The text on one line, and with nothing that ends its cell."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def with_table(text: str, name: str, rows: str) -> str:
@@ -185,6 +204,20 @@ def test_every_setting_is_documented_with_its_default() -> None:
     text = (DOCS / "CONFIGURATION.md").read_text("utf-8")
     assert text == with_settings(text), "python -m tests.test_docs brings it up to date"
     assert [name for name, _, _, meaning in settings(Config) if not meaning] == []
+
+
+@requirement("config:1")
+def test_every_setting_has_a_row_of_its_own_with_its_bounds() -> None:
+    _, _, *lines = table().splitlines()
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+    assert [row for row in rows if len(row) != 4] == []
+    assert len(rows) == len(list(settings(Config)))
+    found = {row[0].strip(" `"): (row[1].strip(), row[2].strip()) for row in rows}
+    assert found["agents.defaults.sandbox.network"] == ("`true` `false`", "`false`")
+    assert found["agents.list[].sandbox.memory_mb"] == ("whole number, 16 to 1_048_576", "unset")
+    assert found["agents.defaults.sandbox.seconds"] == ("number, more than 0, at most 86_400", "`120`")
+    assert found["runs.max_concurrent"] == ("whole number, at least 1", "`16`")
+    assert found["limits.run.tokens"] == ("whole number, more than 0", "unset")
 
 
 @requirement("cli:1")

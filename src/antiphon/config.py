@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -40,6 +41,7 @@ from antiphon.domain.run import QueueMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
+from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import Act, AgentToAgent, Visibility, VisibilityRules
 
@@ -49,6 +51,7 @@ _MOST_SECONDS = LONGEST // timedelta(seconds=1)
 _MOST_MINUTES = LONGEST // timedelta(minutes=1)
 _MOST_DAYS = 36_500
 """Of what is kept."""
+_MOST_MEBIBYTES = 1024 * 1024
 _VARIABLES = ("CONFIG", "HOME", "HOST", "PORT")
 _SHORT_VARIABLES = {
     "HOST": ("gateway", "host"),
@@ -57,6 +60,18 @@ _SHORT_VARIABLES = {
     "DATABASE": ("database", "url"),
     "ROLE": ("gateway", "role"),
 }
+
+
+_NEEDED = {
+    "tuple_type": 'needs a list, such as ["a", "b"]',
+    **dict.fromkeys(("dict_type", "model_type"), "needs a table"),
+    "string_type": "needs text, in quotes",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "needs a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "needs a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "needs true or false"),
+    "missing": "is required",
+}
+"""What is said of a value of the wrong kind, by the kind of error."""
 
 
 def _zone(name: str) -> str:
@@ -102,6 +117,10 @@ def _allowed_agent(text: str) -> str:
     return text if text == "*" else _agent_id(text)
 
 
+class _Variable(str):
+    """What a variable of the environment says: text, of which a number or truth value may be made."""
+
+
 class Section(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -111,6 +130,26 @@ class Section(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _take_as_written(cls, value: object, info: ValidationInfo) -> object:
+        """In files numbers are no texts, and truth values no numbers."""
+        if isinstance(value, _Variable):
+            return str(value)
+        assert info.field_name is not None
+        kinds = _kinds_of(cls.model_fields[info.field_name].annotation)
+        if kinds & {int, float} and isinstance(value, bool | str):
+            raise ValueError(_NEEDED["int_type" if int in kinds else "float_type"])
+        if bool in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
+            raise ValueError(_NEEDED["bool_type"])
+        return value
+
+
+def _kinds_of(annotation: object) -> set[type]:
+    if isinstance(annotation, type):
+        return {annotation}
+    return {kind for argument in get_args(annotation) for kind in _kinds_of(argument)}
 
 
 class Role(StrEnum):
@@ -214,11 +253,11 @@ class SandboxSection(Section):
     """What sandboxed sessions see at most: themselves and what they spawned, or as much as others."""
     network: bool = False
     """Whether sandboxed commands may use the network of the host, its own services included."""
-    memory_mb: Annotated[int, Field(ge=16)] = 512
+    memory_mb: Annotated[int, Field(ge=16, le=_MOST_MEBIBYTES)] = 512
     """MiB of memory that a sandboxed command may hold, all its processes and `/tmp` together."""
     processes: Annotated[int, Field(ge=1, le=4096)] = 64
     """Processes that a sandboxed command may have at a time; four times as many threads."""
-    disk_mb: Annotated[int, Field(ge=1)] = 256
+    disk_mb: Annotated[int, Field(ge=1, le=_MOST_MEBIBYTES)] = 256
     """MiB that the workspace and `/tmp` may hold together, and the most that a command may write to its output."""
     seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """How long a command may take, sandboxed or not."""
@@ -229,11 +268,11 @@ class AgentSandboxSection(Section):
     """Instead of `agents.defaults.sandbox.mode`."""
     network: bool | None = None
     """Instead of `agents.defaults.sandbox.network`."""
-    memory_mb: Annotated[int, Field(ge=16)] | None = None
+    memory_mb: Annotated[int, Field(ge=16, le=_MOST_MEBIBYTES)] | None = None
     """Instead of `agents.defaults.sandbox.memory_mb`."""
     processes: Annotated[int, Field(ge=1, le=4096)] | None = None
     """Instead of `agents.defaults.sandbox.processes`."""
-    disk_mb: Annotated[int, Field(ge=1)] | None = None
+    disk_mb: Annotated[int, Field(ge=1, le=_MOST_MEBIBYTES)] | None = None
     """Instead of `agents.defaults.sandbox.disk_mb`."""
     seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Instead of `agents.defaults.sandbox.seconds`."""
@@ -678,6 +717,19 @@ class Config(Section):
             },
         )
 
+    def ineffective(self) -> list[str]:
+        """Settings that name what there is not, which does no harm and no good."""
+        agents = self.agent_map()
+        unknown = {name: None for agent in agents.values() for name in agent.subagents.allowed}
+        return [
+            *(
+                f"tools.subagents.tools names no session tool: {name!r}"
+                for name in self.tools.subagents.tools
+                if name not in SESSION_TOOLS
+            ),
+            *(f"allow_agents names no agent: {name!r}" for name in unknown if name != "*" and name not in agents),
+        ]
+
     def webhooks(self) -> list[WebhookSettings]:
         """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""
         default = self.agents.default or next(iter(self.agent_map()))
@@ -758,7 +810,7 @@ def load_config(
         tree, text = read_file(path)
     origins = dict[tuple[str, ...], str]()
     for variable, value in _variables(os.environ if environment is None else environment):
-        _put(tree, variable[0], value)
+        _put(tree, variable[0], _Variable(value))
         origins[variable[0]] = variable[1]
     for dotted, value in (flags or {}).items():
         if value is not None:
@@ -809,7 +861,8 @@ def _explain(error: ValidationError, path: Path | None, text: str, origins: Mapp
             hint = f" Did you mean {near[0]!r}?" if near else f" Known here: {', '.join(_names_beside(place))}."
             problems.append(f"{where}: unknown setting {dotted!r}.{hint}")
         else:
-            problems.append(f"{where}: {dotted}: {item['msg']}.")
+            said = _NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")
+            problems.append(f"{where}: {dotted}: {said}.")
     return "\n".join(problems)
 
 

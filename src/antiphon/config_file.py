@@ -51,7 +51,17 @@ def _read_toml(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Invalid(f"Configuration is not TOML: {str(path)!r}: {error}", code="invalid_config") from error
+        said = f"Configuration is not TOML: {str(path)!r}: {error}."
+        raise Invalid(f"{said}{_remedy_of_repeated(str(error))}", code="invalid_config") from error
+
+
+def _remedy_of_repeated(problem: str) -> str:
+    """For a table that is declared twice; tomllib tells its names as a tuple."""
+    match = re.match(r"Cannot declare \((.+?),?\) twice", problem)
+    if match is None:
+        return ""
+    header = ".".join(name[1:-1] for name in match[1].split(", "))
+    return f" Keep one [{header}], and put the settings of both under it."
 
 
 def _read_json5(path: Path, text: str) -> dict[str, Any]:

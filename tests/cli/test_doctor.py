@@ -30,6 +30,18 @@ def test_a_home_that_does_not_exist_yet_is_in_order_and_not_made(home: Path) -> 
     assert not home.exists()
 
 
+@pytest.mark.parametrize(("name", "text"), [("antiphon.toml", "[agents.defaults]\n"), ("other.json5", "{}")])
+def test_the_remedy_for_the_model_that_echoes_is_right_for_the_file(home: Path, name: str, text: str) -> None:
+    home.mkdir(mode=0o700)
+    file = home / name
+    file.write_text(text)
+    remedy = checks(home, env={"ANTIPHON_CONFIG": str(file)})[1]["model of main"]["remedy"]
+    if file.suffix == ".toml":
+        assert remedy.startswith(f'Set model = "openai:gpt-5" under [agents.defaults] in {file},')
+    else:
+        assert remedy.startswith(f'Set agents.defaults.model to "openai:gpt-5" in {file},')
+
+
 def test_a_running_gateway_is_asked_whether_it_is_ready(home: Path) -> None:
     with serving(home) as gateway:
         code, found = checks(home)
@@ -85,7 +97,9 @@ def test_the_sandbox_is_tried_where_agents_need_it(home: Path, tmp_path: Path) -
     for needed in ({commands: "sandboxed"}, {commands: "host", **boxed}):
         code, found = checks(home, env={**absent, **needed})
         assert code == 1 and found["sandbox"]["status"] == "broken"
-        assert "apt install bubblewrap" in found["sandbox"]["detail"]
+        assert "'bwrap' is not on this machine" in found["sandbox"]["detail"]
+        assert "bubblewrap" not in found["sandbox"]["detail"]
+        assert found["sandbox"]["remedy"].startswith("Install bubblewrap")
     if find_problem() is None:
         assert checks(home, env=SANDBOXED)[1]["sandbox"]["status"] == "ok"
 
@@ -95,8 +109,9 @@ def test_where_namespaces_are_refused_the_sandbox_says_so(home: Path) -> None:
     refusing = ("bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/")
     code, found = checks(home, env=SANDBOXED, prefix=refusing)
     assert code == 1 and found["sandbox"]["status"] == "broken"
-    detail = found["sandbox"]["detail"]
-    assert "nothing was run: bwrap: " in detail and "namespace" in detail and "user.max_user_namespaces" in detail
+    detail, remedy = found["sandbox"]["detail"], found["sandbox"]["remedy"]
+    assert "nothing was run: bwrap: " in detail and "namespace" in detail
+    assert "user.max_user_namespaces" in remedy and "user.max_user_namespaces" not in detail
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only this processor can say that it is another")

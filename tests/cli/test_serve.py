@@ -55,7 +55,7 @@ def test_a_person_reads_address_link_agent_model_home_and_how_to_set_a_real_one(
         shown = terminal.expect("Ctrl-C stops it.")
         assert "http://127.0.0.1:" in shown and "/#code=" in shown
         assert "main, model offline" in shown and str(home) in shown
-        line = next(line for line in shown.splitlines() if "agents.defaults.model" in line)
+        line = next(line for line in shown.splitlines() if "[agents.defaults]" in line)
         assert str(home / "antiphon.toml") in line and "OPENAI_API_KEY" in line
         terminal.type("\x03")
         terminal.expect("Stopping")
@@ -154,6 +154,8 @@ def test_what_a_killed_gateway_leaves_behind_is_ignored(home: Path) -> None:
         ("[gateway]\n\nprot = 1\n", ["line 3", "gateway.prot", "Did you mean 'port'"]),
         ("[runs]\nmax_concurrent = 'x'\n", ["line 2", "runs.max_concurrent"]),
         ("[gateway\n", ["not TOML"]),
+        ("[a.b]\n[a.b]\n", ["line 2", "Keep one [a.b], and put the settings of both under it."]),
+        ("[[a]]\n[a]\n", ["line 2", "Keep one [a], and"]),
         ('[agents.defaults]\nmodel = "gpt"\n', ["Model is unknown: 'gpt'", "openai:gpt-5"]),
         ('[agents.defaults]\nmodel = "nobody:gpt"\n', ["Model unknown: 'nobody:gpt'", "providers.<name>.base_url"]),
         ("\udcff", ["not UTF-8"]),

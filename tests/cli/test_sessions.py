@@ -46,6 +46,25 @@ def test_lists_show_sessions_to_programs_and_people(gateway: Serving) -> None:
     assert refused.returncode == 2 and "kinds" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["sessions", "tree", "--limit", "0"], "--limit"),
+        (["sessions", "tree", "--bogus"], "--bogus"),
+        (["sessions", "show"], "SESSION"),
+        (["sessions", "nothing"], "nothing"),
+        (["runs", "show", "x", "--wait", "soon"], "--wait"),
+    ],
+)
+def test_programs_are_told_of_wrong_usage_in_json(gateway: Serving, arguments: list[str], told: str) -> None:
+    done = antiphon(*arguments, "--json", home=gateway.home)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, answer["ok"], answer["error"]["code"]) == (2, "", False, "usage")
+    assert told in answer["error"]["message"]
+    read = antiphon(*arguments, home=gateway.home)
+    assert (read.returncode, read.stdout) == (2, "") and "Usage" in read.stderr
+
+
 def test_a_session_is_shown_by_word_id_and_key_alike(gateway: Serving) -> None:
     rows = [
         antiphon_json("sessions", "show", name, home=gateway.home)

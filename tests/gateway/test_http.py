@@ -241,6 +241,40 @@ async def test_no_query_of_a_list_makes_the_gateway_fail(chat: Served, query: st
     assert answer.status_code == 200 or error(answer)[0] in (400, 422), answer.text
 
 
+@requirement("answers:3", "answers:5")
+@pytest.mark.parametrize(
+    ("method", "path", "told"),
+    [
+        (
+            "GET",
+            "/runs?sessionKey=nope",
+            "sessionKey: unknown parameter. Known here: session, status, kept, limit, before",
+        ),
+        (
+            "GET",
+            "/sessions?include_inactive=1",
+            "include_inactive: unknown parameter. Known here: limit, kinds, agentId",
+        ),
+        ("GET", "/tree?depth=1&limit=1&level=2", "level: unknown parameter. Known here: roots, limit, includeInactive"),
+        ("GET", f"{CHAT}/history?before=1", "before: unknown parameter. Known here: limit, cursor, includeTools"),
+        ("GET", "/runs/x?timeout=1", "timeout: unknown parameter. Known here: wait"),
+        ("GET", f"{CHAT}?x", "x: unknown parameter. Known here: none"),
+        ("DELETE", f"{CHAT}?force=1", "force: unknown parameter"),
+        ("GET", "/deliveries?x=1", "x: unknown parameter"),
+        ("GET", "/tools?session=main", "session: unknown parameter. Known here: sessionKey"),
+        ("GET", "/tokens?x=1", "x: unknown parameter"),
+        ("POST", "/auth/link?x=1", "x: unknown parameter"),
+    ],
+)
+async def test_a_parameter_that_the_route_does_not_know_is_refused(
+    chat: Served, method: str, path: str, told: str
+) -> None:
+    answer = await chat.client.request(method, path)
+    assert error(answer) == (422, "invalid_request", "invalid_request")
+    assert told in answer.json()["error"]["message"]
+    assert (await chat.client.get(CHAT)).status_code == 200
+
+
 @requirement("answers:5")
 @pytest.mark.parametrize("cursor", ["x", "-1", "²", "9" * 5000, "seq:", "1e3", "٣"])
 async def test_cursors_that_are_no_numbers_are_refused(chat: Served, cursor: str) -> None:
@@ -543,6 +577,26 @@ async def test_a_body_that_is_wrong_is_refused_in_one_shape(chat: Served, body: 
     answer = await chat.client.post(POSTS, content=body, headers=headers)
     assert error(answer)[0] == status
     assert await chat.messages("api:chat") == []
+
+
+@requirement("answers:5", "gateway:5")
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"{", "not JSON"),
+        (b"[" * 1200, "nested too deeply"),
+        (b'{"text": %s}' % (b"[" * 1200 + b"]" * 1200), "nested too deeply"),
+        ('{"text": "é"}'.encode("latin-1"), "not UTF-8, byte 11 is 0xe9"),
+        (b'{"text": %s}' % (b"9" * 5000), "too many digits"),
+    ],
+)
+async def test_a_body_that_no_reader_of_json_takes_is_told_with_what_is_wrong(
+    chat: Served, body: bytes, told: str
+) -> None:
+    for path in (POSTS, "/sessions", "/tools/sessions_spawn", "/tokens"):
+        answer = await chat.client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert error(answer) == (400, "invalid_request", "not_json")
+        assert told in answer.json()["error"]["message"]
 
 
 @requirement("answers:5", "sessions:3")

@@ -20,14 +20,14 @@ from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, lo
 from antiphon.cli.connection import client_of
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.home import config_of, home_of
-from antiphon.cli.keys import key_problem
+from antiphon.cli.keys import key_problem, offline_remedy
 from antiphon.config import Config, find_config_file
 from antiphon.config_file import TOML_NAME
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.mcp.client import look_at_servers
 from antiphon.tools.run_command import needs_sandbox
-from antiphon.tools.sandbox.start import find_problem
+from antiphon.tools.sandbox.start import REMEDY, find_problem
 from antiphon.tools.sandbox.system_calls import filter_for
 
 if TYPE_CHECKING:
@@ -57,11 +57,16 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     home = home_of(home_option)
     findings: list[Finding] = []
     config: Config | None = None
+    file: Path | None = None
     try:
         config = config_of(home, config_option)
         file = find_config_file(home, config_option)
         detail = str(file) if file else f"none, every setting has its default ({home / TOML_NAME} would be read)"
         findings.append(Finding("configuration", Grade.OK, detail))
+        findings += [
+            Finding("setting", Grade.WARNING, problem, "Correct the name, or leave it out.")
+            for problem in config.ineffective()
+        ]
     except Invalid as error:
         findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
     running = find_gateway(home)
@@ -75,7 +80,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     findings += _gateway(home, running)
     if config is not None:
         findings += _port(config, running)
-        findings += _models(home, config)
+        findings += _models(home, file or home / TOML_NAME, config)
         findings += _webhooks(config)
         findings += _mcp_servers(home, config)
         findings += _sandbox(config)
@@ -272,7 +277,7 @@ def _port(config: Config, running: RunningGateway | None) -> Iterator[Finding]:
             yield Finding("port", Grade.OK, f"{host}:{port} is free")
 
 
-def _models(home: Path, config: Config) -> Iterator[Finding]:
+def _models(home: Path, file: Path, config: Config) -> Iterator[Finding]:
     models = open_models(home, config)
     for agent in config.agent_map().values():
         name = f"model of {agent.id}"
@@ -284,12 +289,7 @@ def _models(home: Path, config: Config) -> Iterator[Finding]:
         if problem is not None:
             yield Finding(name, Grade.BROKEN, f"{agent.model}: {problem}", "Its messages end in an error until then.")
         elif agent.model == "offline":
-            yield Finding(
-                name,
-                Grade.WARNING,
-                "offline, which only echoes",
-                f'Put  agents.defaults.model = "openai:gpt-5"  first in {home / TOML_NAME}, and set OPENAI_API_KEY.',
-            )
+            yield Finding(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
         else:
             yield Finding(name, Grade.OK, agent.model + (", its key is there" if ":" in agent.model else ""))
 
@@ -323,7 +323,7 @@ def _sandbox(config: Config) -> Iterator[Finding]:
         return
     problem = find_problem()
     if problem is not None:
-        yield Finding("sandbox", Grade.BROKEN, problem, "Commands of agents are refused until then.")
+        yield Finding("sandbox", Grade.BROKEN, problem, REMEDY)
     else:
         yield Finding("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
     machine = platform.machine()

@@ -26,13 +26,19 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
     from antiphon.cli.output import show, show_json
     from antiphon.config import find_config_file
     from antiphon.config_file import TOML_NAME
+    from antiphon.domain.message import JsonValue
 
     directory = home_of(home)
-    config_of(directory, config)
+    warnings: list[JsonValue] = list(config_of(directory, config).ineffective())
     file = find_config_file(directory, config)
     if as_json:
-        show_json({"ok": True, "file": None if file is None else str(file)})
+        show_json(
+            {"ok": True, "file": None if file is None else str(file), **({"warnings": warnings} if warnings else {})}
+        )
     elif file is None:
         show(f"There is no configuration; every setting has its default. It would be {str(directory / TOML_NAME)!r}.")
     else:
         show(f"Configuration is right: {str(file)!r}")
+    if not as_json:
+        for warning in warnings:
+            show(f"But {warning}.", "yellow")

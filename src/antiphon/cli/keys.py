@@ -1,8 +1,17 @@
-"""Whether the keys of models are there, without asking anybody and without showing them."""
+"""Whether models can be used: which key is missing, without asking anybody and without showing it, and what to set."""
+
+from pathlib import Path
 
 from antiphon.agents.model import ModelError
 from antiphon.agents.models import Models
 from antiphon.agents.provider import ProviderModel
+
+
+def offline_remedy(file: Path) -> str:
+    """How agents get a model that answers, for the configuration in that file."""
+    is_toml = file.suffix == ".toml"
+    setting = 'model = "openai:gpt-5" under [agents.defaults]' if is_toml else 'agents.defaults.model to "openai:gpt-5"'
+    return f"Set {setting} in {file}, and the environment variable OPENAI_API_KEY."
 
 
 def key_problem(models: Models, name: str) -> str | None:

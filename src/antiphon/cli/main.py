@@ -1,12 +1,16 @@
 """The program `antiphon`. Each command imports what it needs when it is called, so that help answers at once."""
 
+import sys
+from itertools import takewhile
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from antiphon import __version__
 from antiphon.cli import chat, config, deliveries, doctor, runs, sessions, tokens
 from antiphon.cli.demo.command import demo
+from antiphon.cli.exits import ExitCode, show_error
 from antiphon.cli.mcp import mcp
 from antiphon.cli.migrate import migrate
 from antiphon.cli.open import open_page
@@ -59,4 +63,12 @@ def antiphon(
 
 def main() -> None:
     prepare_output()
-    app(prog_name="antiphon")
+    if "--json" not in takewhile(lambda argument: argument != "--", sys.argv[1:]):
+        app(prog_name="antiphon")
+    try:
+        sys.exit(app(prog_name="antiphon", standalone_mode=False))
+    except TyperException as error:
+        show_error(error.format_message(), "usage", as_json=True)
+        sys.exit(error.exit_code)
+    except typer.Abort:
+        sys.exit(ExitCode.FAILED)

@@ -19,7 +19,7 @@ from antiphon.backends import describe_database
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.gateway_file import NAME, find_gateway
 from antiphon.cli.home import config_of, home_of
-from antiphon.cli.keys import key_problem
+from antiphon.cli.keys import key_problem, offline_remedy
 from antiphon.cli.local_gateway import LocalGateway, home_in_use, run_gateway
 from antiphon.cli.logs import configure_logs
 from antiphon.cli.output import console, show, show_fields, show_json, styled
@@ -164,15 +164,7 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
     if not config.gateway.role.works:
         show("It runs no agents: `antiphon worker` does, anywhere, on the same database.", "yellow")
     elif app.services.rules.agents[app.services.rules.default_agent].model == "offline":
-        is_toml = file.suffix == ".toml"
-        line = (
-            'agents.defaults.model = "openai:gpt-5"' if is_toml else 'agents: { defaults: { model: "openai:gpt-5" } },'
-        )
-        show(
-            f"The model 'offline' only echoes. For a real one, put this line first in {file}:  {line}  "
-            "and set the environment variable OPENAI_API_KEY.",
-            "yellow",
-        )
+        show(f"The model 'offline' only echoes. {offline_remedy(file)}", "yellow")
     _show_missing_keys(app)
     show("Ctrl-C stops it.", "dim")
 

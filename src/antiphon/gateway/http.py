@@ -5,7 +5,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from antiphon.engine.services import Services
 from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
 from antiphon.gateway.context import Gateway, InboundWebhooks
 from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
+from antiphon.gateway.requests import check_query
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ ROUTERS = (
     tools.router,
     tokens.router,
     signin.router,
-    webhooks.router,
 )
+"""Their routes take the parameters that they name, and no others."""
 _TYPES = {
     400: "invalid_request",
     401: "unauthorized",
@@ -70,7 +71,8 @@ def build_gateway(
         services=services, tool_calls=tool_calls, settings=settings, check_model=check_model, webhooks=inbound
     )
     for router in ROUTERS:
-        api.include_router(router)
+        api.include_router(router, dependencies=[Depends(check_query)])
+    api.include_router(webhooks.router)
     api.router.routes.append(Route(MCP_PATH, _McpRoute(mcp), methods=["POST"]))
     page.mount(api)
     _add_probes(api, services.health)
@@ -156,16 +158,31 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code
+    if status == 400:
+        # The framework raises it where the body cannot be read as JSON, for other reasons than its grammar.
+        return error_response(400, "not_json", f"Body is not JSON that can be read: {_unreadable(error.__cause__)}.")
     messages = {404: f"No such address: {request.url.path[:200]!r}", 405: "Method is not allowed here"}
     headers = {"Allow": _allowed_methods(request)} if status == 405 else dict(error.headers or {})
     phrase = HTTPStatus(status).name.lower()
     return error_response(status, phrase, messages.get(status, str(error.detail)), headers)
 
 
+def _unreadable(cause: BaseException | None) -> str:
+    match cause:
+        case UnicodeDecodeError():
+            return f"it is not UTF-8, byte {cause.start + 1} is {cause.object[cause.start]:#04x}"
+        case RecursionError():
+            return "it is nested too deeply"
+        case ValueError():
+            return "a number in it has too many digits"
+        case _:
+            return "it did not come whole"
+
+
 def _allowed_methods(request: Request) -> str:
     """Those of every route with this address; the framework names only the first one's."""
     methods: set[str] = set()
-    for route in (*request.app.routes, *(route for router in ROUTERS for route in router.routes)):
+    for route in (*request.app.routes, *(route for router in (*ROUTERS, webhooks.router) for route in router.routes)):
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             methods |= route.methods or set()
     return ", ".join(sorted(methods))

@@ -5,6 +5,9 @@ import json
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
@@ -39,6 +42,19 @@ class Body(BaseModel):
     """Unknown names are refused. Contract: answers 3."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=False)
+
+
+async def check_query(request: Request) -> None:
+    """Refuses parameters that the route does not know. Contract: answers 3."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = [field.alias for field in route.dependant.query_params]
+    unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
+    if unknown:
+        told = f"unknown parameter. Known here: {', '.join(known) or 'none'}"
+        raise RequestValidationError(
+            [{"type": "extra_forbidden", "loc": ("query", name[:100]), "msg": told} for name in unknown[:10]]
+        )
 
 
 class SourceBody(Body):

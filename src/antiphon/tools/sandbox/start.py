@@ -140,7 +140,7 @@ def unavailable(reason: str) -> Unavailable:
 
 
 def find_problem(program: str = "bwrap") -> str | None:
-    """Why no command can be run in a sandbox here; None if one can. Tries it."""
+    """Why no command can be run in a sandbox here, without `REMEDY`; None if one can. Tries it."""
     with tempfile.TemporaryDirectory() as directory:
         try:
             with SandboxProcess(
@@ -148,8 +148,8 @@ def find_problem(program: str = "bwrap") -> str | None:
             ) as process:
                 ended = process.exit_code()
         except Unavailable as error:
-            return error.message
-    return None if ended == 0 else unavailable(f"a command that does nothing ended with {ended}").message
+            return error.message.removesuffix(f" {REMEDY}")
+    return None if ended == 0 else f"A command that does nothing ended with {ended}."
 
 
 def _pipe(files: ExitStack) -> tuple[BufferedReader, FileIO]:
