@@ -116,7 +116,7 @@ def kill_at_every_commit(
         assert dump["deliveries"] == undisturbed["deliveries"]
     # Some commits are shared or not as it happens, so the last numbers may not be reached.
     assert kills > 0.8 * len(numbers) - 1
-    assert bool(unknown) == (scenario in ("effects", "conversation")) or step > 1
+    assert unknown == 0 or scenario in ("effects", "conversation")
 
 
 def check_exchange(dump: Dump) -> None:
@@ -133,11 +133,15 @@ def test_the_model_is_told_that_the_outcome_of_a_call_is_unknown(
     killer: Killer, places: Places, tmp_path: Path
 ) -> None:
     replies: set[str] = set()
-    for number in range(1, 100):
-        directory = tmp_path / str(number)
+    number = lives = 0
+    # Commits are shared or not as it happens, so that one time through may miss the one before the effect.
+    while lives < 200 and OUTCOME_UNKNOWN not in replies:
+        number, lives = number + 1, lives + 1
+        directory = tmp_path / str(lives)
         request = replace(places("effect", directory), kill_at=number)
         if killer.carry_out(request) != -9:
-            break
+            number = 0
+            continue
         bury_the_dead(request)
         killer.carry_out_to_end(request)
         dump = read_dump(directory)
