@@ -18,11 +18,11 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.domain.message import ToolResult, UserMessage, text_of
-from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Transcript
-from antiphon.engine.lifecycle import Claimant, claim
+from antiphon.engine.lifecycle import Claimant, Ended, Fence, claim, finish_run
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds
@@ -865,6 +865,36 @@ async def test_of_two_children_that_end_at_once_one_is_the_last(open_home: OpenH
         await free_the_slot(app)
         assert (await wait_end(app, posted.run_id)).status is RunStatus.OK
         assert [len(record.answers) for record in await records(app, key_of("boss"))] == [0, 2]
+
+
+@requirement("spawn:7", "spawn:8", "sessions:7")
+async def test_a_child_that_is_deleted_while_its_requester_begins_to_wait_is_gone_on_with(
+    open_home: OpenHome, server: str
+) -> None:
+    gates = Gates()
+    async with open_home(settings(**NESTED), Parts(tools=[gates.tool])) as app:
+        boss = await open_peer(app, "boss")
+        waiting = f"{spawn_directive('!sleep 60')}\n{YIELD}"
+        posted = await post(app, key_of("boss"), f"{spawn_directive(waiting)}\n{wait_at('end')}")
+        await gates.until_reached("end")
+        (child,) = await children_of(app, "boss")
+        await until_parked(app, child)
+
+        async def begin_to_wait(tx: Transaction, run: Run) -> None:
+            await ledger.change(tx, run.id, {"is_yielding": 1})
+            outcome = Outcome(status=RunStatus.OK, reply="waits")
+            fence = Fence(run.id, run.fence)
+            assert isinstance(await finish_run(tx, fence, outcome, None, milliseconds(run.created_at)), Ended)
+
+        target = app.services.sessions.target(child)
+        run = await find_run(app, posted.run_id)
+        await overlap(app, server, run, begin_to_wait, lambda: app.services.sessions.delete(OWNER, target))
+        gates.open("end")
+        assert (await wait_end(app, posted.run_id)).status is RunStatus.OK
+        (record,) = await records(app, key_of("boss"))
+        assert "Status: error: The session was deleted." in record.text
+        await call(app, boss, "subagents", action="cancel", target="all")
+        await settle(app)
 
 
 @requirement("spawn:8", "runs:5")

@@ -169,9 +169,16 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
 async def _record(tx: Transaction, report: Report, run: Run, at_ms: int) -> list[CalledOff]:
     """Puts the result into the requester's log, exactly once, and begins what follows from it."""
     child = await rows.find_by_row(tx, report.child)
-    if report.requester is not None:
-        # Its other children may be ending in units that have not committed: whoever is last must see them.
+    while report.requester is not None:
+        # Its run may be beginning to wait, and its other children be ending, in units that have not committed:
+        # whoever is last must see them.
         await rows.hold(tx, report.requester)
+        current = await spawns.find_report(tx, report.id)
+        if current is None or current.stage is not Stage.OPEN:
+            return []
+        is_held, report = current.requester == report.requester, current
+        if is_held:
+            break
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
     if child is None:
         return []
