@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from antiphon.app import App
+from antiphon.config import DatabaseSection
 from antiphon.domain.message import ReportStage, TextPart, UserMessage
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
@@ -102,6 +104,12 @@ async def count_owed(app: App) -> int:
         return (await query.fetch_all("SELECT COUNT(*) FROM reports WHERE stage = 'open'"))[0][0]
 
     return await app.database.read(read)
+
+
+def skip_where_slots_stay(database: DatabaseSection) -> None:
+    """For tests in which a slot has to go to another session when a child's run ends, before its next run begins."""
+    if database.url is not None:
+        pytest.skip("there the child's session keeps its slot for its next run")
 
 
 async def until(app: App, is_so: Callable[[list[Run]], bool]) -> None:

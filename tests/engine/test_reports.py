@@ -38,6 +38,7 @@ from tests.engine.family import (
     count_owed,
     records,
     session_of,
+    skip_where_slots_stay,
     spawn_directive,
     spawned,
     spawned_from_outside,
@@ -296,8 +297,7 @@ async def test_what_was_recorded_is_answered_though_its_child_is_deleted_meanwhi
 async def test_an_announcement_of_a_deleted_child_is_answered_by_its_requester(
     open_home: OpenHome, database_section: DatabaseSection
 ) -> None:
-    if database_section.url is not None:
-        pytest.skip("there the child's session keeps its slot for its next run")
+    skip_where_slots_stay(database_section)
     channel, gates = FakeChannel(), Gates()
     async with open_home(settings(runs__max_concurrent=1), Parts(channels=[channel], tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")

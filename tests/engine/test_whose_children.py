@@ -27,6 +27,7 @@ from tests.engine.family import (
     children_of,
     records,
     session_of,
+    skip_where_slots_stay,
     spawn_directive,
     spawned_from_outside,
     until,
@@ -261,8 +262,7 @@ async def test_a_look_from_outside_takes_no_result_away_from_the_run_that_is_to_
 async def test_what_a_wait_takes_is_not_announced_by_a_turn_that_had_not_begun(
     open_home: OpenHome, database_section: DatabaseSection
 ) -> None:
-    if database_section.url is not None:
-        pytest.skip("there the child's session keeps its slot for its next run")
+    skip_where_slots_stay(database_section)
     channel, gates = FakeChannel(), Gates()
     async with open_home(settings(runs__max_concurrent=2), Parts(channels=[channel], tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
@@ -286,8 +286,7 @@ async def test_what_a_wait_takes_is_not_announced_by_a_turn_that_had_not_begun(
 async def test_a_place_hears_nothing_more_of_a_conversation_that_was_begun_anew(
     open_home: OpenHome, database_section: DatabaseSection
 ) -> None:
-    if database_section.url is not None:
-        pytest.skip("there the child's session keeps its slot for its next run")
+    skip_where_slots_stay(database_section)
     channel, gates = FakeChannel(), Gates()
     async with open_home(settings(runs__max_concurrent=1), Parts(channels=[channel], tools=[gates.tool])) as app:
         boss = await open_peer(app, "boss")
@@ -415,6 +414,8 @@ async def test_a_childs_label_is_found_in_every_normal_form(open_home: OpenHome)
             assert told["childSessionKey"] == child["childSessionKey"]
             sent: Any = await call(app, boss, "sessions_send", label=name, message="!say y", timeoutSeconds=0)
             assert sent["status"] == "accepted"
+            listed: Any = await call(app, boss, "subagents", action="list", target=name)
+            assert listed["count"] == 1
         wide = await call(app, boss, "sessions_spawn", task="x", label="\uff21\uff2c\uff2c")
         assert wide["code"] == "invalid_arguments"
         await call(app, boss, "subagents", action="cancel", target="all")

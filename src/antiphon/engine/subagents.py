@@ -138,6 +138,7 @@ def _by_age(children: Sequence[Child]) -> list[Child]:
 async def _list(
     query: Query, caller: Caller, limit: int | None, name: str | None = None, *, at_work: bool = False
 ) -> list[Child]:
+    name = None if name is None else unicodedata.normalize("NFC", name)
     found = await spawns.list_children(query, caller.session, limit=limit, name=name, at_work=at_work)
     sessions = {session.row: session for session in await rows.list_rows(query, [each.spawn.child for each in found])}
     runs = await ledger.find_ends(query, [each.report for each in found if each.report is not None])
@@ -158,7 +159,7 @@ async def _list(
 
 async def _find_own(query: Query, caller: Caller, name: str) -> Child | Refusal:
     """The one child of that key, id or result, else of that label. Missing ones and others' get one answer."""
-    found = await _list(query, caller, 2, unicodedata.normalize("NFC", name))
+    found = await _list(query, caller, 2, name)
     if len(found) > 1:
         return Refusal(
             Invalid(f"Label is not unique: {name[:200]!r}. Name the child by its sessionKey.", code="ambiguous_label")
