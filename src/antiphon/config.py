@@ -11,7 +11,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,6 +30,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from antiphon.annotations import types_in
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.config_file import file_in, line_in, read_file
@@ -138,18 +139,12 @@ class Section(BaseModel):
         if isinstance(value, _Variable):
             return str(value)
         assert info.field_name is not None
-        kinds = _kinds_of(cls.model_fields[info.field_name].annotation)
+        kinds = types_in(cls.model_fields[info.field_name].annotation)
         if kinds & {int, float} and isinstance(value, bool | str):
             raise ValueError(_NEEDED["int_type" if int in kinds else "float_type"])
         if bool in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
             raise ValueError(_NEEDED["bool_type"])
         return value
-
-
-def _kinds_of(annotation: object) -> set[type]:
-    if isinstance(annotation, type):
-        return {annotation}
-    return {kind for argument in get_args(annotation) for kind in _kinds_of(argument)}
 
 
 class Role(StrEnum):
@@ -878,7 +873,4 @@ def _names_beside(place: Sequence[str]) -> list[str]:
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    arguments: tuple[object, ...] = get_args(annotation)
-    return next((section for argument in arguments if (section := _section_of(argument)) is not None), None)
+    return next((each for each in types_in(annotation) if issubclass(each, BaseModel)), None)

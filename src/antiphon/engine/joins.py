@@ -212,7 +212,7 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
         )
     session = await rows.find_by_row(tx, caller.session)
     assert session is not None
-    children = await spawns.list_open(tx, origin, answers_to(origin, session))
+    children = await spawns.list_open(tx, origin, answers_to(origin, session.delivery))
     has_come = any(not report.is_taken for report in await spawns.list_recorded(tx, origin.id))
     if not (children or origin.is_yielding or has_come):
         return Refusal(

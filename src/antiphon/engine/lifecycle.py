@@ -241,7 +241,9 @@ async def finish_run(
     owed = await reports.find_owed(tx, run, outcome.status, found.depth, at_ms)
     if owed is not None:
         run = replace(run, report=owed.id)
-    is_parked = (run.is_yielding or run.has_spawned) and await reports.must_park(tx, run, outcome.status, owed)
+    is_parked = (run.is_yielding or run.has_spawned) and await reports.must_park(
+        tx, run, found.place, outcome.status, owed
+    )
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
     ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end, is_parked=is_parked)

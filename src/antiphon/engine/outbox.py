@@ -4,7 +4,7 @@ import hashlib
 
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.run import Run
-from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
@@ -18,9 +18,9 @@ def is_external(place: DeliveryContext) -> bool:
     return place.channel is not None and place.to is not None and place.channel not in _INSIDE
 
 
-def answers_to(run: Run | None, session: Session) -> DeliveryContext | None:
-    """Where the answers of the session's run go, if that is outside; without a run those of the session."""
-    place = session.delivery if run is None or run.place is None else run.place
+def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | None:
+    """Where the run's answers go, if that is outside: its own place, else that of its session."""
+    place = delivery if run is None or run.place is None else run.place
     return place if is_external(place) else None
 
 

@@ -25,7 +25,7 @@ from antiphon.domain.report import (
 )
 from antiphon.domain.run import Outcome, QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
-from antiphon.domain.spawn import Cleanup, Mode, Spawn
+from antiphon.domain.spawn import Cleanup, Mode
 from antiphon.engine import outbox, report_log
 from antiphon.engine.arrivals import derived_id
 from antiphon.engine.findings import find_result
@@ -77,17 +77,19 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
     return report
 
 
-async def must_park(tx: Transaction, run: Run, status: RunStatus, owed: Report | None) -> bool:
-    """Whether the run, ending now, waits for children: it yielded, or it owes a result that theirs belong to."""
+async def must_park(
+    tx: Transaction, run: Run, delivery: DeliveryContext, status: RunStatus, owed: Report | None
+) -> bool:
+    """Whether the run, ending now, waits for children: it yielded, or it owes a result that theirs belong to.
+
+    `delivery` is where answers of its session go.
+    """
     if status not in (RunStatus.OK, RunStatus.ERROR) or run.is_cancel_requested:
         return False
     is_asked = run.is_yielding and status is RunStatus.OK
     if not is_asked and (owed is None or not run.has_spawned):
         return False
-    session = await rows.find_by_row(tx, run.session)
-    if session is None:
-        return False
-    children = await spawns.list_open(tx, run, outbox.answers_to(run, session))
+    children = await spawns.list_open(tx, run, outbox.answers_to(run, delivery))
     # Whoever yields goes on, also with what a wait of the same step took.
     has_come = any(is_asked or not report.is_taken for report in await spawns.list_recorded(tx, run.id))
     return has_come or any(is_asked or report.origin_run == run.id for report in children)
@@ -99,7 +101,7 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
     recorded = [report for report in came if not report.is_taken]
     session = await rows.find_by_row(tx, run.session)
     assert session is not None
-    has_open = await spawns.wait_for_all(tx, run, outbox.answers_to(run, session))
+    has_open = await spawns.wait_for_all(tx, run, outbox.answers_to(run, session.delivery))
     for report in came:
         if report.is_taken:
             await _settle(tx, report, at_ms)
@@ -161,7 +163,7 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
         heir.requester_incarnation if heir is not None else None,
         heir.origin_run if heir is not None else None,
     ):
-        await _put_by(tx, child, at_ms)
+        await _put_by(tx, child, at_ms, has_kept=True)
     await spawns.delete_all(tx, session.row)
     return called_off
 
@@ -249,7 +251,7 @@ async def _after_whom(tx: Transaction, report: Report, requester: Session) -> Re
     if not {report.id, report.run} & set(active.waiting_for):
         if not active.is_yielding:
             return report
-        place = outbox.answers_to(active, requester)
+        place = outbox.answers_to(active, requester.delivery)
         if report.id not in [other.id for other in await spawns.list_open(tx, active, place)]:
             return report
     if not active.has_spawned:
@@ -431,37 +433,29 @@ async def take(tx: Transaction, report: Report, at_ms: int) -> None:
 
 
 async def _keep(tx: Transaction, report: Report, at_ms: int) -> None:
-    """Nobody is left for the result: it stays in the child, which is archived in its time and not deleted."""
+    """Nobody is left for the result: it stays in the child."""
     await spawns.change_report(tx, report.id, {"stage": Stage.KEPT.value, "ended_at": at_ms})
-    await _put_by(tx, report.child, at_ms)
-
-
-async def _put_by(tx: Transaction, child: SessionRow, at_ms: int) -> None:
-    await spawns.drop_attachments(tx, child)
-    spawn = await spawns.find(tx, child)
-    if spawn is not None and spawn.mode is Mode.RUN and spawn.cleanup is Cleanup.KEEP:
-        await _set_archived(tx, spawn, at_ms)
-
-
-async def _set_archived(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
-    if spawn.archive_after is not None:
-        await spawns.set_due(tx, spawn.child, at_ms + round(spawn.archive_after.total_seconds() * 1000))
+    await _put_by(tx, report.child, at_ms, has_kept=True)
 
 
 async def _settle(tx: Transaction, report: Report, at_ms: int) -> None:
-    """Nothing more follows from the result; the child is archived or deleted when its time comes."""
+    """Nothing more follows from the result."""
     columns: dict[str, SqlValue] = {"stage": Stage.DONE.value, "is_taken": int(report.is_taken), "ended_at": at_ms}
     await spawns.change_report(tx, report.id, columns)
-    spawn = await spawns.find(tx, report.child)
-    if spawn is None:
-        return
-    await spawns.drop_attachments(tx, report.child)
-    if spawn.mode is not Mode.RUN:
+    await _put_by(tx, report.child, at_ms)
+
+
+async def _put_by(tx: Transaction, child: SessionRow, at_ms: int, *, has_kept: bool = False) -> None:
+    """The child's attachments go; it is archived or deleted in its time, though not deleted with a kept result."""
+    await spawns.drop_attachments(tx, child)
+    spawn = await spawns.find(tx, child)
+    if spawn is None or spawn.mode is not Mode.RUN:
         return
     if spawn.cleanup is Cleanup.DELETE:
-        await spawns.set_due(tx, report.child, at_ms)
-    else:
-        await _set_archived(tx, spawn, at_ms)
+        if not has_kept:
+            await spawns.set_due(tx, child, at_ms)
+    elif spawn.archive_after is not None:
+        await spawns.set_due(tx, child, at_ms + round(spawn.archive_after.total_seconds() * 1000))
 
 
 def _continuation_of(parked: Run) -> RunId:

@@ -370,7 +370,7 @@ async def queue_work(
         requester_incarnation=SessionId(parent.id),
         origin_run=None if origin is None else origin.id,
         is_from_outside=origin is None,
-        place=outbox.answers_to(origin, parent),
+        place=outbox.answers_to(origin, parent.delivery),
         principal=caller.principal,
         stage=Stage.OPEN,
     )

@@ -48,6 +48,8 @@ async def check_query(request: Request) -> None:
     """Refuses parameters that the route does not know. Contract: answers 3."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
+    if not request.query_params:
+        return
     known = [field.alias for field in route.dependant.query_params]
     unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
     if unknown:

@@ -307,9 +307,8 @@ async def leave_to(
 ) -> list[SessionRow]:
     """The deleted requester's open results go to its own requester; without one they are kept. Contract: spawn 7.
 
-    Answers the children whose finished results nobody is left for.
-
-    So do those which children that stay will owe: the newest of each says to whom.
+    So do those which children that stay will owe: the newest of each says to whom. Answers the children whose
+    finished results nobody is left for.
     """
     await tx.execute(
         "UPDATE reports SET requester = ?, requester_incarnation = ?, origin_run = ?, waiter = NULL "

@@ -7,7 +7,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar, cast, get_args
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec.json import Encoder
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import ToolContext, ToolOutput
+from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
@@ -38,7 +39,7 @@ class Arguments(BaseModel):
     def _refuse_other_than_numbers(cls, value: object, info: ValidationInfo) -> object:
         """What is like a number is none: texts and truth values would be read as one."""
         assert info.field_name is not None
-        if isinstance(value, bool | str) and not _types_in(cls.model_fields[info.field_name].annotation).isdisjoint(
+        if isinstance(value, bool | str) and not types_in(cls.model_fields[info.field_name].annotation).isdisjoint(
             (int, float)
         ):
             raise ValueError("has to be a number")
@@ -141,20 +142,13 @@ class SessionTool(Generic[A]):
         return f"unknown parameter {place[:60]!r}{hint}"
 
 
-def _types_in(annotation: object) -> set[object]:
-    """The types that an annotation is made of."""
-    arguments = get_args(annotation)
-    return {annotation} if not arguments else {each for argument in arguments for each in _types_in(argument)}
-
-
 def _model_at(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
     """The model of the object that lies there in the arguments."""
     for step in place:
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         found = fields.get(str(step))
         if found is not None:
-            types = (each for each in _types_in(found.annotation) if isinstance(each, type))
-            model = next((each for each in types if issubclass(each, BaseModel)), model)
+            model = next((each for each in types_in(found.annotation) if issubclass(each, BaseModel)), model)
     return model
 
 
