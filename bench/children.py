@@ -20,7 +20,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from antiphon.agents.toolset import Tool, ToolContext
-from antiphon.app import App, Parts, gateway_app, open_app, owner_token
+from antiphon.app import App, Parts, gateway_app, open_app
 from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow
@@ -30,6 +30,7 @@ from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
 from antiphon.engine.runner import ConstantRunner, Ending
 from antiphon.gateway.server import bind, serving
+from antiphon.owner_token import owner_token
 from antiphon.store import events as log
 from antiphon.store.runs import RunFilter
 from bench.cluster import own_server

@@ -1,7 +1,6 @@
 """The composition root: builds each object by name and owns the one task group."""
 
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -70,6 +69,7 @@ from antiphon.gateway.http import build_gateway, build_probes
 from antiphon.mcp.client import McpTools
 from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
+from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
@@ -91,8 +91,6 @@ from antiphon.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-
-OWNER_TOKEN_NAME = "owner.token"
 WORKSPACES_NAME = "workspaces"
 """The directory of the home in which each session has one of its own."""
 TOOLS_GROUP = "antiphon.tools"
@@ -527,17 +525,3 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
 def probe_app(app: App) -> AsgiApp:
     """What a process without a gateway answers over HTTP: whether it lives, and whether it can work."""
     return build_probes(app.services.health)
-
-
-def owner_token(home: Path, ids: Ids) -> str:
-    """The owner's token, from its file (0600), which is made at the first start. Contract: first_start 1."""
-    path = home / OWNER_TOKEN_NAME
-    try:
-        return path.read_text("ascii").strip()
-    except FileNotFoundError:
-        token = f"ant_{ids.random_hex(48)}"
-        temporary = path.with_suffix(".new")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-            file.write(token + "\n")
-        temporary.replace(path)
-        return token

@@ -313,3 +313,14 @@ def test_help_imports_nothing_heavy(home: Path) -> None:
     version = antiphon("--version", home=home)
     assert (version.returncode, version.stdout) == (0, "antiphon 0.1.0\n")
     assert not os.path.exists(home)  # noqa: PTH110
+
+
+def test_a_token_that_cannot_be_read_is_told_without_a_gateway_too(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert antiphon("chat", "-m", "hi", home=home).returncode == 0
+    (home / "owner.token").write_bytes(b"\xff\xfe")
+    said = antiphon("chat", "-m", "hi", home=home)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr == (
+        f"Error: Owner's token is not text: '{home}/owner.token'. Remove the file; the next start makes a new one.\n"
+    )

@@ -13,13 +13,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from antiphon.app import OWNER_TOKEN_NAME
 from antiphon.backends import DATABASE_NAME
 from antiphon.config import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_content
+from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.store.database import CommitHook, Query, Transaction
 from antiphon.store.migrate import StoreUnusable, migrations
 from antiphon.store.sqlite import MAX_BATCH, Connect, Connection, OnCommit, SqliteDatabase, connect_sqlite

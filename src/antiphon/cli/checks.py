@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from antiphon.agents.toolset import Toolset
-from antiphon.app import OWNER_TOKEN_NAME, DatabaseState, check_home, installed_tools, mcp_settings, open_models
+from antiphon.app import DatabaseState, check_home, installed_tools, mcp_settings, open_models
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, look_at_server
 from antiphon.cli.connection import client_of
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
@@ -26,6 +26,7 @@ from antiphon.config_file import TOML_NAME
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.mcp.client import look_at_servers
+from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.tools.run_command import needs_sandbox
 from antiphon.tools.sandbox.start import REMEDY, find_problem
 from antiphon.tools.sandbox.system_calls import filter_for

@@ -8,8 +8,7 @@ from antiphon.cli.client import Client
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.home import config_of, home_of
 from antiphon.domain.errors import Denied
-
-OWNER_TOKEN_NAME = "owner.token"
+from antiphon.owner_token import OWNER_TOKEN_NAME, find_token
 
 
 @contextmanager
@@ -39,9 +38,8 @@ def connect(home_option: Path | None, config_option: Path | None) -> Generator[C
 
 
 def client_of(home: Path, running: RunningGateway) -> Client:
-    path = home / OWNER_TOKEN_NAME
-    try:
-        token = path.read_text("ascii").strip()
-    except OSError as error:
-        raise Denied(f"Owner's token cannot be read: {str(path)!r} ({error.strerror})", code="token_missing") from error
+    token = find_token(home)
+    if token is None:
+        path = home / OWNER_TOKEN_NAME
+        raise Denied(f"Owner's token is missing: {str(path)!r}. Start the gateway again.", code="token_missing")
     return Client(running.url, token)

@@ -73,6 +73,13 @@ def exit_code_of_run(status: str) -> ExitCode:
             return ExitCode.FAILED
 
 
+def sole(error: Exception) -> Exception:
+    """What a task group, or several in one another, wraps."""
+    while isinstance(error, ExceptionGroup):
+        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
+    return error
+
+
 def command(function: Callable[P, R]) -> Callable[P, R]:
     """Ends the program with a message and an exit code where the function raises what a person can act on."""
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from anyio.from_thread import start_blocking_portal
 
-from antiphon.app import App, gateway_app, open_app, owner_token
-from antiphon.cli.exits import ExitCode
+from antiphon.app import App, gateway_app, open_app
+from antiphon.cli.exits import ExitCode, sole
 from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
 from antiphon.config import Config, Role
 from antiphon.domain.errors import Conflict
 from antiphon.gateway.server import bind, serving
+from antiphon.owner_token import owner_token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,10 @@ def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
         config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": Role.ALL})})
     with start_blocking_portal(backend_options={"use_uvloop": True}) as portal:
         running = portal.wrap_async_context_manager(run_gateway(home, config, bind("127.0.0.1", 0), is_temporary=True))
-        gateway = running.__enter__()
+        try:
+            gateway = running.__enter__()
+        except ExceptionGroup as group:
+            raise sole(group) from group
         try:
             yield gateway
         finally:

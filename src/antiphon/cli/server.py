@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import anyio
 
 from antiphon import __version__
 from antiphon.app import App, open_app, prepare_home, probe_app
 from antiphon.backends import describe_database
-from antiphon.cli.exits import ExitCode
+from antiphon.cli.exits import ExitCode, sole
 from antiphon.cli.gateway_file import NAME, find_gateway
 from antiphon.cli.home import config_of, home_of
 from antiphon.cli.keys import key_problem, offline_remedy
@@ -111,13 +111,7 @@ def _run(
         anyio.run(run, backend_options={"use_uvloop": True})
     except ExceptionGroup as group:
         # The task group wraps what kept it from starting.
-        raise _sole(group) from group
-
-
-def _sole(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
-    return error
+        raise sole(group) from group
 
 
 async def _watch_signals(

@@ -10,9 +10,9 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from antiphon.cli.client import Client
-from antiphon.cli.connection import OWNER_TOKEN_NAME
 from antiphon.cli.demo.home import undisturbed
 from antiphon.domain.errors import Unavailable
+from antiphon.owner_token import find_token
 
 LOG_NAME = "gateway.log"
 
@@ -67,7 +67,7 @@ class DemoGateway:
             raise Unavailable(str(error["message"]), code=str(error["code"]))
         url = str(greeting["url"])
         self._port = urlsplit(url).port or 0
-        return Client(url, (self._home / OWNER_TOKEN_NAME).read_text("ascii").strip())
+        return Client(url, find_token(self._home) or "")
 
     def kill(self) -> None:
         """Ends the process at once, as `kill -9` does."""
