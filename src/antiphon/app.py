@@ -38,6 +38,7 @@ from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.deliverer import Deliverer
 from antiphon.engine.deliveries import Deliveries
+from antiphon.engine.drain import Drain
 from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
@@ -119,6 +120,8 @@ class App:
     webhook_inbox: WebhookInbox
     timers: Timers
     """At work where the process runs agents."""
+    drain: Drain
+    """Leaving `open_app` runs it, unless somebody did who goes on answering meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +185,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             try:
                 yield app
             finally:
-                app.services.health.begin_drain()
                 with anyio.CancelScope(shield=True):
-                    backend.dispatch.stop()
-                    deadline = anyio.current_time() + config.gateway.drain_seconds
-                    await worker.drain(config.gateway.drain_seconds)
-                    if config.gateway.role.works:
-                        await app.deliverer.drain(max(0.0, deadline - anyio.current_time()))
+                    await app.drain.run()
                     await app.models.aclose()
                 tasks.cancel_scope.cancel()
 
@@ -332,6 +330,9 @@ def _build(
         health=Health(database, backend.processes),
     )
     tool_calls = ToolCalls(tools, callers, rules, ids)
+    deliverer = Deliverer(
+        database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
+    )
     app = App(
         home=base.home,
         config=config,
@@ -343,9 +344,7 @@ def _build(
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
         workspaces=workspaces,
-        deliverer=Deliverer(
-            database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
-        ),
+        deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, clock),
         webhook_inbox=WebhookInbox(
             base.webhooks,
@@ -355,6 +354,13 @@ def _build(
             clock,
             ids,
             is_global=config.session.scope is SessionScope.GLOBAL,
+        ),
+        drain=Drain(
+            services.health,
+            backend.dispatch,
+            worker,
+            deliverer if config.gateway.role.works else None,
+            config.gateway.drain_seconds,
         ),
     )
     return app, worker

@@ -52,11 +52,15 @@ class ServerEvent:
 
 
 class Client:
-    """Speaks to one gateway as the home's owner. Every method raises an `AntiphonError` for what goes wrong."""
+    """Speaks to one gateway as the home's owner. Every method raises an `AntiphonError` for what goes wrong.
 
-    def __init__(self, url: str, token: str) -> None:
+    `elsewhere` brings a client of another gateway of the home, where this one may end before what is asked of it.
+    """
+
+    def __init__(self, url: str, token: str, elsewhere: Callable[[], "Client"] | None = None) -> None:
         self.url = url
         self.token = token
+        self._elsewhere = elsewhere
         self._http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
@@ -194,6 +198,36 @@ class Client:
         body: JsonObject | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float = 0.0,
+    ) -> JsonObject:
+        while True:
+            try:
+                return self._ask_here(method, path, parameters, body, headers, seconds)
+            except Unavailable as error:
+                was_not_sent = isinstance(error.__cause__, httpx.ConnectError)
+                has_ended = error.code in ("gateway_unreachable", "draining")
+                if not has_ended or not (method == "GET" or was_not_sent) or not self._move():
+                    raise
+
+    def _move(self) -> bool:
+        """Goes on with another gateway; False where there is none."""
+        if self._elsewhere is None:
+            return False
+        try:
+            other = self._elsewhere()
+        except AntiphonError:
+            return False
+        self._http.close()
+        self.url, self.token, self._http, self._elsewhere = other.url, other.token, other._http, other._elsewhere
+        return True
+
+    def _ask_here(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Parameter],
+        body: JsonObject | None,
+        headers: Mapping[str, str] | None,
+        seconds: float,
     ) -> JsonObject:
         wait = parameters.get("wait")
         limit = ANSWER_SECONDS + (wait if isinstance(wait, float) else seconds)

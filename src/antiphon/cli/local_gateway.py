@@ -36,10 +36,13 @@ async def run_gateway(
             token = owner_token(home, app.services.ids)
             async with serving(gateway_app(app, token), listener, on_stop=app.services.hub.close) as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
-                with published(home, gateway) as is_published:
-                    if not is_published and not is_temporary:
-                        raise home_in_use(home, find_gateway(home))
-                    yield LocalGateway(app=app, url=url, token=token)
+                try:
+                    with published(home, gateway) as is_published:
+                        if not is_published and not is_temporary:
+                            raise home_in_use(home, find_gateway(home))
+                        yield LocalGateway(app=app, url=url, token=token)
+                finally:
+                    await app.drain.run()  # while who waits for a run still gets its answer
     finally:
         listener.close()
 

@@ -82,7 +82,10 @@ async def _run_worker(home: Path, config: Config, listener: socket.socket | None
             yield LocalWorker(app=app, url=None)
             return
         async with serving(probe_app(app), listener, on_stop=lambda: None) as url:
-            yield LocalWorker(app=app, url=url)
+            try:
+                yield LocalWorker(app=app, url=url)
+            finally:
+                await app.drain.run()  # while probes are still answered
 
 
 def _run(

@@ -2,18 +2,21 @@
 
 import errno
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.domain.errors import AntiphonError
-from antiphon.gateway.guard import AsgiApp
+from antiphon.gateway.guard import AsgiApp, Receive, Scope, Send
+from antiphon.gateway.http import error_response
 
 GRACE_SECONDS = 5
+QUICK_SECONDS = 1.0
+"""Within which a request is answered unless it waits for something."""
 
 
 class PortTaken(AntiphonError):
@@ -56,11 +59,64 @@ class _Protocol(HttpToolsProtocol):
         cast("dict[str, object]", self.scope)["antiphon.abort"] = self.transport.abort
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to the program, and ends open streams before it waits for connections to close."""
+_STOPPING = error_response(
+    503,
+    "draining",
+    "Gateway is stopping. What was sent may be stored already; ask again in a moment.",
+    {"retry-after": "1", "connection": "close"},
+)
 
-    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+
+class _Requests:
+    """The application, whose requests can be ended: those that still wait get an answer that says so."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+        self._unanswered: set[anyio.CancelScope] = set()
+        self._is_empty = anyio.Event()
+        self._is_ending = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._is_ending:
+            await _STOPPING(scope, receive, send)
+            return
+        waiting = anyio.CancelScope()
+
+        async def begin(message: MutableMapping[str, Any]) -> None:
+            self._answered(waiting)
+            await send(message)
+
+        self._unanswered.add(waiting)
+        try:
+            with waiting:
+                await self._app(scope, receive, begin)
+        finally:
+            self._answered(waiting)
+        if waiting.cancelled_caught:
+            await _STOPPING(scope, receive, send)
+
+    def _answered(self, waiting: anyio.CancelScope) -> None:
+        self._unanswered.discard(waiting)
+        if not self._unanswered:
+            self._is_empty.set()
+
+    async def end(self) -> None:
+        """Takes no more, lets those that are quick end, and ends those that wait for something."""
+        self._is_ending = True
+        if self._unanswered:
+            self._is_empty = anyio.Event()
+            with anyio.move_on_after(QUICK_SECONDS):
+                await self._is_empty.wait()
+        for waiting in tuple(self._unanswered):
+            waiting.cancel()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the program, and ends what is open before it waits for connections to close."""
+
+    def __init__(self, config: uvicorn.Config, requests: _Requests, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
+        self._requests = requests
         self._on_stop = on_stop
         self.has_started = anyio.Event()
 
@@ -74,14 +130,16 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stop()
+        await self._requests.end()
         await super().shutdown(sockets)
 
 
 @asynccontextmanager
 async def serving(app: AsgiApp, listener: socket.socket, *, on_stop: Callable[[], None]) -> AsyncGenerator[str]:
     """Answers requests on the socket; gives the address. Leaving stops it and closes connections."""
+    requests = _Requests(app)
     config = uvicorn.Config(
-        app,
+        requests,
         http=_Protocol,
         log_config=None,
         access_log=False,
@@ -92,7 +150,7 @@ async def serving(app: AsgiApp, listener: socket.socket, *, on_stop: Callable[[]
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server = _Server(config, on_stop)
+    server = _Server(config, requests, on_stop)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listener])
         await server.has_started.wait()

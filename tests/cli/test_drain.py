@@ -1,0 +1,78 @@
+"""Stopping a gateway: what is at work may end, and whoever waits for it hears of that. Contract: first_start 1."""
+
+import http.client
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.claims import requirement
+from tests.cli.program import Serving, antiphon_json, serving
+from tests.limits import SECONDS, until
+
+
+def headers(gateway: Serving) -> dict[str, str]:
+    return {"Authorization": f"Bearer {(gateway.home / 'owner.token').read_text().strip()}"}
+
+
+def client_of(gateway: Serving) -> httpx.Client:
+    return httpx.Client(base_url=gateway.url, headers=headers(gateway), timeout=SECONDS)
+
+
+class Asking:
+    """One request, whose answer is read later."""
+
+    def __init__(self, gateway: Serving, path: str) -> None:
+        address = urlsplit(gateway.url)
+        assert address.hostname is not None
+        self._connection = http.client.HTTPConnection(address.hostname, address.port, timeout=SECONDS)
+        # The connection is known to the server before, and another answer is read after: it has been begun then.
+        self._get(gateway, "/health")
+        self._connection.getresponse().read()
+        self._get(gateway, path)
+        assert httpx.get(f"{gateway.url}/health", timeout=SECONDS).is_success
+
+    def _get(self, gateway: Serving, path: str) -> None:
+        self._connection.request("GET", path, headers=headers(gateway))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def answer(self) -> tuple[int, Any]:
+        response = self._connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
+@requirement("first_start:1")
+def test_a_gateway_that_drains_goes_on_answering_until_its_work_has_ended(home: Path) -> None:
+    with serving(home, env={"ANTIPHON_GATEWAY__DRAIN_SECONDS": "600"}) as gateway, client_of(gateway) as client:
+        run_id = client.post("/sessions/main/messages", json={"text": "!sleep 600"}).json()["runId"]
+        until(lambda: client.get(f"/runs/{run_id}").json()["status"] == "running")
+        with closing(Asking(gateway, f"/runs/{run_id}?wait=600")) as asking:
+            gateway.process.terminate()
+            until(lambda: client.get("/ready").status_code == 503)
+            assert client.get("/ready").json()["error"]["code"] == "draining"
+            later = client.post("/sessions/main/messages", json={"text": "later"}).json()["runId"]
+            assert client.post(f"/runs/{run_id}/cancel").is_success
+            status, run = asking.answer()
+        assert (status, run["status"]) == (200, "cancelled")
+        assert gateway.process.wait(SECONDS) == 0
+    assert antiphon_json("runs", "show", later, "--wait", "60", home=home)["reply"] == "echo: later"
+
+
+@requirement("first_start:1")
+def test_who_waits_for_what_has_not_ended_is_told_that_the_gateway_stops(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    short = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
+    with serving(home, env=short, log=log) as gateway, client_of(gateway) as client:
+        run_id = client.post("/sessions/main/messages", json={"text": "!sleep 2\n!say rested"}).json()["runId"]
+        with closing(Asking(gateway, f"/runs/{run_id}?wait=600")) as asking:
+            gateway.process.terminate()
+            status, answer = asking.answer()
+        assert gateway.process.wait(SECONDS) == 0
+    assert (status, answer["error"]["code"]) == (503, "draining")
+    assert "Traceback" not in log.read_text() and "error" not in log.read_text()
+    assert antiphon_json("runs", "show", run_id, "--wait", "60", home=home)["reply"] == "rested"

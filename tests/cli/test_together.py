@@ -1,0 +1,48 @@
+"""Several commands at the same time on one home that has no gateway of its own."""
+
+import fcntl
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.claims import requirement
+from tests.cli.program import antiphon, antiphon_json, on_terminal
+from tests.limits import until
+
+SHORT = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
+
+
+@requirement("cli:1")
+def test_the_first_commands_of_a_home_may_be_given_at_the_same_time(home: Path) -> None:
+    texts = [f"from {number}" for number in range(3)]
+    with ThreadPoolExecutor(len(texts)) as threads:
+        running = [threads.submit(antiphon, "chat", "-m", text, home=home, env=SHORT) for text in texts]
+        done = [each.result() for each in running]
+    assert [said.stdout for said in done] == [f"echo: {text}\n" for text in texts], [said.stderr for said in done]
+    assert not (home / "gateway.json").exists()
+
+
+@requirement("cli:1")
+def test_a_command_outlives_the_other_one_whose_gateway_it_used(home: Path) -> None:
+    with on_terminal("chat", home=home, env=SHORT) as terminal, ThreadPoolExecutor(1) as threads:
+        terminal.expect("> ")
+        asked = ("chat", "cli:desk", "--new", "-m", "!sleep 7\n!say here I am")
+        desk = threads.submit(antiphon, *asked, home=home, env=SHORT)
+        until(lambda: antiphon_json("runs", "list", home=home, env=SHORT)["count"] == 1)
+        terminal.type("/quit\n")
+        assert terminal.wait() == 0
+        said = desk.result()
+    assert (said.returncode, said.stdout) == (0, "here I am\n"), said.stderr
+    (run,) = antiphon_json("runs", "list", home=home)["runs"]
+    assert run["status"] == "ok"
+
+
+@requirement("cli:1")
+def test_a_home_that_somebody_else_keeps_is_refused_after_a_while(home: Path) -> None:
+    antiphon_json("sessions", "list", home=home)
+    with open(home / "antiphon.db.lock", "w") as lock:  # noqa: PTH123 - the descriptor is what is needed
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = antiphon("chat", "-m", "hello", home=home)
+    assert (said.returncode, said.stdout) == (4, "")
+    waiting, refusal = said.stderr.splitlines()
+    assert waiting == "Another process has the home, and starts or stops there; waiting for it."
+    assert refusal.startswith("Error: Home is in use by another process")
