@@ -175,7 +175,7 @@ async def _round(app: App, runner: FamilyRunner, name: str, children: int) -> Fa
 async def _reader(app: App, home: Path, samples: list[Sample]) -> AsyncGenerator[None]:
     """Another process that reads the page meanwhile; what it saw is in `samples` afterwards."""
     token = owner_token(home, app.services.ids)
-    async with serving(gateway_app(app, token), bind("127.0.0.1", 0), on_stop=app.services.hub.close) as url:
+    async with serving(gateway_app(app, token), bind("127.0.0.1", 0), on_stop=app.services.let_go) as url:
         command = [sys.executable, "-W", "ignore", "-m", "bench.children", url, token, str(psutil.Process().pid)]
         async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as process:
             assert process.stdin is not None and process.stdout is not None

@@ -130,7 +130,7 @@ async def lists(directory: Path) -> list[Row]:
     async with open_app(directory / "home", Config()) as app:
         token = "bench"
         made = 0
-        async with serving(gateway_app(app, token), bind("127.0.0.1", 0), on_stop=app.services.hub.close) as url:
+        async with serving(gateway_app(app, token), bind("127.0.0.1", 0), on_stop=app.services.let_go) as url:
             headers = {"Authorization": f"Bearer {token}"}
             async with httpx.AsyncClient(base_url=url, headers=headers) as client:
                 for size in (1_000, 100_000):

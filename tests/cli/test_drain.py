@@ -13,6 +13,12 @@ from tests.claims import requirement
 from tests.cli.program import Serving, antiphon_json, serving
 from tests.limits import SECONDS, until
 
+BODY = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "Antiphon-Session": "main",
+}
+
 
 def headers(gateway: Serving) -> dict[str, str]:
     return {"Authorization": f"Bearer {(gateway.home / 'owner.token').read_text().strip()}"}
@@ -25,25 +31,30 @@ def client_of(gateway: Serving) -> httpx.Client:
 class Asking:
     """One request, whose answer is read later."""
 
-    def __init__(self, gateway: Serving, path: str) -> None:
+    def __init__(self, gateway: Serving, path: str, body: object = None) -> None:
         address = urlsplit(gateway.url)
         assert address.hostname is not None
         self._connection = http.client.HTTPConnection(address.hostname, address.port, timeout=SECONDS)
         # The connection is known to the server before, and another answer is read after: it has been begun then.
-        self._get(gateway, "/health")
+        self._ask(gateway, "/health", None)
         self._connection.getresponse().read()
-        self._get(gateway, path)
+        self._ask(gateway, path, body)
         assert httpx.get(f"{gateway.url}/health", timeout=SECONDS).is_success
 
-    def _get(self, gateway: Serving, path: str) -> None:
-        self._connection.request("GET", path, headers=headers(gateway))
+    def _ask(self, gateway: Serving, path: str, body: object) -> None:
+        content = None if body is None else json.dumps(body)
+        self._connection.request("POST" if content else "GET", path, content, {**headers(gateway), **BODY})
 
     def close(self) -> None:
         self._connection.close()
 
-    def answer(self) -> tuple[int, Any]:
+    def text(self) -> tuple[int, str]:
         response = self._connection.getresponse()
-        return response.status, json.loads(response.read())
+        return response.status, response.read().decode()
+
+    def answer(self) -> tuple[int, Any]:
+        status, text = self.text()
+        return status, json.loads(text)
 
 
 @requirement("first_start:1")
@@ -64,7 +75,7 @@ def test_a_gateway_that_drains_goes_on_answering_until_its_work_has_ended(home: 
 
 
 @requirement("first_start:1")
-def test_who_waits_for_what_has_not_ended_is_told_that_the_gateway_stops(home: Path, tmp_path: Path) -> None:
+def test_waits_for_what_has_not_ended_are_over_when_the_gateway_stops(home: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     short = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
     with serving(home, env=short, log=log) as gateway, client_of(gateway) as client:
@@ -73,6 +84,29 @@ def test_who_waits_for_what_has_not_ended_is_told_that_the_gateway_stops(home: P
             gateway.process.terminate()
             status, answer = asking.answer()
         assert gateway.process.wait(SECONDS) == 0
-    assert (status, answer["error"]["code"]) == (503, "draining")
+    assert (status, answer["status"], "endedAt" in answer) == (200, "timeout", False)
     assert "Traceback" not in log.read_text() and "error" not in log.read_text()
     assert antiphon_json("runs", "show", run_id, "--wait", "60", home=home)["reply"] == "rested"
+
+
+@requirement("first_start:1")
+def test_calls_of_tools_from_outside_are_answered_when_the_gateway_stops(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    short = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
+    with serving(home, env=short, log=log) as gateway, client_of(gateway) as client:
+        client.post("/sessions/main/messages", json={"text": "hello"}, params={"wait": 60}).raise_for_status()
+        spawn = {"sessionKey": "main", "arguments": {"task": "!sleep 600"}}
+        run_id = client.post("/tools/sessions_spawn", json=spawn).json()["runId"]
+        waiting = {"runIds": [run_id], "timeoutSeconds": 50}
+        call = {"name": "sessions_wait", "arguments": waiting}
+        with (
+            closing(Asking(gateway, "/tools/sessions_wait", {"sessionKey": "main", "arguments": waiting})) as over_http,
+            closing(
+                Asking(gateway, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+            ) as over_mcp,
+        ):
+            gateway.process.terminate()
+            assert over_http.answer()[1]["status"] == "timeout"
+            assert json.dumps('"status":"timeout"')[1:-1] in over_mcp.text()[1]
+        assert gateway.process.wait(SECONDS) == 0
+    assert "Traceback" not in log.read_text() and "error" not in log.read_text()

@@ -34,7 +34,7 @@ async def run_gateway(
     try:
         async with open_app(home, config) as app:
             token = owner_token(home, app.services.ids)
-            async with serving(gateway_app(app, token), listener, on_stop=app.services.hub.close) as url:
+            async with serving(gateway_app(app, token), listener, on_stop=app.services.let_go) as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
                 try:
                     with published(home, gateway) as is_published:

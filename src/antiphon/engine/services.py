@@ -46,3 +46,8 @@ class Services:
     sign_in: SignIn
     tokens: Tokens
     health: Health
+
+    def let_go(self) -> None:
+        """Ends what follows and what waits, so that a server can stop."""
+        self.hub.close()
+        self.waits.close()

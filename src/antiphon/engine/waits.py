@@ -1,7 +1,8 @@
 """Waiting for a run's end, from the ledger: after a restart or in another process just the same. Contract: runs 3."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 import anyio
@@ -21,6 +22,14 @@ class Waits:
     def __init__(self, database: Database, notifier: Notifier) -> None:
         self._database = database
         self._notifier = notifier
+        self._waiting: set[asyncio.Event] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Ends every wait, now and later, as if its time were over, so that a server can stop."""
+        self._is_closed = True
+        for woken in self._waiting:
+            woken.set()
 
     async def wait(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
         """The run once its work is over; None on time-out. Knowing its session spares a look.
@@ -33,40 +42,44 @@ class Waits:
             if run.is_over:
                 return run
             session = run.session
-        woken = asyncio.Event()
-        unsubscribe = self._notifier.subscribe(session, woken.set)
-        try:
-            with anyio.move_on_after(timeout.total_seconds()):
-                while True:
-                    run = await self._find(run_id)
-                    if run.is_over:
-                        return run
-                    with anyio.move_on_after(POLL_SECONDS):
-                        await woken.wait()
-                    woken.clear()
-        finally:
-            unsubscribe()
+        with self._woken([session]) as woken, anyio.move_on_after(timeout.total_seconds()):
+            while True:
+                run = await self._find(run_id)
+                if run.is_over:
+                    return run
+                if self._is_closed:
+                    return None
+                with anyio.move_on_after(POLL_SECONDS):
+                    await woken.wait()
+                woken.clear()
         return None
 
     async def wait_several(
         self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
     ) -> None:
         """Returns once one of the runs of those sessions is over, or all are; or after the time."""
+        unfinished = list(run_ids)
+        with self._woken(sessions) as woken, anyio.move_on_after(timeout.total_seconds()):
+            while True:
+                ends = await self._database.read(ledger.find_ends, unfinished)
+                left = [run_id for run_id in unfinished if run_id in ends and not ends[run_id].is_over]
+                if not left or (len(left) < len(unfinished) and not for_all) or self._is_closed:
+                    return
+                unfinished = left
+                with anyio.move_on_after(POLL_SECONDS):
+                    await woken.wait()
+                woken.clear()
+
+    @contextmanager
+    def _woken(self, sessions: Collection[SessionRow]) -> Generator[asyncio.Event]:
+        """Set by what happens in the sessions, and when the waits are closed."""
         woken = asyncio.Event()
         unsubscribers = [self._notifier.subscribe(session, woken.set) for session in set(sessions)]
-        unfinished = list(run_ids)
+        self._waiting.add(woken)
         try:
-            with anyio.move_on_after(timeout.total_seconds()):
-                while True:
-                    ends = await self._database.read(ledger.find_ends, unfinished)
-                    left = [run_id for run_id in unfinished if run_id in ends and not ends[run_id].is_over]
-                    if not left or (len(left) < len(unfinished) and not for_all):
-                        return
-                    unfinished = left
-                    with anyio.move_on_after(POLL_SECONDS):
-                        await woken.wait()
-                    woken.clear()
+            yield woken
         finally:
+            self._waiting.discard(woken)
             for unsubscribe in unsubscribers:
                 unsubscribe()
 

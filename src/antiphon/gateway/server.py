@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -16,7 +17,7 @@ from antiphon.gateway.http import error_response
 
 GRACE_SECONDS = 5
 QUICK_SECONDS = 1.0
-"""Within which a request is answered unless it waits for something."""
+"""Within which a request is answered that waits for nothing."""
 
 
 class PortTaken(AntiphonError):
@@ -68,11 +69,11 @@ _STOPPING = error_response(
 
 
 class _Requests:
-    """The application, whose requests can be ended: those that still wait get an answer that says so."""
+    """The application, whose requests can be ended: those that go on for longer get an answer that says so."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
-        self._unanswered: set[anyio.CancelScope] = set()
+        self._open: set[anyio.CancelScope] = set()
         self._is_empty = anyio.Event()
         self._is_ending = False
 
@@ -80,35 +81,39 @@ class _Requests:
         if self._is_ending:
             await _STOPPING(scope, receive, send)
             return
-        waiting = anyio.CancelScope()
+        has_begun = False
 
         async def begin(message: MutableMapping[str, Any]) -> None:
-            self._answered(waiting)
+            nonlocal has_begun
+            has_begun = True
             await send(message)
 
-        self._unanswered.add(waiting)
+        request = anyio.CancelScope()
+        self._open.add(request)
         try:
-            with waiting:
+            with request:
                 await self._app(scope, receive, begin)
+            if not request.cancelled_caught:
+                return
+            if has_begun:
+                scope["antiphon.abort"]()  # the client must not take what it has for the whole
+                await anyio.lowlevel.checkpoint()
+            else:
+                await _STOPPING(scope, receive, send)
         finally:
-            self._answered(waiting)
-        if waiting.cancelled_caught:
-            await _STOPPING(scope, receive, send)
-
-    def _answered(self, waiting: anyio.CancelScope) -> None:
-        self._unanswered.discard(waiting)
-        if not self._unanswered:
-            self._is_empty.set()
+            self._open.discard(request)
+            if not self._open:
+                self._is_empty.set()
 
     async def end(self) -> None:
-        """Takes no more, lets those that are quick end, and ends those that wait for something."""
+        """Takes no more, lets those that are quick end, and ends those that are not."""
         self._is_ending = True
-        if self._unanswered:
+        if self._open:
             self._is_empty = anyio.Event()
             with anyio.move_on_after(QUICK_SECONDS):
                 await self._is_empty.wait()
-        for waiting in tuple(self._unanswered):
-            waiting.cancel()
+        for request in tuple(self._open):
+            request.cancel()
 
 
 class _Server(uvicorn.Server):
