@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.app import Parts
-from antiphon.domain.actor import OWNER
+from antiphon.app import App, Parts
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
@@ -16,6 +16,7 @@ from antiphon.domain.session import SessionStatus
 from antiphon.engine.subagents import MAX_LISTED
 from antiphon.engine.upkeep import Upkeep
 from antiphon.store import sessions as rows
+from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, FakeRequest, Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -36,6 +37,7 @@ from tests.engine.stage import (
     HeldRunner,
     ManualClock,
     ask,
+    find_run,
     open_with_provider,
     post,
     read_log,
@@ -367,3 +369,82 @@ async def test_a_list_of_an_unknown_child_says_so_and_all_names_each(open_home: 
         ]
         assert listing == cancelling and [answer["code"] for answer in listing] == ["not_found"] * 3
         await settle(app)
+
+
+GUEST = Principal(PrincipalKind.GUEST, "eve")
+ROOM = "agent:main:fake:group:room"
+
+
+def steer_directive(target: str, words: str) -> str:
+    return "!call subagents " + json.dumps({"action": "steer", "target": target, "message": words})
+
+
+async def open_room(app: App) -> None:
+    """A group of the owner's, with a guest."""
+    room = await open_peer(app, ROOM)
+    await app.database.run(rows.add_participant, room.row, str(GUEST))
+
+
+@requirement("spawn:8", "runs:4", "runs:7")
+async def test_what_a_guest_says_joins_no_work_of_the_owners(open_home: OpenHome) -> None:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
+        await open_room(app)
+        await ask(app, ROOM, spawn_directive(wait_at("once", "mine"), label="once"))
+        await ask(app, ROOM, spawn_directive(wait_at("staying", "mine too"), label="staying", mode="session"))
+        await gates.until_reached("once")
+        await gates.until_reached("staying")
+        refused = await post(app, ROOM, steer_directive("once", "!say his"), principal=GUEST)
+        assert json.loads((await wait_end(app, refused.run_id)).reply or "")["code"] == "others_work"
+        queued = await post(app, ROOM, steer_directive("staying", "!say his"), principal=GUEST)
+        accepted = json.loads((await wait_end(app, queued.run_id)).reply or "")
+        assert accepted["status"] == "accepted", "a run of its own, after the other"
+        gates.open("once")
+        gates.open("staying")
+        await settle(app)
+        assert (await find_run(app, accepted["runId"])).principal == GUEST
+        assert [record.result for record in await records(app, ROOM)] == ["mine", "mine too", "his"]
+
+
+@requirement("spawn:8", "runs:7")
+async def test_what_the_owner_says_joins_a_guests_work_which_keeps_the_guests_rights(open_home: OpenHome) -> None:
+    gates = Gates()
+    secret = "!call sessions_history " + json.dumps({"sessionKey": key_of("secret")})
+    more: dict[str, Any] = {"tools__subagents__tools": ["sessions_history"]}
+    async with open_home(settings(**more), Parts(tools=[gates.tool])) as app:
+        await open_room(app)
+        await open_peer(app, "secret")
+        await ask(app, key_of("secret"), "the owner's alone")
+        spawning = await post(app, ROOM, spawn_directive(wait_at("guest"), label="guest"), principal=GUEST)
+        await wait_end(app, spawning.run_id)
+        await gates.until_reached("guest")
+        told = await ask(app, ROOM, steer_directive("guest", secret))
+        assert json.loads(told.reply or "")["status"] == "accepted"
+        gates.open("guest")
+        await settle(app)
+        (record,) = await records(app, ROOM)
+        assert "not_found" in record.result and "alone" not in record.result
+
+
+@requirement("spawn:7", "runs:7")
+async def test_results_are_answered_with_the_rights_of_whom_they_are_for(open_home: OpenHome) -> None:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
+        await open_room(app)
+        guests = await post(app, ROOM, spawn_directive(wait_at("guest", "his"), label="guest"), principal=GUEST)
+        await wait_end(app, guests.run_id)
+        await ask(app, ROOM, spawn_directive(wait_at("owner", "mine"), label="owner"))
+        waiting = await post(app, ROOM, f"{spawn_directive(wait_at('last'), label='last')}\n{YIELD}")
+        await until_parked(app, ROOM)
+        gates.open("guest")
+        gates.open("owner")
+        await until(app, lambda runs: sum(run.status is RunStatus.OK and run.report is not None for run in runs) == 2)
+        assert waiting.run_id is not None
+        await app.services.runs.cancel(OWNER, waiting.run_id)
+        await settle(app)
+        room = await session_of(app, ROOM)
+        answers = await app.services.runs.list(RunFilter(session=room.row), limit=2)
+        assert {(str(run.principal), run.reply) for run in answers} == {
+            (str(GUEST), "echo: his"),
+            (str(OWNER), "echo: mine"),
+        }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER
+from antiphon.domain.actor import OWNER, session_principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.session import Session
 from antiphon.engine.exchanges import MAX_MESSAGE_BYTES
@@ -193,6 +193,8 @@ async def test_what_governs_children_answers_its_codes_and_no_others(open_home: 
         for words in ("one", "two"):
             steer: dict[str, Any] = {"action": "steer", "target": busy[0]["runId"], "message": words}
             found["subagents"].append(await call(app, own, "subagents", key="same", **steer))
+        bound: dict[str, Any] = {"action": "steer", "target": busy[0]["runId"], "message": "x"}
+        found["subagents"].append(await call(app, own, "subagents", principal=session_principal(str(own.key)), **bound))
         await call(app, own, "subagents", action="cancel", target="all")
         await app.database.run(rows.set_taint, own.id, Classification(Level.CONFIDENTIAL))
         above: dict[str, Any] = {"action": "steer", "target": staying["runId"], "message": "x"}

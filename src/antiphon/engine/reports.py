@@ -69,6 +69,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
         requester=requester.row,
         requester_incarnation=SessionId(requester.id),
         waiter=None,
+        principal=run.principal,
         stage=Stage.OPEN,
         is_taken=False,
     )
@@ -279,7 +280,7 @@ async def _follow_records(
     tx: Transaction, session: Session, recorded: Sequence[Report], origin: Run | None, at_ms: int
 ) -> None:
     """What follows from results that stand in the session's log."""
-    to_answer: dict[DeliveryContext | None, list[Report]] = {}
+    to_answer: dict[tuple[DeliveryContext | None, Principal], list[Report]] = {}
     for report in recorded:
         child = await rows.find_by_row(tx, report.child)
         following = what_follows(
@@ -288,7 +289,7 @@ async def _follow_records(
             may_flow=child is not None and child.taint.flows_to(session.taint),
         )
         if following is Following.RUN:
-            to_answer.setdefault(report.place, []).append(report)
+            to_answer.setdefault((report.place, report.principal), []).append(report)
             await _settle(tx, report, at_ms)
         elif following is Following.ANNOUNCE and child is not None:
             record = await report_log.find_record(tx, report, session)
@@ -300,7 +301,7 @@ async def _follow_records(
 
 
 async def _answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
-    """A run of the requester that goes on with records of one place, which stand in its log already."""
+    """A run of the requester that goes on with records of one place and principal, which stand in its log already."""
     run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
     answers = tuple(report.id for report in reports)
     seq = await report_log.append_notice(tx, session, SessionId(session.id), run_id, answers, at_ms)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.label import ALL
@@ -32,7 +33,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs import cancel_work
 from antiphon.engine.spawn import queue_work
 from antiphon.policy.decision import Deny
-from antiphon.policy.spawn import decide_work
+from antiphon.policy.spawn import decide_work, may_join
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -101,7 +102,7 @@ class Subagents:
         One that waits for its own children reads it when it goes on. The run is the one whose result is to come. The
         same call again says nothing more, and answers what the first one did. Raises `NotFound`, `Invalid`
         (`empty_message`), `Conflict` (`child_ended`, `idempotency_key_reused`), `Denied` (`write_down`,
-        `spawn_children`).
+        `others_work`, `spawn_children`).
         """
         if not text.strip():
             raise Invalid("Message is empty. Say what the child is to do.", code="empty_message")
@@ -212,8 +213,8 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
                 code="write_down",
             )
         )
-    joined = await _find_joined(tx, child)
-    if joined is None and (refusal := await _refuse_work(tx, command, found, source, rules)):
+    joined = await _find_joined(tx, child, caller.principal)
+    if joined is None and (refusal := await _refuse_work(tx, command, found, source, child, rules)):
         return Refusal(refusal)
     report_id = command.run_id if joined is None or joined.report is None else RunId(joined.report)
     message = UserMessage(
@@ -238,24 +239,35 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     return Steered(child, report_id)
 
 
-async def _find_joined(tx: Transaction, child: Session) -> Run | None:
+async def _find_joined(tx: Transaction, child: Session, by: Principal) -> Run | None:
     """The child's run that reads what it is told now; a parked one leaves it to the run that continues it."""
+    return next((run for run in await _list_joinable(tx, child) if may_join(run.principal, by)), None)
+
+
+async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:
+    """Runs that bring a result which has not come, whosever they are; in the order in which they are joined."""
     active = await ledger.find_active(tx, child.row)
     queued = await ledger.find_queued(tx, child.row)
     parked = sorted(await ledger.find_parked(tx, child.row), key=lambda run: run.report or "", reverse=True)
     unfinished = [*((active,) if active else ()), *queued, *parked]
-    return next((run for run in unfinished if _is_joinable(run, child)), None)
-
-
-def _is_joinable(run: Run, child: Session) -> bool:
-    return run.report is not None and not run.is_cancel_requested and run.session_id == child.id
+    return [
+        run
+        for run in unfinished
+        if run.report is not None and not run.is_cancel_requested and run.session_id == child.id
+    ]
 
 
 async def _refuse_work(
-    tx: Transaction, command: SteerChild, found: Child, source: Session, rules: Rules
+    tx: Transaction, command: SteerChild, found: Child, source: Session, child: Session, rules: Rules
 ) -> AntiphonError | None:
     """Why the child may not begin a run."""
     if found.mode is Mode.RUN:
+        if await _list_joinable(tx, child):
+            return Denied(
+                f"Child works for somebody else: {command.name[:200]!r}. It hears whom it works for, and the owner. "
+                "Spawn one of your own.",
+                code="others_work",
+            )
         return Conflict(
             f"Child has ended its task: {command.name[:200]!r}. Spawn another, or one of mode 'session', which stays.",
             code="child_ended",

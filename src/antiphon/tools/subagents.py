@@ -20,7 +20,7 @@ DESCRIPTION = (
 
 CODES = (
     *("not_found", "ambiguous_label", "empty_message", "message_too_large", "child_ended", "spawn_children"),
-    *("write_down", "idempotency_key_reused"),
+    *("write_down", "others_work", "idempotency_key_reused"),
 )
 TASK_LENGTH = 200
 
