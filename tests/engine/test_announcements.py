@@ -9,7 +9,7 @@ import pytest
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
 from antiphon.domain.classification import Classification, Level
-from antiphon.domain.run import RunStatus
+from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
@@ -28,7 +28,7 @@ from tests.engine.family import (
     write_script,
 )
 from tests.engine.gates import Gates, wait_at
-from tests.engine.parley import call, key_of, open_peer, runs_of, set_place, settings, settle
+from tests.engine.parley import call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle
 from tests.engine.stage import ask, post, wait_end
 
 pytestmark = pytest.mark.anyio
@@ -164,3 +164,36 @@ async def test_attachments_are_kept_no_longer_than_until_the_task_is_done(open_h
             assert (await ask(app, child["childSessionKey"], "!say two")).reply == "two"
             await settle(app)
         assert (await session_of(app, child["childSessionKey"])).key
+
+
+@requirement("spawn:5")
+async def test_attachments_wait_for_their_task_though_another_run_goes_first(open_home: OpenHome, home: Path) -> None:
+    gates = Gates()
+    async with open_home(settings(runs__max_concurrent=1), Parts(tools=[gates.tool])) as app:
+        boss = await open_peer(app, "boss")
+        await open_peer(app, "other")
+        await post(app, key_of("other"), wait_at("other"))
+        await gates.until_reached("other")
+        files = [{"name": "notes.txt", "content": "hello"}]
+        child = await spawned_from_outside(app, boss, wait_at("task"), mode="session", attachments=files)
+        first = await post(app, child["childSessionKey"], "!say first", mode=QueueMode.INTERRUPT)
+        gates.open("other")
+        assert (await wait_end(app, first.run_id)).reply == "first"
+        await gates.until_reached("task")
+        (written,) = home.glob("workspaces/**/notes.txt")
+        assert written.read_text() == "hello"
+        gates.open("task")
+        await settle(app)
+
+
+@requirement("spawn:7")
+@pytest.mark.parametrize("words", ["", "  \n"])
+async def test_a_turn_without_words_sends_the_record(open_home: OpenHome, tmp_path: Path, words: str) -> None:
+    channel = FakeChannel()
+    async with open_home(settings(), Parts(channels=[channel])) as app:
+        await set_place(app, await open_peer(app, "boss"), "room", NAME)
+        model = write_script(tmp_path, [{"text": "42 is the result"}], [{"text": words}])
+        await ask(app, key_of("boss"), f"{spawn_directive('go', model=model, label='c')}\n!say started")
+        await settle(app)
+        (text,) = {each.text for each in await deliveries(app)} - {"started"}
+        assert text.startswith("Sub-agent: c\nStatus: ok\nResult:\n42 is the result\n")

@@ -477,6 +477,22 @@ async def test_a_fork_begins_with_the_conversation_up_to_what_is_being_answered(
         assert log[:4] == ["the word is plum", "echo: the word is plum", request, "what was the word"]
 
 
+@requirement("spawn:1", "runs:9")
+async def test_a_fork_holds_nothing_that_waits_for_a_later_run(open_home: OpenHome) -> None:
+    gates = Gates()
+    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
+        await open_peer(app, "boss")
+        request = f"{wait_at('boss')}\n{spawn_directive('!say x', context='fork')}"
+        asked = await post(app, key_of("boss"), request)
+        await gates.until_reached("boss")
+        await post(app, key_of("boss"), "for later")
+        gates.open("boss")
+        answer = json.loads((await wait_end(app, asked.run_id)).reply or "")
+        await settle(app)
+        log = texts(await read_log(app, answer["childSessionKey"]))
+        assert log[:2] == [request, "!say x"]
+
+
 @requirement("spawn:1")
 async def test_a_conversation_is_not_copied_to_another_agents_child(open_home: OpenHome) -> None:
     config = settings(agents__list=[{"id": "main", "subagents": {"allowAgents": ["*"]}}, {"id": "helper"}])

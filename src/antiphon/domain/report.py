@@ -80,8 +80,11 @@ def what_follows(report: Report, *, is_present: bool, may_flow: bool) -> Followi
 
 
 def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
-    """What the requester's channel is told after the announce turn; None for nothing."""
-    if status is not RunStatus.OK:
+    """What the requester's channel is told after the announce turn; None where that chose to say nothing.
+
+    The record itself where the turn failed, or has no words for it.
+    """
+    if status is not RunStatus.OK or not reply.strip():
         return record
     return None if is_silent(reply, ANNOUNCE_SKIP) else reply
 

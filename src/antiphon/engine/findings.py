@@ -22,6 +22,7 @@ async def find_result(
         result, source = await _newest_words(tx, run)
     notes = () if run.code is None or run.status is not RunStatus.ERROR else (f"Code {run.code}.",)
     started_at = work.started_at or run.created_at
+    ended_ms = at_ms if run.ended_at is None else milliseconds(run.ended_at)
     return Finding(
         name=child.label or str(child.key),
         session_key=str(child.key),
@@ -31,7 +32,7 @@ async def find_result(
         result=result if child.taint.flows_to(requester.taint) else None,
         source=source,
         notes=notes,
-        runtime_ms=max(0, at_ms - milliseconds(started_at)),
+        runtime_ms=max(0, ended_ms - milliseconds(started_at)),
         usage=work.usage,
     )
 

@@ -22,6 +22,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.sessions import OpenSession, create_session
 from antiphon.engine.steps import closing_result
 from antiphon.store import events as log
+from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, SqlValue, Transaction
 
@@ -112,7 +113,12 @@ async def copy_conversation(tx: Transaction, source: Session, into: Session, ori
     up_to = source.last_seq if origin is None else origin.newest_seq
     events = await _read_all(tx, source, incarnation, up_to)
     if origin is not None:
-        events = [event for event in events if event.run_id != origin.id or isinstance(event.message, UserMessage)]
+        queued = {run.id for run in await ledger.find_queued(tx, source.row)}
+        events = [
+            event
+            for event in events
+            if event.run_id not in queued and (event.run_id != origin.id or isinstance(event.message, UserMessage))
+        ]
     await _append_copies(tx, into, _copied(events, into.last_seq + 1), at_ms)
     copied = await rows.find_by_row(tx, into.row)
     assert copied is not None

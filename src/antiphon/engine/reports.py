@@ -62,12 +62,13 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
     requester = await rows.find_by_row(tx, newest.requester)
     if requester is None:
         return None
+    is_of_now = run.created_at >= requester.started_at  # else its requester was reset meanwhile
     report = replace(
         first,
         id=run.id,
         run=run.id,
         requester=requester.row,
-        requester_incarnation=SessionId(requester.id),
+        requester_incarnation=SessionId(requester.id) if is_of_now else newest.requester_incarnation,
         waiter=None,
         principal=run.principal,
         stage=Stage.OPEN,
@@ -108,7 +109,7 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
             await _settle(tx, report, at_ms)
     for report in recorded:
         await spawns.change_report(tx, report.id, {"waiter": run.id})
-        await _settle(tx, replace(report, is_taken=True), at_ms)
+        await _settle(tx, replace(report, is_taken=True), at_ms, is_answered=False)
     if has_open:
         if run.deadline is not None:
             tx.wake(spawns.DUE)
@@ -142,6 +143,7 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
     Contract: spawn 7, sessions 7.
     """
     reports = await spawns.list_of_child(tx, session.row)
+    unanswered = await spawns.list_unanswered(tx, session.row)
     called_off: list[CalledOff] = []
     for run in await ledger.find_parked(tx, session.row):
         await ledger.change(tx, run.id, {"is_parked": 0})
@@ -155,22 +157,45 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
         run = await ledger.find(tx, report.run)
         if run is not None:
             gone = replace(run, status=RunStatus.ERROR, error="The session was deleted.", code="session_deleted")
-            called_off += await _record(tx, report, gone, at_ms)
-    heir = None if not reports else reports[-1]
-    for child in await spawns.leave_to(
-        tx,
-        session.row,
-        heir.requester if heir is not None else None,
-        heir.requester_incarnation if heir is not None else None,
-        heir.origin_run if heir is not None else None,
-    ):
-        await _put_by(tx, child, at_ms, has_kept=True)
+            called_off += await _record(tx, report, gone, at_ms, may_announce=False)
+    heir = await _find_heir(tx, reports)
+    for report in unanswered:
+        await spawns.reopen_for(tx, report.id, heir)
+    for child in await spawns.leave_to(tx, session.row, heir):
+        await _put_by(tx, child, at_ms, may_delete=False)
+    for report in unanswered:
+        inherited, run = await spawns.find_report(tx, report.id), await ledger.find(tx, report.run)
+        if inherited is not None and run is not None:
+            called_off += await _record(tx, inherited, run, at_ms)
     await spawns.delete_all(tx, session.row)
     return called_off
 
 
-async def _record(tx: Transaction, report: Report, run: Run, at_ms: int) -> list[CalledOff]:
-    """Puts the result into the requester's log, exactly once, and begins what follows from it."""
+async def _find_heir(tx: Transaction, reports: Sequence[Report]) -> spawns.Heir:
+    """Whom the session of these reports owed the newest, as it stands now that they were told."""
+    newest = None if not reports else await spawns.find_report(tx, reports[-1].id)
+    if newest is None or newest.requester is None:
+        return spawns.Heir()
+    await rows.hold(tx, newest.requester)  # its run may be about to be continued
+    run = None if newest.origin_run is None else await ledger.find(tx, newest.origin_run)
+    while run is not None and run.continued_by is not None:
+        run = await ledger.find(tx, run.continued_by)
+    return spawns.Heir(
+        newest.requester,
+        newest.requester_incarnation,
+        None if run is None else run.id,
+        newest.place,
+        newest.is_from_outside,
+    )
+
+
+async def _record(
+    tx: Transaction, report: Report, run: Run, at_ms: int, *, may_announce: bool = True
+) -> list[CalledOff]:
+    """Puts the result into the requester's log, exactly once, and begins what follows from it.
+
+    A child that is about to go may not word it: then the requester answers the record itself.
+    """
     child = await rows.find_by_row(tx, report.child)
     while report.requester is not None:
         # Its run may be beginning to wait, and its other children be ending, in units that have not committed:
@@ -197,6 +222,8 @@ async def _record(tx: Transaction, report: Report, run: Run, at_ms: int) -> list
         is_present=requester.id == report.requester_incarnation,
         may_flow=child.taint.flows_to(requester.taint),
     )
+    if following is Following.ANNOUNCE and not may_announce:
+        following = Following.RUN
     origin = None if report.origin_run is None else await ledger.find(tx, report.origin_run)
     if origin is not None and not origin.is_over:
         await report_log.append_record(tx, report, child, requester, parts, None, (), at_ms)
@@ -232,7 +259,7 @@ async def _record_for_waiter(
     is_last = all(other.stage is not Stage.OPEN or other.id == report.id for other in awaited)
     if parked is None or not parked.is_parked or not is_last:
         await report_log.append_record(tx, report, child, requester, parts, None, (), at_ms)
-        await _settle(tx, replace(report, is_taken=True), at_ms)
+        await _settle(tx, replace(report, is_taken=True), at_ms, is_answered=parked is None or not parked.is_parked)
         return []
     run_id = _continuation_of(parked)
     end = _why_not(parked, requester, at_ms)
@@ -348,6 +375,7 @@ async def _go_on(
     await _insert(tx, session, SessionId(parked.session_id), run_id, seq, parked.principal, columns, at_ms)
     await ledger.change(tx, parked.id, {"is_parked": 0, "continued_by": run_id})
     await spawns.move_origin(tx, parked.id, run_id)
+    await spawns.delete_awaited(tx, parked.id, at_ms)
     if parked.report is not None:
         await spawns.change_report(tx, parked.report, {"run": run_id})
     if end is None:
@@ -436,24 +464,29 @@ async def take(tx: Transaction, report: Report, at_ms: int) -> None:
 async def _keep(tx: Transaction, report: Report, at_ms: int) -> None:
     """Nobody is left for the result: it stays in the child."""
     await spawns.change_report(tx, report.id, {"stage": Stage.KEPT.value, "ended_at": at_ms})
-    await _put_by(tx, report.child, at_ms, has_kept=True)
+    await _put_by(tx, report.child, at_ms, may_delete=False)
 
 
-async def _settle(tx: Transaction, report: Report, at_ms: int) -> None:
-    """Nothing more follows from the result."""
+async def _settle(tx: Transaction, report: Report, at_ms: int, *, is_answered: bool = True) -> None:
+    """Nothing more follows from the result; the child stays for it until a run goes on with it, or will not."""
     columns: dict[str, SqlValue] = {"stage": Stage.DONE.value, "is_taken": int(report.is_taken), "ended_at": at_ms}
     await spawns.change_report(tx, report.id, columns)
-    await _put_by(tx, report.child, at_ms)
+    await _put_by(tx, report.child, at_ms, may_delete=is_answered)
 
 
-async def _put_by(tx: Transaction, child: SessionRow, at_ms: int, *, has_kept: bool = False) -> None:
-    """The child's attachments go; it is archived or deleted in its time, though not deleted with a kept result."""
-    await spawns.drop_attachments(tx, child)
+async def _put_by(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete: bool = True) -> None:
+    """The attachments of a task that is over go; the child is archived or deleted in its time.
+
+    `may_delete` says that nobody needs the result any more which it holds.
+    """
     spawn = await spawns.find(tx, child)
+    task = None if spawn is None else await spawns.find_report(tx, spawn.run)
+    if task is None or task.stage is not Stage.OPEN:
+        await spawns.drop_attachments(tx, child)
     if spawn is None or spawn.mode is not Mode.RUN:
         return
     if spawn.cleanup is Cleanup.DELETE:
-        if not has_kept:
+        if may_delete:
             await spawns.set_due(tx, child, at_ms)
     elif spawn.archive_after is not None:
         await spawns.set_due(tx, child, at_ms + round(spawn.archive_after.total_seconds() * 1000))

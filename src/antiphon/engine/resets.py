@@ -12,7 +12,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import find_session
-from antiphon.engine.lifecycle import call_off, end_queued_run
+from antiphon.engine.lifecycle import call_off, end_parked_run, end_queued_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.store import events as log
@@ -60,7 +60,7 @@ async def begin_anew_if_stale(
     rule = _rule_for(session, rules)
     if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=now):
         return head
-    if await ledger.is_busy(tx, session.row) or await spawns.has_open(tx, session.row):
+    if await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
         return head  # what it waits for is part of this conversation
     drawn = session_id.partition(":")[2]
     await begin_anew(tx, session, drawn, actor=str(SYSTEM), reason=rule.mode.value, now=now, at_ms=at_ms)
@@ -76,7 +76,8 @@ async def begin_anew(
     if active := await ledger.find_active(tx, session.row):
         await ledger.change(tx, active.id, {"code": "reset"})
         await call_off(tx, active)
-    for parked in await ledger.find_parked(tx, session.row):
+    waiting = await ledger.find_parked(tx, session.row)
+    for parked in waiting:
         await call_off(tx, parked)
     for run in await ledger.find_queued(tx, session.row):
         outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
@@ -104,6 +105,8 @@ async def begin_anew(
         "context_tokens": 0,
     }
     await log.append(tx, session.row, new_id, [started], at_ms=at_ms, set=changes)
+    for parked in waiting:
+        await end_parked_run(tx, parked.id, at_ms)
     renewed = await rows.find_by_row(tx, session.row)
     assert renewed is not None
     return renewed

@@ -85,7 +85,7 @@ async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | 
     session = await rows.find_by_row(tx, child)
     if before is None or before.due_at is None or spawn is None or session is None:
         return None
-    if await ledger.is_busy(tx, child) or await spawns.has_open(tx, child):
+    if await ledger.is_busy(tx, child) or await spawns.is_expecting(tx, child):
         await spawns.set_due(tx, child, at_ms + LATER_MS)
         return None
     if spawn.kept_until is not None and milliseconds(spawn.kept_until) > at_ms:

@@ -139,6 +139,17 @@ async def set_due(tx: Transaction, child: SessionRow, due_at_ms: int | None) -> 
         tx.wake(DUE)
 
 
+async def delete_awaited(tx: Transaction, waiter: RunId, at_ms: int) -> None:
+    """A run goes on with what came for it: children that are to be deleted are no longer needed. Contract: spawn 4."""
+    due = await tx.change(
+        "UPDATE spawns SET due_at = ? WHERE mode = ? AND cleanup = ? AND child IN "
+        "(SELECT child FROM reports WHERE waiter = ? AND stage = 'done')",
+        (at_ms, Mode.RUN.value, Cleanup.DELETE.value, waiter),
+    )
+    if due:
+        tx.wake(DUE)
+
+
 async def keep_until(tx: Transaction, children: Sequence[SessionRow], until_ms: int) -> None:
     """Puts off that the children are deleted; of several times the latest counts."""
     await tx.execute(
@@ -246,8 +257,11 @@ async def count_active_children(query: Query, requester: SessionRow) -> int:
     return 0 if row is None else int(row[0])
 
 
-async def has_open(query: Query, requester: SessionRow) -> bool:
-    row = await query.fetch_one("SELECT 1 FROM reports WHERE requester = ? AND stage = 'open' LIMIT 1", (requester,))
+async def is_expecting(query: Query, requester: SessionRow) -> bool:
+    """Whether children owe the session a result, or are about to word one for its channel."""
+    row = await query.fetch_one(
+        "SELECT 1 FROM reports WHERE requester = ? AND stage IN ('open', 'announcing') LIMIT 1", (requester,)
+    )
     return row is not None
 
 
@@ -298,28 +312,60 @@ async def find_newest_of_child(query: Query, child: SessionRow) -> Report | None
     )
 
 
-async def leave_to(
-    tx: Transaction,
-    requester: SessionRow,
-    heir: SessionRow | None,
-    heir_incarnation: SessionId | None,
-    heir_run: RunId | None,
-) -> list[SessionRow]:
+class Heir(NamedTuple):
+    """To whom the children of a deleted session report, and what they report follows: as it did itself."""
+
+    requester: SessionRow | None = None
+    """None if nobody is left."""
+    incarnation: SessionId | None = None
+    run: RunId | None = None
+    place: DeliveryContext | None = None
+    is_from_outside: bool = False
+
+
+def _of_heir(heir: Heir) -> dict[str, SqlValue]:
+    return {
+        "requester": heir.requester,
+        "requester_incarnation": heir.incarnation,
+        "place": None if heir.place is None else codec.place_text(heir.place),
+        "is_from_outside": int(heir.is_from_outside),
+        "waiter": None,
+    }
+
+
+async def list_unanswered(query: Query, requester: SessionRow) -> list[Report]:
+    """Results that came to the session, and with which none of its runs has gone on yet."""
+    return await _list(
+        query,
+        "t.requester = ? AND (t.stage = 'recorded' OR (t.stage = 'done' AND t.waiter IN "
+        "(SELECT r.id FROM runs r WHERE r.session = ? AND r.is_parked = 1)))",
+        *(requester, requester),
+    )
+
+
+async def reopen_for(tx: Transaction, report_id: str, heir: Heir) -> None:
+    """The result that came to a deleted session comes anew, to its heir."""
+    columns = {"stage": Stage.OPEN.value, "is_taken": 0, "origin_run": heir.run, **_of_heir(heir)}
+    await change_report(tx, report_id, columns)
+
+
+async def leave_to(tx: Transaction, requester: SessionRow, heir: Heir) -> list[SessionRow]:
     """The deleted requester's open results go to its own requester; without one they are kept. Contract: spawn 7.
 
     So do those which children that stay will owe: the newest of each says to whom. Answers the children whose
     finished results nobody is left for.
     """
+    columns = _of_heir(heir)
+    changed = ", ".join(f"{name} = ?" for name in columns)
     await tx.execute(
-        "UPDATE reports SET requester = ?, requester_incarnation = ?, origin_run = ?, waiter = NULL "
-        "WHERE requester = ? AND stage = 'open'",
-        (heir, heir_incarnation, heir_run, requester),
+        f"UPDATE reports SET {changed}, origin_run = ? WHERE requester = ? AND stage = 'open'",
+        (*columns.values(), heir.run, requester),
     )
     await tx.execute(
-        "UPDATE reports SET requester = ?, requester_incarnation = ?, origin_run = NULL, waiter = NULL "
+        f"UPDATE reports SET {changed}, origin_run = NULL "
         "WHERE requester = ? AND stage = 'done' AND id IN (SELECT MAX(t.id) FROM reports t "
         "JOIN spawns p ON p.child = t.child WHERE t.requester = ? AND p.mode = 'session' GROUP BY t.child)",
-        (heir, heir_incarnation, requester, requester),
+        (*columns.values(), requester, requester),
     )
     rows = await tx.fetch_all(
         "UPDATE reports SET requester = NULL, origin_run = NULL, waiter = NULL, stage = CASE stage WHEN 'recorded' "
