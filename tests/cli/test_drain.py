@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.claims import requirement
-from tests.cli.program import Serving, antiphon_json, serving
+from tests.cli.program import Serving, antiphon, antiphon_json, serving
 from tests.limits import SECONDS, until
 
 BODY = {
@@ -67,7 +67,8 @@ def test_a_gateway_that_drains_goes_on_answering_until_its_work_has_ended(home: 
             until(lambda: client.get("/ready").status_code == 503)
             assert client.get("/ready").json()["error"]["code"] == "draining"
             later = client.post("/sessions/main/messages", json={"text": "later"}).json()["runId"]
-            assert client.post(f"/runs/{run_id}/cancel").is_success
+            assert antiphon("serve", "--port", "0", home=home).stderr.count(gateway.url) == 1, "it is still there"
+            assert antiphon("runs", "cancel", run_id, home=home).returncode == 0
             status, run = asking.answer()
         assert (status, run["status"]) == (200, "cancelled")
         assert gateway.process.wait(SECONDS) == 0
@@ -75,7 +76,7 @@ def test_a_gateway_that_drains_goes_on_answering_until_its_work_has_ended(home: 
 
 
 @requirement("first_start:1")
-def test_waits_for_what_has_not_ended_are_over_when_the_gateway_stops(home: Path, tmp_path: Path) -> None:
+def test_who_waits_for_what_has_not_ended_is_told_that_the_gateway_stops(home: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     short = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
     with serving(home, env=short, log=log) as gateway, client_of(gateway) as client:
@@ -84,7 +85,7 @@ def test_waits_for_what_has_not_ended_are_over_when_the_gateway_stops(home: Path
             gateway.process.terminate()
             status, answer = asking.answer()
         assert gateway.process.wait(SECONDS) == 0
-    assert (status, answer["status"], "endedAt" in answer) == (200, "timeout", False)
+    assert (status, answer["error"]["code"]) == (503, "stopped")
     assert "Traceback" not in log.read_text() and "error" not in log.read_text()
     assert antiphon_json("runs", "show", run_id, "--wait", "60", home=home)["reply"] == "rested"
 
@@ -106,7 +107,20 @@ def test_calls_of_tools_from_outside_are_answered_when_the_gateway_stops(home: P
             ) as over_mcp,
         ):
             gateway.process.terminate()
-            assert over_http.answer()[1]["status"] == "timeout"
-            assert json.dumps('"status":"timeout"')[1:-1] in over_mcp.text()[1]
+            assert over_http.answer()[1]["code"] == "stopped"
+            assert '"code":"stopped"' in over_mcp.text()[1]
         assert gateway.process.wait(SECONDS) == 0
     assert "Traceback" not in log.read_text() and "error" not in log.read_text()
+
+
+@requirement("gateway:4")
+def test_a_streamed_answer_says_that_the_gateway_stops(home: Path) -> None:
+    short = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
+    with serving(home, env=short) as gateway, client_of(gateway) as client:
+        body = {"text": "!sleep 600"}
+        with client.stream("POST", "/sessions/main/messages", params={"stream": True}, json=body) as response:
+            pieces = response.iter_text()
+            assert "message_ack" in next(pieces)
+            gateway.process.terminate()
+            assert '"code":"stopped"' in "".join(pieces)
+        assert gateway.process.wait(SECONDS) == 0

@@ -1,8 +1,12 @@
 """Several commands at the same time on one home that has no gateway of its own."""
 
 import fcntl
+import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from tests.claims import requirement
 from tests.cli.program import antiphon, antiphon_json, on_terminal
@@ -46,3 +50,49 @@ def test_a_home_that_somebody_else_keeps_is_refused_after_a_while(home: Path) ->
     waiting, refusal = said.stderr.splitlines()
     assert waiting == "Another process has the home, and starts or stops there; waiting for it."
     assert refusal.startswith("Error: Home is in use by another process")
+
+
+@requirement("cli:1")
+def test_a_chat_goes_on_when_the_command_ends_whose_gateway_it_used(home: Path) -> None:
+    with on_terminal("chat", home=home, env=SHORT) as first:
+        first.expect("> ")
+        with on_terminal("chat", "cli:desk", "--new", home=home, env=SHORT) as second:
+            second.say("one\n")
+            second.expect("echo: one")
+            first.type("/quit\n")
+            assert first.wait() == 0
+            second.say("two\n")
+            second.expect("echo: two")
+            second.say("/quit\n")
+            assert second.wait() == 0
+    transcript = antiphon("sessions", "history", "cli:desk", home=home).stdout
+    assert transcript.count("echo: two") == 1
+
+
+@requirement("cli:1")
+def test_a_tool_that_waits_is_answered_when_the_command_ends_whose_gateway_it_used(home: Path) -> None:
+    wide = {**SHORT, "ANTIPHON_TOOLS__SESSIONS__VISIBILITY": "agent"}
+    with on_terminal("chat", home=home, env=wide) as first, ThreadPoolExecutor(1) as threads:
+        first.expect("> ")
+        antiphon("chat", "cli:kid", "--new", "-m", "hello", home=home, env=wide)
+        given = {"sessionKey": "cli:kid", "message": "!sleep 7\n!say late", "timeoutSeconds": 60}
+        asked = ("tool", "sessions_send", "--as", "main", json.dumps(given))
+        answer = threads.submit(antiphon_json, *asked, home=home, env=wide)
+        until(lambda: antiphon_json("runs", "list", home=home, env=wide)["count"] == 2)
+        first.type("/quit\n")
+        assert first.wait() == 0
+        assert answer.result()["reply"] == "late"
+    runs = antiphon_json("runs", "list", home=home)["runs"]
+    assert len([run for run in runs if run["sessionKey"].endswith("kid")]) == 2, "it was asked once"
+
+
+@requirement("cli:1")
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2, 0.4, 0.8])
+def test_ctrl_c_ends_a_command_that_begins_a_gateway_of_its_own(home: Path, seconds: float) -> None:
+    """However far it has come."""
+    with on_terminal("sessions", "follow", "main", home=home, env=SHORT) as terminal:
+        until(home.exists)
+        time.sleep(seconds)
+        terminal.type("\x03")
+        assert terminal.wait() in (3, 130), terminal.seen
+    assert "Traceback" not in terminal.seen

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
@@ -18,7 +19,7 @@ from mcp.types import CallToolResult, TextContent
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import Parts
 from tests.claims import requirement
-from tests.cli.program import antiphon, environment, serving
+from tests.cli.program import antiphon, environment, on_terminal, serving
 from tests.conftest import OpenHome
 from tests.gateway.served import TOKEN, Served, serve
 from tests.limits import SECONDS
@@ -202,6 +203,16 @@ async def test_the_command_goes_on_with_a_gateway_that_was_started_anew(home: Pa
                 first.stop()
                 with serving(home):
                     assert not (await client.call_tool("session_status", {})).is_error
+
+
+async def test_the_command_outlives_the_other_one_whose_gateway_it_used(home: Path) -> None:
+    with anyio.fail_after(SECONDS), on_terminal("chat", home=home) as terminal:
+        terminal.expect("> ")
+        async with Client(program(home)) as client:
+            assert not (await client.call_tool("session_status", {})).is_error
+            terminal.type("/quit\n")
+            assert await anyio.to_thread.run_sync(terminal.wait) == 0
+            assert not (await client.call_tool("session_status", {})).is_error
 
 
 def test_the_command_refuses_a_session_that_does_not_exist(home: Path) -> None:

@@ -1,10 +1,12 @@
 """What commands ask of a gateway over HTTP."""
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
@@ -22,6 +24,8 @@ QUIET_SECONDS = 45.0
 MAX_WAIT_SECONDS = 300.0
 """Of one request that waits; longer waits are several."""
 RETRY_SECONDS = 0.5
+ENDED = ("gateway_unreachable", "draining", "stopped")
+"""What is told of a gateway that has ended, or is about to."""
 GIVE_UP_SECONDS = 30.0
 
 Item = TypeVar("Item")
@@ -61,6 +65,8 @@ class Client:
         self.url = url
         self.token = token
         self._elsewhere = elsewhere
+        self._moving = Lock()
+        self._left: list[httpx.Client] = []
         self._http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
@@ -69,13 +75,19 @@ class Client:
         )
 
     def close(self) -> None:
-        self._http.close()
+        for http in (self._http, *self._left):
+            http.close()
 
     def get(self, path: str, **parameters: Parameter) -> JsonObject:
         return self._ask("GET", path, parameters)
 
     def post(self, path: str, body: JsonObject | None = None, **parameters: Parameter) -> JsonObject:
         return self._ask("POST", path, parameters, body)
+
+    def post_message(self, key: str, body: JsonObject, **parameters: Parameter) -> JsonObject:
+        """Posts it under an id of its own, so that it is stored once however often it has to be sent."""
+        named = body if "messageId" in body else {**body, "messageId": new_message_id()}
+        return self._ask("POST", session_path(key, "/messages"), parameters, named)
 
     def delete(self, path: str) -> JsonObject:
         return self._ask("DELETE", path, {})
@@ -84,9 +96,14 @@ class Client:
         self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
     ) -> JsonObject:
         """The tool's answer, failures too; `seconds` is how long the tool itself may take."""
-        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        headers = {"Idempotency-Key": idempotency_key or f"cli-{secrets.token_hex(16)}"}
         body: JsonObject = {"sessionKey": session, "arguments": arguments}
-        return self._ask("POST", f"/tools/{quote(name, safe='')}", {}, body, headers=headers, seconds=seconds)
+        path = f"/tools/{quote(name, safe='')}"
+        while True:
+            url = self.url
+            answer = self._ask("POST", path, {}, body, headers=headers, seconds=seconds)
+            if answer.get("code") != "stopped" or not self.move(url):
+                return answer
 
     def find_run(self, run_id: str, wait: float | None = None) -> JsonObject:
         """The run; with `wait`, once it has ended, or as `timeout` without `endedAt`. Raises `NotFound`."""
@@ -128,22 +145,39 @@ class Client:
         self, method: str, path: str, body: JsonObject | None = None, **parameters: Parameter
     ) -> Generator[Iterator[ServerEvent]]:
         """The events of one answer, until it ends. Raises `Unavailable` where the connection breaks."""
+        has_begun = False
+        while not has_begun:
+            url = self.url
+            try:
+                with self._open_stream(method, path, body, parameters) as response:
+                    has_begun = True
+                    yield _events(response.iter_raw())
+            except httpx.TransportError as error:
+                raise self._unreachable() from error
+            except UnicodeEncodeError as error:
+                raise not_unicode("Request", error) from error
+            except Unavailable as error:
+                if has_begun or not was_not_done(error) or not self.move(url):
+                    raise
+
+    @contextmanager
+    def _open_stream(
+        self, method: str, path: str, body: JsonObject | None, parameters: Mapping[str, Parameter]
+    ) -> Generator[httpx.Response]:
+        """Raises `Unavailable` with `was_not_done` where it is not even begun."""
+        timeout = httpx.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS)
+        request = self._http.build_request(method, path, params=_present(parameters), json=body, timeout=timeout)
         try:
-            with self._http.stream(
-                method,
-                path,
-                params=_present(parameters),
-                json=body,
-                timeout=httpx.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS),
-            ) as response:
-                if response.is_error:
-                    response.read()
-                    raise error_of(response)
-                yield _events(response.iter_raw())
-        except httpx.TransportError as error:
+            response = self._http.send(request, stream=True)
+        except httpx.ConnectError as error:
             raise self._unreachable() from error
-        except UnicodeEncodeError as error:
-            raise not_unicode("Request", error) from error
+        try:
+            if response.is_error:
+                response.read()
+                raise error_of(response)
+            yield response
+        finally:
+            response.close()
 
     def follow(
         self, path: str, *, after: int | None, tell: Callable[[str], None] = lambda text: None, **parameters: Parameter
@@ -173,6 +207,7 @@ class Client:
         failing_since: float | None = None
         is_lost = False
         while True:
+            url = self.url
             try:
                 for item in read():
                     failing_since = None
@@ -181,6 +216,8 @@ class Client:
                         tell("Connection to the gateway is back.")
                     yield item
             except Unavailable:
+                if self.move(url):
+                    continue
                 if not is_lost:
                     is_lost = True
                     tell("Connection to the gateway is lost; it is tried again.")
@@ -199,26 +236,30 @@ class Client:
         headers: Mapping[str, str] | None = None,
         seconds: float = 0.0,
     ) -> JsonObject:
+        is_repeatable = method == "GET" or "Idempotency-Key" in (headers or {}) or "messageId" in (body or {})
         while True:
+            url = self.url
             try:
                 return self._ask_here(method, path, parameters, body, headers, seconds)
             except Unavailable as error:
-                was_not_sent = isinstance(error.__cause__, httpx.ConnectError)
-                has_ended = error.code in ("gateway_unreachable", "draining")
-                if not has_ended or not (method == "GET" or was_not_sent) or not self._move():
+                may_repeat = is_repeatable or was_not_done(error)
+                if error.code not in ENDED or not may_repeat or not self.move(url):
                     raise
 
-    def _move(self) -> bool:
-        """Goes on with another gateway; False where there is none."""
-        if self._elsewhere is None:
-            return False
-        try:
-            other = self._elsewhere()
-        except AntiphonError:
-            return False
-        self._http.close()
-        self.url, self.token, self._http, self._elsewhere = other.url, other.token, other._http, other._elsewhere
-        return True
+    def move(self, ended: str) -> bool:
+        """Goes on with another gateway than the one at that address, which ended; False where there is none."""
+        with self._moving:
+            if self.url != ended:
+                return True
+            if self._elsewhere is None:
+                return False
+            try:
+                other = self._elsewhere()
+            except AntiphonError:
+                return False
+            self._left.append(self._http)
+            self.url, self.token, self._http, self._elsewhere = other.url, other.token, other._http, other._elsewhere
+            return True
 
     def _ask_here(
         self,
@@ -252,6 +293,15 @@ class Client:
         return Unavailable(
             f"Gateway does not answer: {self.url!r}. `antiphon doctor` says more.", code="gateway_unreachable"
         )
+
+
+def new_message_id() -> str:
+    return f"msg_{secrets.token_hex(16)[:31]}"
+
+
+def was_not_done(error: Unavailable) -> bool:
+    """Whether the gateway is known to have done nothing of what was asked."""
+    return error.code == "draining" or isinstance(error.__cause__, httpx.ConnectError)
 
 
 def session_path(session: str, rest: str = "") -> str:

@@ -62,7 +62,7 @@ class Conversation:
         """Posts a message and returns when its turn has ended. Ctrl-C cancels the turn, twice leaves it alone."""
         self._own.add(message_id)
         with counting_interrupts() as interrupts:
-            posted = self._client.post(session_path(self.key, "/messages"), {"text": text, "messageId": message_id})
+            posted = self._client.post_message(self.key, {"text": text, "messageId": message_id})
             if run_id := posted.get("runId"):
                 self._wait(str(run_id), interrupts)
             else:

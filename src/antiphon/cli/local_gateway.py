@@ -1,12 +1,15 @@
 """A gateway on a home, in this process: what `serve` runs, and other commands for as long as they need one."""
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 
 from anyio.from_thread import start_blocking_portal
 
@@ -36,13 +39,13 @@ async def run_gateway(
             token = owner_token(home, app.services.ids)
             async with serving(gateway_app(app, token), listener, on_stop=app.services.let_go) as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
-                try:
-                    with published(home, gateway) as is_published:
-                        if not is_published and not is_temporary:
-                            raise home_in_use(home, find_gateway(home))
+                with published(home, gateway) as is_published:
+                    if not is_published and not is_temporary:
+                        raise home_in_use(home, find_gateway(home))
+                    try:
                         yield LocalGateway(app=app, url=url, token=token)
-                finally:
-                    await app.drain.run()  # while who waits for a run still gets its answer
+                    finally:
+                        await app.drain.run()  # while who waits for a run still gets its answer
     finally:
         listener.close()
 
@@ -60,18 +63,37 @@ def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
     """A gateway of our own on a free local port, in a thread; it runs agents unless its role says gateway alone."""
     if config.gateway.role is Role.WORKER:
         config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": Role.ALL})})
-    with start_blocking_portal(backend_options={"use_uvloop": True}) as portal:
-        running = portal.wrap_async_context_manager(run_gateway(home, config, bind("127.0.0.1", 0), is_temporary=True))
-        try:
-            gateway = running.__enter__()
-        except ExceptionGroup as group:
-            raise sole(group) from group
+    with ExitStack() as stack:
+        with ending_at_once():
+            portal = stack.enter_context(start_blocking_portal(backend_options={"use_uvloop": True}))
+            listener = bind("127.0.0.1", 0)
+            running = portal.wrap_async_context_manager(run_gateway(home, config, listener, is_temporary=True))
+            try:
+                gateway = stack.enter_context(running)
+            except ExceptionGroup as group:
+                raise sole(group) from group
         try:
             yield gateway
         finally:
             # What the command raises is none of the gateway's business: it drains, until interrupted once more.
-            try:
-                running.__exit__(None, None, None)
-            except KeyboardInterrupt:
-                sys.stdout.flush()
-                os._exit(ExitCode.INTERRUPTED)
+            with ending_at_once():
+                stack.close()
+
+
+@contextmanager
+def ending_at_once() -> Generator[None]:
+    """Ctrl-C ends the process here: to be interrupted would leave threads that nobody ends, and all is stored."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    with suppress(RuntimeError):  # it was just being written to
+        sys.stdout.flush()
+    os._exit(ExitCode.INTERRUPTED)

@@ -62,6 +62,13 @@ def antiphon(
 
 
 def main() -> None:
+    try:
+        _main()
+    except KeyboardInterrupt:  # before a command has begun, which has its own way of ending
+        sys.exit(ExitCode.INTERRUPTED)
+
+
+def _main() -> None:
     prepare_output()
     if "--json" not in takewhile(lambda argument: argument != "--", sys.argv[1:]):
         app(prog_name="antiphon")

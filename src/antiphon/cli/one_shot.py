@@ -1,6 +1,6 @@
 """One message and its reply."""
 
-from antiphon.cli.client import Client, session_path
+from antiphon.cli.client import Client, new_message_id, session_path
 from antiphon.cli.output import console, show_json, text_of
 from antiphon.cli.rows import run_answer, show_outcome
 from antiphon.cli.screen import Screen
@@ -12,7 +12,7 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
     """Posts the message and shows its reply, as it streams on a terminal; returns the run. Raises `TimedOut`."""
     if console().is_terminal and timeout is None and not as_json:
         return _stream(client, key, text)
-    posted = client.post(session_path(key, "/messages"), {"text": text})
+    posted = client.post_message(key, {"text": text})
     run_id = posted.get("runId")
     if run_id is None:
         raise Unavailable("Message started no turn: it is stored for later ones of the group", code="not_triggered")
@@ -26,8 +26,9 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
 
 def _stream(client: Client, key: str, text: str) -> JsonObject:
     screen, run_id, shown = Screen(), "", ""
+    body: JsonObject = {"text": text, "messageId": new_message_id()}
     try:
-        with client.stream("POST", session_path(key, "/messages"), {"text": text}, stream=True) as events:
+        with client.stream("POST", session_path(key, "/messages"), body, stream=True) as events:
             for event in events:
                 match event.name:
                     case "message_ack":
@@ -42,10 +43,9 @@ def _stream(client: Client, key: str, text: str) -> JsonObject:
                     case _:
                         pass
     except Unavailable:
-        # The run does not depend on the stream: its end is in the ledger.
-        if not run_id:
-            raise
+        pass  # The run does not depend on the stream: its end is in the ledger.
     screen.end_draft()
+    run_id = run_id or str(client.post_message(key, body).get("runId"))
     run = client.wait_posted(run_id)
     show_outcome(run if run.get("reply") != shown else {**run, "reply": None})
     return run

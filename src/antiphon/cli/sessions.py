@@ -214,7 +214,6 @@ def send_message(
 
     Without a running gateway the turn gets the time that draining gives, and goes on at the next start.
     """
-    from antiphon.cli.client import session_path
     from antiphon.cli.connection import connect
     from antiphon.cli.names import find_session
     from antiphon.cli.output import show, show_json
@@ -225,7 +224,7 @@ def send_message(
         body: JsonObject = {"text": text}
         if message_id is not None:
             body["messageId"] = message_id
-        posted = client.post(session_path(key, "/messages"), body, append=True if append else None)
+        posted = client.post_message(key, body, append=True if append else None)
         run_id = posted.get("runId")
         run = client.wait_posted(str(run_id), wait) if wait is not None and run_id is not None else None
     if as_json:

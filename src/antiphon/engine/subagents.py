@@ -104,6 +104,8 @@ class Subagents:
         (`empty_message`), `Conflict` (`child_ended`, `idempotency_key_reused`), `Denied` (`write_down`,
         `others_work`, `spawn_children`).
         """
+        if name == ALL:
+            raise Invalid("Action 'steer' speaks to one sub-agent. Name it; list shows them.", code="invalid_arguments")
         if not text.strip():
             raise Invalid("Message is empty. Say what the child is to do.", code="empty_message")
         if (size := len(text.encode())) > MAX_MESSAGE_BYTES:

@@ -7,13 +7,14 @@ from datetime import timedelta
 
 import anyio
 
-from antiphon.domain.errors import NotFound
+from antiphon.domain.errors import NotFound, Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.run import Run
 from antiphon.feed.notifier import Notifier
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database
 
+STOPPED = "Gateway stops before what is waited for has ended. It goes on; ask again with the same id or key."
 POLL_SECONDS = 1.0
 """What a lost wake costs at most."""
 
@@ -26,7 +27,7 @@ class Waits:
         self._is_closed = False
 
     def close(self) -> None:
-        """Ends every wait, now and later, as if its time were over, so that a server can stop."""
+        """Ends every wait, now and later, with `Unavailable` (`stopped`), so that a server can stop."""
         self._is_closed = True
         for woken in self._waiting:
             woken.set()
@@ -35,7 +36,7 @@ class Waits:
         """The run once its work is over; None on time-out. Knowing its session spares a look.
 
         A run that yielded is over with what continues it, and has the end of that. Raises `NotFound` for a run that
-        does not exist, or is deleted with its session meanwhile.
+        does not exist, or is deleted with its session meanwhile; `Unavailable` once it is closed.
         """
         if session is None:
             run = await self._find(run_id)
@@ -48,7 +49,7 @@ class Waits:
                 if run.is_over:
                     return run
                 if self._is_closed:
-                    return None
+                    raise Unavailable(STOPPED, code="stopped")
                 with anyio.move_on_after(POLL_SECONDS):
                     await woken.wait()
                 woken.clear()
@@ -57,14 +58,16 @@ class Waits:
     async def wait_several(
         self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
     ) -> None:
-        """Returns once one of the runs of those sessions is over, or all are; or after the time."""
+        """Returns once one of the runs of those sessions is over, or all are; or after the time. Raises as `wait`."""
         unfinished = list(run_ids)
         with self._woken(sessions) as woken, anyio.move_on_after(timeout.total_seconds()):
             while True:
                 ends = await self._database.read(ledger.find_ends, unfinished)
                 left = [run_id for run_id in unfinished if run_id in ends and not ends[run_id].is_over]
-                if not left or (len(left) < len(unfinished) and not for_all) or self._is_closed:
+                if not left or (len(left) < len(unfinished) and not for_all):
                     return
+                if self._is_closed:
+                    raise Unavailable(STOPPED, code="stopped")
                 unfinished = left
                 with anyio.move_on_after(POLL_SECONDS):
                     await woken.wait()

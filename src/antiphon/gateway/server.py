@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
@@ -60,11 +60,13 @@ class _Protocol(HttpToolsProtocol):
         cast("dict[str, object]", self.scope)["antiphon.abort"] = self.transport.abort
 
 
-_STOPPING = error_response(
+_AGAIN = {"retry-after": "1", "connection": "close"}
+_REFUSED = error_response(503, "draining", "Gateway is stopping. Nothing was done; try again in a moment.", _AGAIN)
+_CUT = error_response(
     503,
-    "draining",
-    "Gateway is stopping. What was sent may be stored already; ask again in a moment.",
-    {"retry-after": "1", "connection": "close"},
+    "stopped",
+    "Gateway stops before this is answered. What was asked may be done; ask again with the same id or key.",
+    _AGAIN,
 )
 
 
@@ -79,14 +81,14 @@ class _Requests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._is_ending:
-            await _STOPPING(scope, receive, send)
+            await _REFUSED(scope, receive, send)
             return
         has_begun = False
 
-        async def begin(message: MutableMapping[str, Any]) -> None:
+        def begin(message: MutableMapping[str, Any]) -> Awaitable[None]:
             nonlocal has_begun
             has_begun = True
-            await send(message)
+            return send(message)
 
         request = anyio.CancelScope()
         self._open.add(request)
@@ -99,7 +101,7 @@ class _Requests:
                 scope["antiphon.abort"]()  # the client must not take what it has for the whole
                 await anyio.lowlevel.checkpoint()
             else:
-                await _STOPPING(scope, receive, send)
+                await _CUT(scope, receive, send)
         finally:
             self._open.discard(request)
             if not self._open:

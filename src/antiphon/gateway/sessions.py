@@ -25,6 +25,7 @@ from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view
 MAX_PAGE_BYTES = 6 * 1024 * 1024
 MAX_WAIT_SECONDS = 600.0
 SSE_TYPE = "text/event-stream"
+STOPPED = "Gateway stops before the run ends. The message is stored; GET /runs/{runId} has the end once it is back."
 
 router = APIRouter(tags=["sessions"])
 
@@ -221,6 +222,7 @@ async def _stream_run(request: Request, posted: Posted) -> Response:
         view=run_view(posted.run_id, end),
         first=[frame("message_ack", wire.posted(posted))],
         is_over=lambda: over,
+        cut=frame("error", {"code": "stopped", "message": STOPPED, "runId": posted.run_id}),
     )
 
 

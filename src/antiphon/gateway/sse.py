@@ -99,7 +99,9 @@ class FollowResponse(Response):
         view: View,
         first: Sequence[Frame] = (),
         is_over: Callable[[], bool] = lambda: False,
+        cut: Frame = b"",
     ) -> None:
+        """`cut` is sent last where the gateway stops before it is over."""
         super().__init__(status_code=200)
         self._hub = hub
         self._session = session
@@ -107,6 +109,7 @@ class FollowResponse(Response):
         self._view = view
         self._first = b"".join(first)
         self._is_over = is_over
+        self._cut = cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw: Send = scope["antiphon.send"]
@@ -143,6 +146,7 @@ class FollowResponse(Response):
                     last = self._view.encode_reset(lost.reason)
                     break
                 except HubClosed:
+                    last = self._cut
                     break
                 await self._send(send, reader, frame)
         await send({"type": "http.response.body", "body": last, "more_body": False})

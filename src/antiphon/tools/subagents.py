@@ -28,7 +28,7 @@ TASK_LENGTH = 200
 class SubagentsArguments(Arguments):
     action: Literal["list", "cancel", "steer"] = Field(description="What to do.")
     target: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)] | None = Field(
-        None, description="A sub-agent's sessionKey, runId or label, or 'all'."
+        None, description="A sub-agent's sessionKey, runId or label; with list and cancel also 'all'."
     )
     message: str | None = Field(None, description="With steer: what to say.")
 
