@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from antiphon.cli.client import Client
+from antiphon.cli.exits import ending_at_once
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.home import config_of, home_of
 from antiphon.domain.errors import AntiphonError, Denied
@@ -41,9 +42,10 @@ def _passing(home: Path, config_option: Path | None, stack: ExitStack) -> Client
         running = find_gateway(home) if has_own_database else None
         if running is not None:
             return client_of(home, running, lambda: _passing(home, config_option, stack))
-        # Seconds of imports, which a running gateway spares us.
-        from antiphon.cli.local_gateway import gateway_in_thread
-        from antiphon.cli.logs import configure_logs
+        with ending_at_once():
+            # Seconds of imports, which a running gateway spares us.
+            from antiphon.cli.local_gateway import gateway_in_thread
+            from antiphon.cli.logs import configure_logs
 
         configure_logs(config, level="warning")
         try:

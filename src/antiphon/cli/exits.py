@@ -2,9 +2,13 @@
 
 import functools
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from enum import IntEnum
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import ParamSpec, TypeVar, cast
 
 import typer
@@ -122,3 +126,22 @@ def show_error(message: str, code: str, *, as_json: bool) -> None:
         from antiphon.cli.output import error_console, styled
 
         error_console().print(styled("Error: ", "bold red"), styled(message), sep="", soft_wrap=True)
+
+
+@contextmanager
+def ending_at_once() -> Generator[None]:
+    """Ctrl-C ends the process here: to be interrupted would leave threads that nobody ends, and all is stored."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    with suppress(RuntimeError):  # it was just being written to
+        sys.stdout.flush()
+    os._exit(ExitCode.INTERRUPTED)

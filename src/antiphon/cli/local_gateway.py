@@ -1,20 +1,16 @@
 """A gateway on a home, in this process: what `serve` runs, and other commands for as long as they need one."""
 
 import os
-import signal
 import socket
-import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import current_thread, main_thread
-from types import FrameType
 
 from anyio.from_thread import start_blocking_portal
 
 from antiphon.app import App, gateway_app, open_app
-from antiphon.cli.exits import ExitCode, sole
+from antiphon.cli.exits import ending_at_once, sole
 from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
 from antiphon.config import Config, Role
 from antiphon.domain.errors import Conflict
@@ -78,22 +74,3 @@ def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
             # What the command raises is none of the gateway's business: it drains, until interrupted once more.
             with ending_at_once():
                 stack.close()
-
-
-@contextmanager
-def ending_at_once() -> Generator[None]:
-    """Ctrl-C ends the process here: to be interrupted would leave threads that nobody ends, and all is stored."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, _end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    with suppress(RuntimeError):  # it was just being written to
-        sys.stdout.flush()
-    os._exit(ExitCode.INTERRUPTED)
