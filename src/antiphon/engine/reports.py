@@ -480,10 +480,13 @@ async def _put_by(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete:
     `may_delete` says that nobody needs the result any more which it holds.
     """
     spawn = await spawns.find(tx, child)
-    task = None if spawn is None else await spawns.find_report(tx, spawn.run)
-    if task is None or task.stage is not Stage.OPEN:
-        await spawns.drop_attachments(tx, child)
-    if spawn is None or spawn.mode is not Mode.RUN:
+    if spawn is None:
+        return
+    if spawn.receipt is not None:
+        task = await spawns.find_report(tx, spawn.run)
+        if task is None or task.stage is not Stage.OPEN:
+            await spawns.drop_attachments(tx, child)
+    if spawn.mode is not Mode.RUN:
         return
     if spawn.cleanup is Cleanup.DELETE:
         if may_delete:

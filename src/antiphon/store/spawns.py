@@ -334,10 +334,11 @@ def _of_heir(heir: Heir) -> dict[str, SqlValue]:
 
 
 async def list_unanswered(query: Query, requester: SessionRow) -> list[Report]:
-    """Results that came to the session, and with which none of its runs has gone on yet."""
+    """Results of children still there that came to the session, and with which none of its runs has gone on yet."""
     return await _list(
         query,
-        "t.requester = ? AND (t.stage = 'recorded' OR (t.stage = 'done' AND t.waiter IN "
+        "t.requester = ? AND t.child IN (SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL) AND "
+        "(t.stage = 'recorded' OR (t.stage = 'done' AND t.waiter IN "
         "(SELECT r.id FROM runs r WHERE r.session = ? AND r.is_parked = 1)))",
         *(requester, requester),
     )
