@@ -80,14 +80,14 @@ def test_who_waits_for_what_has_not_ended_is_told_that_the_gateway_stops(home: P
     log = tmp_path / "log"
     short = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
     with serving(home, env=short, log=log) as gateway, client_of(gateway) as client:
-        run_id = client.post("/sessions/main/messages", json={"text": "!sleep 2\n!say rested"}).json()["runId"]
+        run_id = client.post("/sessions/main/messages", json={"text": "!sleep 600"}).json()["runId"]
         with closing(Asking(gateway, f"/runs/{run_id}?wait=600")) as asking:
             gateway.process.terminate()
             status, answer = asking.answer()
         assert gateway.process.wait(SECONDS) == 0
     assert (status, answer["error"]["code"]) == (503, "stopped")
     assert "Traceback" not in log.read_text() and "error" not in log.read_text()
-    assert antiphon_json("runs", "show", run_id, "--wait", "60", home=home)["reply"] == "rested"
+    assert antiphon_json("runs", "show", run_id, home=home, env=short)["status"] in ("queued", "running")
 
 
 @requirement("first_start:1")

@@ -2,6 +2,8 @@
 
 import fcntl
 import json
+import signal
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.claims import requirement
-from tests.cli.program import antiphon, antiphon_json, on_terminal
-from tests.limits import until
+from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, on_terminal
+from tests.limits import SECONDS, until
 
 SHORT = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
 
@@ -96,3 +98,15 @@ def test_ctrl_c_ends_a_command_that_begins_a_gateway_of_its_own(home: Path, seco
         terminal.type("\x03")
         assert terminal.wait() in (3, 130), terminal.seen
     assert "Traceback" not in terminal.seen
+
+
+@requirement("cli:1")
+def test_a_command_that_is_to_ignore_ctrl_c_does(home: Path) -> None:
+    """As one does that a script began in the background."""
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *COMMAND, "chat", "-m", "hello"]
+    variables = environment({"ANTIPHON_HOME": str(home), **SHORT})
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        until(home.exists)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=SECONDS)[0] == "echo: hello\n"
+    assert process.returncode == 0

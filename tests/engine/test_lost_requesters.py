@@ -36,6 +36,8 @@ from tests.limits import SECONDS
 pytestmark = pytest.mark.anyio
 
 BOSS = key_of("boss")
+SHORT: dict[str, Any] = {"gateway__drain_seconds": 0.1}
+"""For tests that leave work behind."""
 
 
 async def delete(app: App, key: str) -> None:
@@ -116,7 +118,7 @@ async def test_who_cancels_the_top_cancels_what_was_inherited_below(open_home: O
 @pytest.mark.parametrize("state", ["parked", "queued"])
 async def test_a_channel_hears_that_its_child_was_deleted(open_home: OpenHome, state: str) -> None:
     gates, channel = Gates(), FakeChannel()
-    slots: dict[str, Any] = {"runs__max_concurrent": 1} if state == "queued" else {}
+    slots: dict[str, Any] = {"runs__max_concurrent": 1} if state == "queued" else SHORT
     async with open_home(settings(**NESTED, **slots), Parts(tools=[gates.tool], channels=[channel])) as app:
         await set_place(app, await open_peer(app, "boss"), "room", NAME)
         await open_peer(app, "other")
@@ -202,7 +204,7 @@ async def test_a_result_that_came_to_a_deleted_session_goes_to_its_requester(ope
 @requirement("spawn:7", "sessions:7")
 async def test_a_result_that_came_to_a_deleted_session_without_a_requester_is_kept(open_home: OpenHome) -> None:
     gates = Gates()
-    async with open_home(settings(**NESTED), Parts(tools=[gates.tool])) as app:
+    async with open_home(settings(**NESTED, **SHORT), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
         quick = spawn_directive(wait_at("quick", "quick result"), label="quick", cleanup="delete")
         await post(app, BOSS, f"{quick}\n{spawn_directive('!sleep 60', label='slow')}\n{YIELD}")

@@ -215,8 +215,8 @@ class Client:
                         is_lost = False
                         tell("Connection to the gateway is back.")
                     yield item
-            except Unavailable:
-                if self.move(url):
+            except Unavailable as error:
+                if error.code in ENDED and self.move(url):
                     continue
                 if not is_lost:
                     is_lost = True
@@ -236,7 +236,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
         seconds: float = 0.0,
     ) -> JsonObject:
-        is_repeatable = method == "GET" or "Idempotency-Key" in (headers or {}) or "messageId" in (body or {})
+        is_named = "Idempotency-Key" in (headers or {}) or "messageId" in (body or {})
+        is_repeatable = method == "GET" or is_named or path == "/sessions" or path.endswith("/cancel")
         while True:
             url = self.url
             try:
@@ -247,7 +248,10 @@ class Client:
                     raise
 
     def move(self, ended: str) -> bool:
-        """Goes on with another gateway than the one at that address, which ended; False where there is none."""
+        """Goes on with another gateway than the one at that address, which ended; False where there is none.
+
+        So it is where that one is still the home's: it has not ended, and does not answer.
+        """
         with self._moving:
             if self.url != ended:
                 return True
@@ -256,6 +260,9 @@ class Client:
             try:
                 other = self._elsewhere()
             except AntiphonError:
+                return False
+            if other.url == ended:
+                other.close()
                 return False
             self._left.append(self._http)
             self.url, self.token, self._http, self._elsewhere = other.url, other.token, other._http, other._elsewhere

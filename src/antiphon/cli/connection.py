@@ -12,7 +12,7 @@ from antiphon.cli.home import config_of, home_of
 from antiphon.domain.errors import AntiphonError, Denied
 from antiphon.owner_token import OWNER_TOKEN_NAME, find_token
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 30.0
 """For a process that has the home and no gateway there yet, or no longer: it starts or stops."""
 QUIET_SECONDS = 2.0
 """Of them, until a person is told what is waited for."""
@@ -36,7 +36,7 @@ def _passing(home: Path, config_option: Path | None, stack: ExitStack) -> Client
     """A client of our own gateway, which the stack ends; or of another command's, as long as that has the home."""
     config = config_of(home, config_option)
     has_own_database = config.database.url is None
-    began = time.monotonic()
+    waiting_since: float | None = None
     has_told = False
     while True:
         running = find_gateway(home) if has_own_database else None
@@ -51,7 +51,8 @@ def _passing(home: Path, config_option: Path | None, stack: ExitStack) -> Client
         try:
             gateway = stack.enter_context(gateway_in_thread(home, config))
         except AntiphonError as error:
-            waited = time.monotonic() - began
+            waiting_since = waiting_since or time.monotonic()
+            waited = time.monotonic() - waiting_since
             if error.code != "home_in_use" or waited > PATIENCE_SECONDS:
                 raise
         else:

@@ -131,10 +131,11 @@ def show_error(message: str, code: str, *, as_json: bool) -> None:
 @contextmanager
 def ending_at_once() -> Generator[None]:
     """Ctrl-C ends the process here: to be interrupted would leave threads that nobody ends, and all is stored."""
-    if current_thread() is not main_thread():
+    previous = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or previous in (signal.SIG_IGN, None):
         yield
         return
-    previous = signal.signal(signal.SIGINT, _end)
+    signal.signal(signal.SIGINT, _end)
     try:
         yield
     finally:
@@ -142,6 +143,6 @@ def ending_at_once() -> Generator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    with suppress(RuntimeError):  # it was just being written to
+    with suppress(RuntimeError, OSError):  # it was just being written to, or nobody reads it
         sys.stdout.flush()
     os._exit(ExitCode.INTERRUPTED)

@@ -25,7 +25,7 @@ from antiphon.mcp.server import build_server
 
 LONGEST_CALL_SECONDS = 660.0
 """Tools may wait for ten minutes."""
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 30.0
 """For a gateway that is being started anew."""
 PAUSE_SECONDS = 0.5
 

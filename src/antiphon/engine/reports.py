@@ -174,9 +174,14 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
 async def _find_heir(tx: Transaction, reports: Sequence[Report]) -> spawns.Heir:
     """Whom the session of these reports owed the newest, as it stands now that they were told."""
     newest = None if not reports else await spawns.find_report(tx, reports[-1].id)
+    held: SessionRow | None = None
+    while newest is not None and newest.requester is not None and newest.requester != held:
+        # Its run may be about to be continued, and it may be about to be deleted itself.
+        held = newest.requester
+        await rows.hold(tx, held)
+        newest = await spawns.find_report(tx, newest.id)
     if newest is None or newest.requester is None:
         return spawns.Heir()
-    await rows.hold(tx, newest.requester)  # its run may be about to be continued
     run = None if newest.origin_run is None else await ledger.find(tx, newest.origin_run)
     while run is not None and run.continued_by is not None:
         run = await ledger.find(tx, run.continued_by)

@@ -16,7 +16,7 @@ from antiphon.gateway.guard import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.http import error_response
 
 GRACE_SECONDS = 5
-QUICK_SECONDS = 1.0
+QUICK_SECONDS = 3.0
 """Within which a request is answered that waits for nothing."""
 
 
