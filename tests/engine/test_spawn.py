@@ -16,7 +16,7 @@ from antiphon.domain.agent import LONGEST
 from antiphon.domain.attachments import MANIFEST_NAME
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Invalid, NotFound, Unavailable
-from antiphon.domain.run import RunStatus
+from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.context import RunContext
@@ -29,7 +29,16 @@ from antiphon.store.database import Query
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.family import FAMILY, children_of, records, session_of, spawn_directive, spawned, spawned_from_outside
+from tests.engine.family import (
+    FAMILY,
+    children_of,
+    records,
+    session_of,
+    spawn_directive,
+    spawned,
+    spawned_from_outside,
+    write_script,
+)
 from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, set_place, settings, settle
 from tests.engine.stage import HeldRunner, ManualClock, ask, post, read_log, texts, wait_end
@@ -478,19 +487,30 @@ async def test_a_fork_begins_with_the_conversation_up_to_what_is_being_answered(
 
 
 @requirement("spawn:1", "runs:9")
-async def test_a_fork_holds_nothing_that_waits_for_a_later_run(open_home: OpenHome) -> None:
+async def test_a_fork_holds_nothing_that_waits_for_a_later_run(open_home: OpenHome, tmp_path: Path) -> None:
     gates = Gates()
     async with open_home(settings(), Parts(tools=[gates.tool])) as app:
         await open_peer(app, "boss")
-        request = f"{wait_at('boss')}\n{spawn_directive('!say x', context='fork')}"
+        model = write_script(
+            tmp_path,
+            [
+                {"calls": [{"name": "gate", "arguments": {"name": "boss"}}]},
+                {"calls": [{"name": "sessions_spawn", "arguments": {"task": "!say x", "context": "fork"}}]},
+                {"text": "done"},
+            ],
+            [{"text": "later"}],
+        )
+        await app.services.sessions.patch(OWNER, app.services.sessions.target(key_of("boss")), {"model": model})
+        request = "go"
         asked = await post(app, key_of("boss"), request)
         await gates.until_reached("boss")
         await post(app, key_of("boss"), "for later")
+        joined = await post(app, key_of("boss"), "for now", mode=QueueMode.STEER)
+        assert joined.run_id == asked.run_id
         gates.open("boss")
-        answer = json.loads((await wait_end(app, asked.run_id)).reply or "")
         await settle(app)
-        log = texts(await read_log(app, answer["childSessionKey"]))
-        assert log[:2] == [request, "!say x"]
+        (child,) = await children_of(app, "boss")
+        assert texts(await read_log(app, child))[:3] == [request, "for now", "!say x"]
 
 
 @requirement("spawn:1")
