@@ -264,7 +264,8 @@ async def test_what_passes_is_tried_again_and_leaves_no_trace_in_the_log(
     # The provider's own word goes before a delay that would last longer than the test.
     slow = isinstance(first, Failure) and first.status == 429
     retry = RetryPolicy(first_delay_seconds=3600 if slow else 0.01, max_delay_seconds=3600)
-    async with staged(open_home, script, retry=retry, stall_seconds=0.3) as stage:
+    stalls = isinstance(first, Reply) and first.ending is Ending.STALL
+    async with staged(open_home, script, retry=retry, stall_seconds=3 if stalls else 20) as stage:
         async with watching(stage) as watched:
             run = await stage.ask()
             # The end of the run takes the place of pieces that have not come by then.
