@@ -345,7 +345,7 @@ async def test_retry_after_is_read_as_seconds_or_as_a_date() -> None:
 @pytest.mark.parametrize("events", [0, 1, 3])
 async def test_a_stream_that_sends_nothing_more_is_given_up(events: int) -> None:
     reply = Reply(text=["a", "b", "c"], ending=Ending.STALL, events=events)
-    async with opened([reply], stall_seconds=0.2) as (fake, model):
+    async with opened([reply], stall_seconds=1) as (fake, model):
         error = await fail(model)
         await fake.until(lambda: fake.requests[0].left)
     assert (error.kind, error.is_retryable) == (ModelErrorKind.STALLED, True)
