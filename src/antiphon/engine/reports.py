@@ -109,7 +109,7 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
             await _settle(tx, report, at_ms)
     for report in recorded:
         await spawns.change_report(tx, report.id, {"waiter": run.id})
-        await _settle(tx, replace(report, is_taken=True), at_ms, is_answered=False)
+        await _settle(tx, replace(report, is_taken=True), at_ms, may_delete=False)
     if has_open:
         if run.deadline is not None:
             tx.wake(spawns.DUE)
@@ -264,7 +264,7 @@ async def _record_for_waiter(
     is_last = all(other.stage is not Stage.OPEN or other.id == report.id for other in awaited)
     if parked is None or not parked.is_parked or not is_last:
         await report_log.append_record(tx, report, child, requester, parts, None, (), at_ms)
-        await _settle(tx, replace(report, is_taken=True), at_ms, is_answered=parked is None or not parked.is_parked)
+        await _settle(tx, replace(report, is_taken=True), at_ms, may_delete=parked is None or not parked.is_parked)
         return []
     run_id = _continuation_of(parked)
     end = _why_not(parked, requester, at_ms)
@@ -472,11 +472,11 @@ async def _keep(tx: Transaction, report: Report, at_ms: int) -> None:
     await _put_by(tx, report.child, at_ms, may_delete=False)
 
 
-async def _settle(tx: Transaction, report: Report, at_ms: int, *, is_answered: bool = True) -> None:
-    """Nothing more follows from the result; the child stays for it until a run goes on with it, or will not."""
+async def _settle(tx: Transaction, report: Report, at_ms: int, *, may_delete: bool = True) -> None:
+    """Nothing more follows from the result. `may_delete`: no run will still go on with it."""
     columns: dict[str, SqlValue] = {"stage": Stage.DONE.value, "is_taken": int(report.is_taken), "ended_at": at_ms}
     await spawns.change_report(tx, report.id, columns)
-    await _put_by(tx, report.child, at_ms, may_delete=is_answered)
+    await _put_by(tx, report.child, at_ms, may_delete=may_delete)
 
 
 async def _put_by(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete: bool = True) -> None:
