@@ -1,0 +1,45 @@
+"""One attempt to get past what Antiphon promises: who tries, through which door, and what."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pytest
+from _pytest.mark import ParameterSet
+
+
+class Attacker(StrEnum):
+    NOBODY = "nobody"
+    """Reaches the port, and has no credential."""
+    PAGE = "page of another origin"
+    LOCAL_USER = "another local user"
+    GUEST = "guest"
+    BOUND_TOKEN = "bound token"
+    SANDBOXED = "sandboxed agent"
+    TOOL_RESULT = "tool result"
+    CHILD = "child"
+
+
+class Door(StrEnum):
+    HTTP = "http"
+    SSE = "sse"
+    PAGE = "page"
+    MCP = "mcp"
+    COMMAND_LINE = "command line"
+    WEBHOOK = "webhook"
+    SANDBOX = "sandbox"
+    FILES = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A row of the table; each file beside this one adds the fields that its door needs."""
+
+    attacker: Attacker
+    door: Door
+    what: str
+    """What is tried, in a few words; unique in its file."""
+
+
+def rows(*attempts: Attempt) -> list[ParameterSet]:
+    """The rows as parameters of one test, named by attacker, door and what."""
+    return [pytest.param(each, id=f"{each.attacker}, {each.door}: {each.what}") for each in attempts]
