@@ -44,10 +44,11 @@ REQUIREMENTS = {
     ),
     "keys:5": Requirement(
         "`session.dmScope` decides who shares a direct session; links fold one person's peers.",
-        remaining="its use comes with channels",
+        remaining="folding by person comes with people; its use comes with channels",
     ),
     "keys:6": Requirement(
         "A key is an address with one current incarnation; seq counts over resets and deletion.",
+        remaining="the row and transcript of an ended id come with the table of operations",
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
@@ -68,12 +69,12 @@ REQUIREMENTS = {
     ),
     "sessions:4": Requirement(
         "A post is one transaction, idempotent by message id, and names the run that answers.",
-        remaining="access of others than the owner comes with people and tokens",
+        remaining="access of others than the owner comes with people and tokens; `deliver` comes with channels",
     ),
     "sessions:5": Requirement("Appending stores and wakes readers but never runs; updatedAt never goes back."),
     "sessions:6": Requirement(
         "A reset ends the runs and starts a new incarnation at once; late results stay with the old.",
-        remaining="the checkpoint and the taint kept by others' resets come with those parts",
+        remaining="the checkpoint, the empty workspace and the taint kept by others' resets come with those parts",
     ),
     "sessions:7": Requirement(
         "Only quiet direct sessions are deleted; a race with a post has one winner.",
@@ -99,12 +100,18 @@ REQUIREMENTS = {
     ),
     "runs:2": Requirement("The run id is returned before the model is called; the reply is stored on the run."),
     "runs:3": Requirement("Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."),
-    "runs:4": Requirement("A busy session enqueues, collects, steers, interrupts or rejects, per principal."),
+    "runs:4": Requirement(
+        "A busy session enqueues, collects, steers, interrupts or rejects, per principal.",
+        remaining="a channel's and a session's own mode come with channels and the panel",
+    ),
     "runs:5": Requirement(
         "Cancelling is idempotent, keeps partial text and frees the session once unwound.",
         remaining="pending approvals come with approvals",
     ),
-    "runs:6": Requirement("Runs have limits, agents a daily cap, and fifteen tool failures in a row end a run."),
+    "runs:6": Requirement(
+        "Runs have limits, agents a daily cap, and fifteen tool failures in a row end a run.",
+        remaining="each person's own cap comes with people",
+    ),
     "runs:7": Requirement(
         "A run acts with the rights of whoever posted its message.",
         remaining="principals with fewer rights come with people and tokens",
@@ -134,11 +141,11 @@ REQUIREMENTS = {
     "list:1": Requirement("sessions_list pages newest first within its limits and filters."),
     "list:2": Requirement(
         "A row has the listed fields; absent values are absent.",
-        remaining="`compat: s0`, and levels that commands set",
+        remaining="`compat: s0`, levels that commands set, and what only people and programs are shown",
     ),
     "list:3": Requirement("A row's channel is recorded, last used, internal or unknown."),
     "list:4": Requirement("Messages in a list are without tool results, cut and redacted."),
-    "list:5": Requirement("List cursors are opaque and name a visible row."),
+    "list:5": Requirement("Cursors are sealed with a key of the home; any other text is `invalid_cursor`."),
     "history:1": Requirement("A history page has the newest messages in order, with seq and flags."),
     "history:2": Requirement("Tool results are hidden unless asked for; cursors skip nothing and stay stable."),
     "history:3": Requirement("A page is bounded, oldest dropped first."),
@@ -185,15 +192,20 @@ REQUIREMENTS = {
     ),
     "send_policy:3": Requirement("It is enforced in chats, deliveries and announces, and again at claiming."),
     # 8. Groups
-    "groups:1": Requirement("Owners and mentions trigger a run; the rest is stored.", CHANNELS),
+    "groups:1": Requirement(
+        "Owners and mentions trigger a run in groups that are allowed; the rest is stored.", CHANNELS
+    ),
     "groups:2": Requirement("The model sees names, and which owner messages are not for it.", CHANNELS),
     "groups:3": Requirement(
         "Silence markers are stripped from replies, never from the log.",
         remaining="holding back a tail that could begin a marker while a reply streams to a channel",
     ),
     # 9. Approvals
-    "approvals:1": Requirement("A call that needs approval parks the run for days, then is denied.", APPROVALS),
-    "approvals:2": Requirement("The owner decides once, always or deny, for exactly the recorded call.", APPROVALS),
+    "approvals:1": Requirement("A call that needs approval is recorded and asked for days, then is denied.", APPROVALS),
+    "approvals:2": Requirement("It does not hold its session; the decision queues the continuation.", APPROVALS),
+    "approvals:3": Requirement("A person decides once, always or deny, for exactly the recorded call.", APPROVALS),
+    "approvals:4": Requirement("Runs without a person ask or are denied; one step is one request.", APPROVALS),
+    "approvals:5": Requirement("A call from outside that needs a yes is pending, and repeats safely.", APPROVALS),
     # 10. Checkpoints
     "checkpoints:1": Requirement(
         "Introspection runs for five reasons over events since its last success.", CHECKPOINTS
@@ -209,9 +221,14 @@ REQUIREMENTS = {
         remaining="scopes, clearance and channel tokens come with people",
     ),
     "access:3": Requirement("People are matched by platform ids, paired by code and linked by code.", PEOPLE),
+    "access:4": Requirement(
+        "A role says what a person, and every run that the person's words began, may do.",
+        PEOPLE,
+    ),
+    "access:5": Requirement("Every operation stands in one table; one function decides below all transports.", PEOPLE),
     # 12. Information flow
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
-    "flow:2": Requirement("A session's taint only rises, by its own act, within its clearance.", FLOW),
+    "flow:2": Requirement("Events carry what they were made of; taint rises by the session's own act.", FLOW),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
         remaining="the tools of sessions; people, tokens and subscribers with a clearance come with information flow",
@@ -245,7 +262,9 @@ REQUIREMENTS = {
         remaining="approvals, checkpoints, tools and /metrics come with those parts",
     ),
     "gateway:5": Requirement("It listens locally, checks Host and Origin, bounds bodies, drops slow readers."),
-    "gateway:6": Requirement("The page is entered by a single-use code that becomes a strict cookie."),
+    "gateway:6": Requirement(
+        "The page is entered by a single-use code that becomes a strict cookie and a page secret."
+    ),
     # 14. Channels
     "channels:1": Requirement(
         "Adapters take inbound at most once and send outbound at least once.",
