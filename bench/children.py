@@ -26,9 +26,9 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_content
 from antiphon.domain.run import RunStatus
-from antiphon.engine.callers import Caller
-from antiphon.engine.context import RunContext
-from antiphon.engine.runner import ConstantRunner, Ending
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import ConstantRunner, Ending
 from antiphon.gateway.server import bind, serving
 from antiphon.owner_token import owner_token
 from antiphon.store import events as log

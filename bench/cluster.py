@@ -22,7 +22,7 @@ from antiphon.config import Config, DatabaseSection, GatewaySection, Role
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.runner import ConstantRunner
+from antiphon.engine.runs.runner import ConstantRunner
 from bench.measure import Row, micros, p50, p99
 from bench.runs import open_session, order_violations, turn, turns_at_once
 

@@ -12,7 +12,7 @@ from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.gateway.server import bind, serving
 from bench.bare import TEXT, BareLog, SameStatements
 from bench.measure import Row, micros, p50, p99

@@ -12,8 +12,8 @@ from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.runner import ConstantRunner
-from antiphon.engine.runs import RunFilter
+from antiphon.engine.runs.cancel import RunFilter
+from antiphon.engine.runs.runner import ConstantRunner
 from bench.measure import Row, micros, p50, p99
 
 TIMEOUT = timedelta(seconds=30)

@@ -16,12 +16,12 @@ from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, text_content
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session, Source
-from antiphon.engine.callers import Caller
-from antiphon.engine.context import RunContext
+from antiphon.engine.access.callers import Caller
 from antiphon.engine.refusal import accepted
-from antiphon.engine.runner import Ending
-from antiphon.engine.sessions import OpenSession, open_session
-from antiphon.engine.views import Views
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
+from antiphon.engine.sessions.sessions import OpenSession, open_session
+from antiphon.engine.views.views import Views
 from antiphon.policy.send import SendAction, SendFacts, SendPolicy, SendRule, decide_send
 from antiphon.policy.visibility import (
     Act,

@@ -16,14 +16,15 @@ ROOT = Path(__file__).parents[1]
 VIOLATIONS = {
     "Layers: nouns, rules, state, feed, use cases, run, tools, edges, app": (
         "feed/local.py",
-        "from antiphon.engine.health import Health",
+        "from antiphon.engine.work.health import Health",
     ),
+    "Rooms of the engine": ("engine/ledger/waits.py", "from antiphon.engine.runs.lifecycle import claim"),
     "Edges, tools and agents never touch the store": (
         "gateway/runs.py",
         "from antiphon.store.runs import RunFilter as Stored",
     ),
     "Nouns and rules are pure": ("domain/run.py", "import time"),
-    "Only backends.py names a backend": ("engine/health.py", "from antiphon.store.sqlite import SqliteDatabase"),
+    "Only backends.py names a backend": ("engine/work/health.py", "from antiphon.store.sqlite import SqliteDatabase"),
 }
 """By contract: the file that gets the import, and the import."""
 

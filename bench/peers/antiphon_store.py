@@ -10,8 +10,8 @@ from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content, text_of
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.history import HistoryPage
-from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.sessions.sessions import SessionFilter
+from antiphon.engine.views.history import HistoryPage
 from antiphon.store.database import Transaction
 from bench.peers.work import serve
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from antiphon.clock import Clock
 from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
-from antiphon.engine.context import PublishDelta
-from antiphon.engine.dispatch import Dispatch, LocalDispatch
-from antiphon.engine.processes import Processes
+from antiphon.engine.runs.context import PublishDelta
+from antiphon.engine.work.dispatch import Dispatch, LocalDispatch
+from antiphon.engine.work.processes import Processes
 from antiphon.feed.local import LocalNotifier
 from antiphon.feed.notifier import Notifier
 from antiphon.store.database import CommitHook, Database
@@ -102,7 +102,7 @@ async def open_postgres(
 ) -> AsyncGenerator[Backend]:
     """The shared backend: a PostgreSQL database and any number of processes. Raises `StoreUnusable`."""
     with _postgres_packages():
-        from antiphon.engine.procrastinate_dispatch import ProcrastinateDispatch
+        from antiphon.engine.work.procrastinate_dispatch import ProcrastinateDispatch
         from antiphon.feed.postgres import PostgresNotifier
         from antiphon.store.postgres import PostgresDatabase
         from antiphon.store.postgres_channel import PostgresChannel

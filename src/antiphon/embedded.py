@@ -24,7 +24,7 @@ from antiphon.domain.run import QueueMode, Run
 from antiphon.domain.session import Session, SessionSummary, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.services import Services
-from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.sessions.sessions import SessionFilter
 
 DEFAULT_WAIT = timedelta(minutes=10)
 LISTED = 50

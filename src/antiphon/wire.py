@@ -34,9 +34,9 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.run import Run
 from antiphon.domain.session import NOWHERE, DeliveryContext, SessionSummary
-from antiphon.engine.activities import Activity, Work
-from antiphon.engine.inbox import Posted
-from antiphon.engine.trees import Member, Tree
+from antiphon.engine.sessions.inbox import Posted
+from antiphon.engine.views.activities import Activity, Work
+from antiphon.engine.views.trees import Member, Tree
 
 Json = dict[str, Any]
 

@@ -17,9 +17,9 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import ExchangeStage, JsonObject, TextPart, UserMessage
 from antiphon.domain.session import Session, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.activities import Work
 from antiphon.engine.refusal import accepted
-from antiphon.engine.sessions import OpenSession, open_session
+from antiphon.engine.sessions.sessions import OpenSession, open_session
+from antiphon.engine.views.activities import Work
 from antiphon.store.deliveries import list_all
 from antiphon.store.runs import RunFilter
 from tests.engine.stage import config, find_session, read_log

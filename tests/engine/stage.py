@@ -16,9 +16,9 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage, JsonObject, UserMessage, text_content, text_of
 from antiphon.domain.run import Outcome, QueueMode, Run, RunStatus
 from antiphon.domain.session import Session, Source
-from antiphon.engine.context import RunContext
-from antiphon.engine.inbox import Posted
-from antiphon.engine.runner import Ending
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
+from antiphon.engine.sessions.inbox import Posted
 from antiphon.store import events as log
 from antiphon.testing import FakeProvider
 from tests.conftest import OpenHome

@@ -10,9 +10,9 @@ from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
 from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_of
 from antiphon.domain.run import Outcome, Run, RunStatus
-from antiphon.engine.callers import Caller
-from antiphon.engine.context import RunContext
-from antiphon.engine.runner import Ending
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
 from antiphon.store import events as log
 from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter

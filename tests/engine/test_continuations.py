@@ -18,8 +18,8 @@ from antiphon.domain.run import Outcome, QueueMode, RunStatus
 from antiphon.domain.session import SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Transcript
-from antiphon.engine.context import RunContext
-from antiphon.engine.runner import Ending
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -15,7 +15,7 @@ from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.ids import SessionId
 from antiphon.domain.session import DeliveryContext
-from antiphon.engine.deliveries import DeliveryFilter
+from antiphon.engine.deliveries.deliveries import DeliveryFilter
 from antiphon.store.database import Transaction
 from antiphon.store.deliveries import insert
 from tests.channels.fake_channel import NAME, Act, FakeChannel

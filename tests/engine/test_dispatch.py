@@ -18,9 +18,9 @@ from antiphon.config import Config, DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.run import RunStatus
-from antiphon.engine import lifecycle
-from antiphon.engine.lifecycle import Claimant
-from antiphon.engine.runner import ConstantRunner
+from antiphon.engine.ledger.fence import Claimant
+from antiphon.engine.runs import lifecycle
+from antiphon.engine.runs.runner import ConstantRunner
 from antiphon.store import processes
 from antiphon.store import runs as ledger
 from antiphon.store.database import CommitHook, Transaction

@@ -25,10 +25,10 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
 from antiphon.domain.session import Session
-from antiphon.engine.callers import Caller
-from antiphon.engine.context import RunContext
-from antiphon.engine.exchanges import Address, Exchanges
-from antiphon.engine.runner import Ending
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.exchanges.send import Address, Exchanges
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter

@@ -11,7 +11,7 @@ from antiphon.domain.errors import AntiphonError, Conflict, Invalid, NotFound
 from antiphon.domain.message import AssistantMessage, ProvenanceKind, Role, TextPart, text_content
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import SessionStatus, SessionType, Source
-from antiphon.engine.inbox import Posted
+from antiphon.engine.sessions.inbox import Posted
 from antiphon.store import sessions as rows
 from tests.claims import requirement
 from tests.conftest import OpenHome

@@ -22,7 +22,8 @@ from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Transcript
-from antiphon.engine.lifecycle import Claimant, Ended, Fence, claim, finish_run
+from antiphon.engine.ledger.fence import Claimant, Fence
+from antiphon.engine.runs.lifecycle import Ended, claim, finish_run
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds

@@ -17,11 +17,12 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
-from antiphon.engine import lifecycle, runs
-from antiphon.engine.context import RunContext
-from antiphon.engine.lifecycle import Claimant, Fence, Fenced
-from antiphon.engine.runner import ConstantRunner, Ending
-from antiphon.engine.steps import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.engine.ledger.fence import Claimant, Fence, Fenced
+from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.engine.runs import cancel as runs
+from antiphon.engine.runs import lifecycle
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import ConstantRunner, Ending
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, Reply, fake_provider

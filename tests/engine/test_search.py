@@ -17,12 +17,12 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, TextPart, ThinkingPart, UserMessage, text_content
 from antiphon.domain.session import Session
 from antiphon.domain.words import query_words, words_of
-from antiphon.engine import indexer as indexing
-from antiphon.engine.callers import Caller, find_reach
-from antiphon.engine.indexer import Indexer
+from antiphon.engine.access.callers import Caller, find_reach
 from antiphon.engine.refusal import Refusal
-from antiphon.engine.search import Hit
-from antiphon.engine.upkeep import Upkeep
+from antiphon.engine.sessions.upkeep import Upkeep
+from antiphon.engine.views import indexer as indexing
+from antiphon.engine.views.indexer import Indexer
+from antiphon.engine.views.search import Hit
 from antiphon.feed.local import LocalNotifier
 from antiphon.policy.visibility import Act
 from antiphon.store import events as log

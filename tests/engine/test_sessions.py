@@ -15,7 +15,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.transcript import Input, Step, Transcript
-from antiphon.engine.upkeep import Upkeep
+from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows

@@ -19,10 +19,10 @@ from antiphon.domain.errors import Invalid, NotFound, Unavailable
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.context import RunContext
-from antiphon.engine.joins import MARGIN
-from antiphon.engine.runner import ConstantRunner, Ending
-from antiphon.engine.timers import LATER_MS
+from antiphon.engine.children.due import LATER_MS
+from antiphon.engine.children.wait import MARGIN
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import ConstantRunner, Ending
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Query

@@ -13,8 +13,8 @@ from antiphon.domain.classification import Classification, Level
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
-from antiphon.engine.subagents import MAX_LISTED
-from antiphon.engine.upkeep import Upkeep
+from antiphon.engine.children.govern import MAX_LISTED
+from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import sessions as rows
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, FakeRequest, Reply, fake_provider

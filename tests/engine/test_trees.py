@@ -11,8 +11,8 @@ from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session
-from antiphon.engine.activities import Work
-from antiphon.engine.trees import Tree, Trees
+from antiphon.engine.views.activities import Work
+from antiphon.engine.views.trees import Tree, Trees
 from antiphon.store.database import Database, Query, Row, SqlValue
 from antiphon.store.sessions import add_participant
 from antiphon.testing import Reply, fake_provider

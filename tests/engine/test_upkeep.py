@@ -7,8 +7,8 @@ from antiphon.app import Parts
 from antiphon.config import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
-from antiphon.engine.sessions import SessionFilter, delete_session
-from antiphon.engine.upkeep import Upkeep
+from antiphon.engine.sessions.sessions import SessionFilter, delete_session
+from antiphon.engine.sessions.upkeep import Upkeep
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, ask, find_session, open_session, texts

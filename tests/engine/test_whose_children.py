@@ -15,7 +15,7 @@ from antiphon.domain.message import text_content
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.upkeep import Upkeep
+from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store.runs import RunFilter
 from antiphon.store.spawns import list_attachments
 from tests.channels.fake_channel import NAME, FakeChannel

@@ -15,7 +15,7 @@ from antiphon.domain.attachments import MANIFEST_NAME, Attachment, receipt
 from antiphon.domain.errors import AntiphonError, Conflict, Unavailable
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.message import JsonObject
-from antiphon.engine.workspaces import Workspaces
+from antiphon.engine.sessions.workspaces import Workspaces
 from tests.claims import requirement
 
 CREATED_AT = datetime(2026, 3, 4, 12, 0, 0, 5000, tzinfo=UTC)

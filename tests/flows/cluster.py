@@ -32,8 +32,8 @@ from antiphon.config import Config
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, UserMessage, text_content, text_of
 from antiphon.domain.run import Outcome, Run, RunStatus
-from antiphon.engine.context import RunContext
-from antiphon.engine.runner import Ending
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
 from antiphon.gateway.server import bind, serving
 from antiphon.store import events as log
 from antiphon.store.database import Query
@@ -211,7 +211,11 @@ def serve() -> None:
             living.discard(pid)
             _say({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
-    for name in ("antiphon.engine.procrastinate_dispatch", "antiphon.feed.postgres", "antiphon.store.postgres_schema"):
+    for name in (
+        "antiphon.engine.work.procrastinate_dispatch",
+        "antiphon.feed.postgres",
+        "antiphon.store.postgres_schema",
+    ):
         importlib.import_module(name)  # what a process loads lazily, so that each begins at once
     signal.signal(signal.SIGCHLD, reap)
     gc.freeze()

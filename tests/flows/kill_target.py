@@ -556,7 +556,11 @@ def serve() -> None:
     with TemporaryDirectory() as directory:
         # Loads what is loaded lazily, so that each life begins at once.
         carry_out(Request(scenario="conversation", home=f"{directory}/home"))
-    for name in ("antiphon.engine.procrastinate_dispatch", "antiphon.feed.postgres", "antiphon.store.postgres_schema"):
+    for name in (
+        "antiphon.engine.work.procrastinate_dispatch",
+        "antiphon.feed.postgres",
+        "antiphon.store.postgres_schema",
+    ):
         importlib.import_module(name)
     signal.alarm(0)
     gc.freeze()

@@ -15,7 +15,7 @@ from zlib import crc32
 import psycopg
 import pytest
 
-from antiphon.engine.steps import OUTCOME_UNKNOWN
+from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from tests.claims import requirement
 from tests.flows.kill_target import ROOMS, SCENES, TEXTS, Killer, Request, acknowledgements
 from tests.postgres import fresh_database

@@ -18,7 +18,7 @@ from antiphon.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.run import RunStatus
-from antiphon.engine.runner import ConstantRunner
+from antiphon.engine.runs.runner import ConstantRunner
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
 from tests.limits import SECONDS

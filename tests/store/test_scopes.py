@@ -11,9 +11,9 @@ from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
-from antiphon.engine.access import Found, present_incarnation
-from antiphon.engine.callers import facts_of
-from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.access.callers import facts_of
+from antiphon.engine.access.lookup import Found, present_incarnation
+from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.policy.decision import Allow
 from antiphon.policy.visibility import (
     Act,

@@ -22,9 +22,9 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage, text_content, text_of
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import SessionSummary
-from antiphon.engine.context import RunContext
-from antiphon.engine.runner import Ending
-from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
+from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.store.migrate import StoreUnusable
 from antiphon.store.runs import RunFilter
 from tests.engine.family import records, spawned_from_outside

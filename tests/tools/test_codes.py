@@ -13,8 +13,8 @@ from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER, session_principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.session import Session
-from antiphon.engine.exchanges import MAX_MESSAGE_BYTES
-from antiphon.engine.upkeep import Upkeep
+from antiphon.engine.exchanges.send import MAX_MESSAGE_BYTES
+from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import sessions as rows
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement

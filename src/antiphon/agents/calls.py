@@ -11,8 +11,8 @@ from antiphon.domain.errors import Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access import not_found, target_name
-from antiphon.engine.callers import Callers, FoundCaller
+from antiphon.engine.access.callers import Callers, FoundCaller
+from antiphon.engine.access.lookup import not_found, target_name
 from antiphon.engine.rules import Rules
 
 MAX_IDEMPOTENCY_KEY = 200

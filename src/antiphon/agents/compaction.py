@@ -7,8 +7,8 @@ from antiphon.agents.model import Answer, Model, ModelError, Prompt, PromptText,
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.message import NO_USAGE, JsonObject, Message, TextPart, ToolCallPart, ToolResult, Usage
 from antiphon.domain.transcript import Entry, Input, Step, Summary
-from antiphon.engine.context import RunContext
-from antiphon.engine.steps import AGENT_ACTOR
+from antiphon.engine.ledger.run_log import AGENT_ACTOR
+from antiphon.engine.runs.context import RunContext
 
 logger = logging.getLogger(__name__)
 

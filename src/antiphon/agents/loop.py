@@ -24,11 +24,11 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.transcript import OpenCall, Step, Transcript
-from antiphon.engine.callers import Caller
-from antiphon.engine.context import RunContext
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
-from antiphon.engine.runner import Ending
-from antiphon.engine.steps import OUTCOME_UNKNOWN, call_name
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import Ending
 from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)

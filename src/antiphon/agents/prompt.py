@@ -21,7 +21,7 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import Entry, Input, OpenCall, Step, Summary, Transcript
-from antiphon.engine.steps import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN
 from antiphon.policy.trigger import shown_prefix
 
 LEFT_OUT = "[Earlier turns of this conversation were left out, because they did not fit.]"

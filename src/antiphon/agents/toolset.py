@@ -18,8 +18,7 @@ from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.message import JsonObject
 from antiphon.domain.run import Run
-from antiphon.engine.callers import Caller
-from antiphon.engine.context import RunContext
+from antiphon.engine.access.callers import Caller, CallingRun
 from antiphon.engine.rules import Rules
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 
@@ -44,7 +43,7 @@ class ToolContext:
         return self.caller.call_id
 
     @property
-    def run_context(self) -> RunContext:
+    def run_context(self) -> CallingRun:
         """Raises `Invalid` for a call from outside a run."""
         if self.caller.run is None:
             raise Invalid("Tool needs a run: it was called from outside one.", code="no_run")

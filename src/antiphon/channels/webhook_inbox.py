@@ -16,9 +16,9 @@ from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thre
 from antiphon.domain.message import text_content
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.inbox import Inbox
-from antiphon.engine.sessions import Sessions
-from antiphon.engine.waits import Waits
+from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.sessions.inbox import Inbox
+from antiphon.engine.sessions.sessions import Sessions
 from antiphon.wire import posted as shown_posted
 from antiphon.wire import run as shown_run
 

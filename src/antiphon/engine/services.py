@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 from antiphon.clock import Clock
 from antiphon.domain.ids import Ids
-from antiphon.engine.activities import Activities
-from antiphon.engine.deliveries import Deliveries
-from antiphon.engine.exchanges import Exchanges
-from antiphon.engine.forks import Forks
-from antiphon.engine.health import Health
-from antiphon.engine.history import History
-from antiphon.engine.inbox import Inbox
-from antiphon.engine.resets import Resets
+from antiphon.engine.access.signin import SignIn
+from antiphon.engine.access.tokens import Tokens
+from antiphon.engine.deliveries.deliveries import Deliveries
+from antiphon.engine.exchanges.send import Exchanges
+from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs import Runs
-from antiphon.engine.search import Search
-from antiphon.engine.sessions import Sessions
-from antiphon.engine.signin import SignIn
-from antiphon.engine.tokens import Tokens
-from antiphon.engine.trees import Trees
-from antiphon.engine.views import Views
-from antiphon.engine.waits import Waits
+from antiphon.engine.runs.cancel import Runs
+from antiphon.engine.sessions.forks import Forks
+from antiphon.engine.sessions.inbox import Inbox
+from antiphon.engine.sessions.resets import Resets
+from antiphon.engine.sessions.sessions import Sessions
+from antiphon.engine.views.activities import Activities
+from antiphon.engine.views.history import History
+from antiphon.engine.views.search import Search
+from antiphon.engine.views.trees import Trees
+from antiphon.engine.views.views import Views
+from antiphon.engine.work.health import Health
 from antiphon.feed.follow import Hub
 
 

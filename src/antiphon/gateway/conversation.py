@@ -7,7 +7,7 @@ from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.text import plain
-from antiphon.engine.runs import RunFilter
+from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.entries import Entry, entry_of
 from antiphon.gateway.listing import AT_FIRST, Item, items_of

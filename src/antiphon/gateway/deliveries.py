@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 
 from antiphon import wire
 from antiphon.domain.delivery import DeliveryStatus
-from antiphon.engine.deliveries import DeliveryFilter
+from antiphon.engine.deliveries.deliveries import DeliveryFilter
 from antiphon.gateway.context import gateway_of, principal_of
 
 router = APIRouter(tags=["deliveries"])

@@ -13,8 +13,8 @@ from starlette.routing import Match, Route
 
 from antiphon.agents.calls import ToolCalls
 from antiphon.domain.errors import AntiphonError, Unavailable, Unproven
-from antiphon.engine.health import Health
 from antiphon.engine.services import Services
+from antiphon.engine.work.health import Health
 from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
 from antiphon.gateway.context import Gateway, InboundWebhooks
 from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of

@@ -9,7 +9,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary
 from antiphon.domain.text import isolated, plain, short_age
-from antiphon.engine.trees import Member, Tree
+from antiphon.engine.views.trees import Member, Tree
 
 AT_FIRST = 30
 """Children shown of a session that is opened; asking for more adds as many."""

@@ -15,7 +15,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import UserMessage
 from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
-from antiphon.engine.sessions import SessionFilter
+from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
 from antiphon.gateway.context import Gateway, gateway_of
 from antiphon.gateway.conversation import Conversation, conversation_head, find_session, read_conversation, title_of

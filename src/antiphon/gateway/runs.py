@@ -9,7 +9,7 @@ from antiphon import wire
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
-from antiphon.engine.runs import RunFilter
+from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.context import gateway_of, principal_of
 
 router = APIRouter(tags=["runs"])

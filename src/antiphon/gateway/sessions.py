@@ -15,9 +15,9 @@ from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import Role
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.history import HistoryPage
-from antiphon.engine.inbox import Posted
-from antiphon.engine.sessions import ListCursor, SessionFilter, session_columns
+from antiphon.engine.sessions.inbox import Posted
+from antiphon.engine.sessions.sessions import ListCursor, SessionFilter, session_columns
+from antiphon.engine.views.history import HistoryPage
 from antiphon.gateway.context import Json, gateway_of, principal_of
 from antiphon.gateway.requests import ForkBody, MessageBody, OpenBody, PatchBody
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view, run_view

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.domain.errors import Denied
-from antiphon.engine.signin import BROWSER_LIFE, LINK_LIFE
+from antiphon.engine.access.signin import BROWSER_LIFE, LINK_LIFE
 from antiphon.gateway.context import gateway_of, principal_of
 from antiphon.gateway.guard import COOKIE, cookie_of
 from antiphon.gateway.requests import CodeBody

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from antiphon.domain.errors import Denied
-from antiphon.engine.tokens import SessionToken
+from antiphon.engine.access.tokens import SessionToken
 from antiphon.gateway.context import gateway_of, principal_of
 from antiphon.gateway.requests import TokenBody
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from antiphon.engine.callers import Caller
-from antiphon.engine.views import Views
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.views.views import Views
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = "The agents under which this session may spawn others: its own first, then those that are allowed."

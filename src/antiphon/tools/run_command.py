@@ -11,9 +11,9 @@ from pydantic import Field, field_validator
 
 from antiphon.domain.agent import Agent, Effect, SandboxMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode
-from antiphon.engine.callers import Caller, Callers
+from antiphon.engine.access.callers import Caller, Callers
 from antiphon.engine.rules import Rules
-from antiphon.engine.workspaces import Workspaces
+from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.tools.sandbox.commands import Command, Commands
 from antiphon.tools.sandbox.execution import CommandResult
 from antiphon.tools.sandbox.watch import Breach, Limit

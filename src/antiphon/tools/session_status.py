@@ -10,9 +10,9 @@ from pydantic import Field
 
 from antiphon import wire
 from antiphon.domain.targets import parse_target
-from antiphon.engine.callers import Caller
+from antiphon.engine.access.callers import Caller
 from antiphon.engine.rules import Rules
-from antiphon.engine.views import Views
+from antiphon.engine.views.views import Views
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (

@@ -19,7 +19,7 @@ from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
-from antiphon.engine.callers import Caller
+from antiphon.engine.access.callers import Caller
 
 _encode = Encoder().encode
 

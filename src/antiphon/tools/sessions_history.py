@@ -7,8 +7,8 @@ from pydantic import Field
 
 from antiphon.domain.cursors import read_seq_cursor
 from antiphon.domain.targets import parse_target
-from antiphon.engine.callers import Caller
-from antiphon.engine.views import Views
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.views.views import Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
 

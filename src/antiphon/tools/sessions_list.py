@@ -11,10 +11,10 @@ from antiphon.clock import Clock
 from antiphon.domain.cursors import list_cursor, read_list_cursor
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKind
-from antiphon.engine.callers import Caller
+from antiphon.engine.access.callers import Caller
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions import ListCursor, SessionFilter
-from antiphon.engine.views import Listed, Views
+from antiphon.engine.sessions.sessions import ListCursor, SessionFilter
+from antiphon.engine.views.views import Listed, Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
 

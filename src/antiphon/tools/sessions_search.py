@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import Field
 
-from antiphon.engine.callers import Caller
-from antiphon.engine.search import Search
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.views.search import Search
 from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire import milliseconds
 

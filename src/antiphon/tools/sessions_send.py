@@ -10,8 +10,8 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.targets import parse_target
-from antiphon.engine.callers import Caller
-from antiphon.engine.exchanges import Address, Answer, Exchanges
+from antiphon.engine.access.callers import Caller
+from antiphon.engine.exchanges.send import Address, Answer, Exchanges
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.sandbox import SandboxLimits
-from antiphon.engine.workspaces import names_in, open_own
+from antiphon.engine.sessions.workspaces import names_in, open_own
 from antiphon.tools.sandbox.profile import WORKSPACE
 
 FILES_SHARE = 4

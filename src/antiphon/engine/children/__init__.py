@@ -1,0 +1,1 @@
+"""Sessions that sessions spawn."""

@@ -1,0 +1,108 @@
+"""What becomes due: children to be archived or deleted, parked runs whose time is over. Contract: spawn 4, 8.
+
+The times are rows. Whoever works on the database looks for what is due; each is settled in a unit of its own that
+looks again, so that two who find the same do it once.
+"""
+
+import asyncio
+import logging
+
+import anyio
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.session import Session, SessionStatus
+from antiphon.domain.spawn import Cleanup
+from antiphon.engine.runs.lifecycle import end_parked_run
+from antiphon.engine.sessions.sessions import bury_session, remove_workspace
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.feed.notifier import Notifier
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.spawns import DUE
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+LOOK_SECONDS = 30.0
+"""What another process made due is found after so long at most."""
+LATER_MS = 60_000
+"""A child that is busy when its time comes is looked at again after so long."""
+
+
+class Timers:
+    def __init__(self, database: Database, notifier: Notifier, workspaces: Workspaces, clock: Clock) -> None:
+        self._database = database
+        self._workspaces = workspaces
+        self._notifier = notifier
+        self._clock = clock
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        unsubscribe = self._notifier.subscribe(DUE, self._woken.set)
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    seconds = await self.settle_due()
+                except Unavailable as error:
+                    logger.warning("Timers failed", extra={"action": "timers_failed", "code": error.code})
+                    seconds = LOOK_SECONDS
+                with anyio.move_on_after(seconds):
+                    await self._woken.wait()
+        finally:
+            unsubscribe()
+
+    async def settle_due(self) -> float:
+        """Settles all that is due; the seconds until something will be, at most `LOOK_SECONDS`."""
+        while True:
+            now_ms = self._clock.now_ms()
+            children = await self._database.read(spawns.list_due, now_ms, BATCH)
+            for child in children:
+                deleted = await self._database.run(put_away, child, now_ms, sessions=(child,))
+                if deleted is not None:
+                    await remove_workspace(self._workspaces, deleted)
+            overdue = await self._database.read(spawns.list_overdue, now_ms, BATCH)
+            for parked in overdue:
+                await self._database.run(end_overdue, parked.run, now_ms, sessions=(parked.session,))
+            if len(children) < BATCH and len(overdue) < BATCH:
+                break
+        due_ms = await self._database.read(spawns.next_due)
+        left = LOOK_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
+        return min(max(left, 0.0), LOOK_SECONDS)
+
+
+async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | None:
+    """Archives or deletes the child, if it is neither busy nor waited for; else later. It, if it was deleted."""
+    before = await spawns.find(tx, child)
+    await spawns.set_due(tx, child, None)
+    spawn = await spawns.find(tx, child)  # again, as it stands now that no wait can put it off any more
+    session = await rows.find_by_row(tx, child)
+    if before is None or before.due_at is None or spawn is None or session is None:
+        return None
+    if await ledger.is_busy(tx, child) or await spawns.is_expecting(tx, child):
+        await spawns.set_due(tx, child, at_ms + LATER_MS)
+        return None
+    if spawn.kept_until is not None and milliseconds(spawn.kept_until) > at_ms:
+        await spawns.set_due(tx, child, milliseconds(spawn.kept_until))
+        return None
+    if spawn.cleanup is Cleanup.DELETE:
+        await bury_session(tx, session, at_ms)
+        return session
+    if session.status is SessionStatus.IDLE:
+        changes: dict[str, SqlValue] = {"status": SessionStatus.INACTIVE.value}
+        await rows.update(tx, child, changes)
+        tx.wake(child)
+    return None
+
+
+async def end_overdue(tx: Transaction, run_id: RunId, at_ms: int) -> None:
+    """Ends the work of a parked run whose time is over."""
+    run = await ledger.find(tx, run_id)
+    if run is not None and run.is_parked and run.deadline is not None and run.deadline.timestamp() * 1000 <= at_ms:
+        await end_parked_run(tx, run_id, at_ms)

@@ -1,0 +1,300 @@
+"""What a session governs its own children with: listing, cancelling and steering them. Contract: spawn 8."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.label import ALL
+from antiphon.domain.message import (
+    Provenance,
+    ProvenanceKind,
+    ReportStage,
+    ReportStep,
+    UserMessage,
+    text_content,
+    text_of,
+)
+from antiphon.domain.run import Run
+from antiphon.domain.session import Session
+from antiphon.domain.spawn import Mode
+from antiphon.engine.access.callers import Caller, find_origin
+from antiphon.engine.children.spawn import queue_work
+from antiphon.engine.ledger.append import append_words, derived_id, shown_columns
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs.cancel import cancel_work
+from antiphon.engine.runs.lifecycle import CANCELLED_EARLY, end_queued_run
+from antiphon.policy.decision import Deny
+from antiphon.policy.spawn import decide_work, may_join
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Database, Query, Transaction
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+TOOL = "subagents"
+MAX_LISTED = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A child as its requester sees it."""
+
+    session: Session
+    run_id: RunId
+    """Of the newest result that it owes, else of its newest."""
+    run: Run | None
+    task: str
+    mode: Mode
+    is_at_work: bool
+    """Whether it has anything to do, for whomever."""
+    created_at: datetime
+
+
+class Listed(NamedTuple):
+    children: list[Child]
+    """In the order of their spawning."""
+    has_more: bool
+
+
+class Steered(NamedTuple):
+    child: Session
+    run_id: RunId
+
+
+class SteerChild(Struct, frozen=True, kw_only=True):
+    caller: Caller
+    name: str
+    text: str
+    message_id: MessageId
+    run_id: RunId
+    at_ms: int
+
+
+class Subagents:
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def cancel(self, caller: Caller, name: str) -> list[Child]:
+        """Calls off the child's work with that of all its descendants, or of `all` children; those that had any.
+
+        Raises `NotFound` for what is no child of the caller's.
+        """
+        return accepted(
+            await self._database.run(cancel_children, caller, name, self._clock.now_ms(), sessions=(caller.session,))
+        )
+
+    async def steer(self, caller: Caller, name: str, text: str) -> Steered:
+        """Says something to a child at work; it reads it before its next step. A child that stays begins a run.
+
+        One that waits for its own children reads it when it goes on. The run is the one whose result is to come. The
+        same call again says nothing more, and answers what the first one did. Raises `NotFound`, `Invalid`
+        (`empty_message`), `Conflict` (`child_ended`, `idempotency_key_reused`), `Denied` (`write_down`,
+        `others_work`, `spawn_children`).
+        """
+        if name == ALL:
+            raise Invalid("Action 'steer' speaks to one sub-agent. Name it; list shows them.", code="invalid_arguments")
+        if not text.strip():
+            raise Invalid("Message is empty. Say what the child is to do.", code="empty_message")
+        if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
+            raise TooLarge(
+                f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Say where to find it.",
+                code="message_too_large",
+            )
+        command = SteerChild(
+            caller=caller,
+            name=name,
+            text=text,
+            message_id=MessageId(derived_id("msg", 0, caller.call_id, TOOL)),
+            run_id=RunId(self._ids.new("run")),
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(steer_child, command, self._rules, sessions=(caller.session,)))
+
+    async def list(self, caller: Caller, name: str | None = None) -> Listed:
+        """The session's children, or those of that name; `all` names each. Raises `NotFound` for any other of none.
+
+        Of more than `MAX_LISTED` hidden ones are left out first, then others that are not at work, the oldest first.
+        """
+        found = await self._database.read(_list, caller, MAX_LISTED + 1, None if name == ALL else name)
+        if not found and name not in (None, ALL):
+            raise _not_found(name).error
+        return Listed(_by_age(found[:MAX_LISTED]), has_more=len(found) > MAX_LISTED)
+
+
+def _by_age(children: Sequence[Child]) -> list[Child]:
+    return sorted(children, key=lambda child: child.session.row)
+
+
+async def _list(
+    query: Query, caller: Caller, limit: int | None, name: str | None = None, *, at_work: bool = False
+) -> list[Child]:
+    name = None if name is None else unicodedata.normalize("NFC", name)
+    found = await spawns.list_children(query, caller.session, limit=limit, name=name, at_work=at_work)
+    sessions = {session.row: session for session in await rows.list_rows(query, [each.spawn.child for each in found])}
+    runs = await ledger.find_ends(query, [each.report for each in found if each.report is not None])
+    return [
+        Child(
+            session=session,
+            run_id=each.report,
+            run=runs.get(each.report),
+            task=each.spawn.task,
+            mode=each.spawn.mode,
+            is_at_work=each.is_at_work,
+            created_at=session.created_at,
+        )
+        for each in found
+        if each.report is not None and (session := sessions.get(each.spawn.child)) is not None
+    ]
+
+
+async def _find_own(query: Query, caller: Caller, name: str) -> Child | Refusal:
+    """The one child of that key, id or result, else of that label. Missing ones and others' get one answer."""
+    found = await _list(query, caller, 2, name)
+    if len(found) > 1:
+        return Refusal(
+            Invalid(f"Label is not unique: {name[:200]!r}. Name the child by its sessionKey.", code="ambiguous_label")
+        )
+    return found[0] if found else _not_found(name)
+
+
+def _not_found(name: str) -> Refusal:
+    return Refusal(NotFound(f"Child not found: {name[:200]!r}. subagents with action 'list' shows them."))
+
+
+async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int) -> list[Child] | Refusal:
+    await find_origin(tx, caller)
+    if name == ALL:
+        children = _by_age(await _list(tx, caller, None, at_work=True))
+    else:
+        found = await _find_own(tx, caller, name)
+        if isinstance(found, Refusal):
+            return found
+        children = [found] if found.is_at_work else []
+    for child in children:
+        session = SessionRow(child.session.row)
+        await rows.hold(tx, session)  # else a queued run could begin while it is ended here
+        await spawns.take_open(tx, session)
+        await cancel_work(tx, session, at_ms)
+        for run in await ledger.find_queued(tx, session):
+            if run.announces is None:
+                await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
+    return children
+
+
+async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Steered | Refusal:
+    caller = command.caller
+    origin = await find_origin(tx, caller)
+    found = await _find_own(tx, caller, command.name)
+    if told := await spawns.find_told(tx, caller.session, command.message_id):
+        return await _steered_before(tx, command, told, found)
+    if isinstance(found, Refusal):
+        return found
+    await rows.hold(tx, found.session.row)  # else the run that is joined could end meanwhile
+    source = await rows.find_by_row(tx, caller.session)
+    child = await rows.find_by_row(tx, found.session.row)
+    if child is None:
+        return _not_found(command.name)
+    assert source is not None
+    if not source.taint.flows_to(child.taint):
+        return Refusal(
+            Denied(
+                f"Message may not be sent to {command.name[:200]!r}: this session holds data above that one.",
+                code="write_down",
+            )
+        )
+    joined = await _find_joined(tx, child, caller.principal)
+    if joined is None and (refusal := await _refuse_work(tx, command, found, source, child, rules)):
+        return Refusal(refusal)
+    report_id = command.run_id if joined is None or joined.report is None else RunId(joined.report)
+    message = UserMessage(
+        message_id=command.message_id,
+        content=text_content(command.text),
+        report=ReportStep(id=report_id, stage=ReportStage.STEER),
+        provenance=Provenance(kind=ProvenanceKind.INTER_SESSION, source_session_key=str(source.key), source_tool=TOOL),
+    )
+    # A parked run has ended: what comes now is for the one that continues it, and for any other before that.
+    run_id = command.run_id if joined is None else None if joined.is_parked else joined.id
+    shown = {**shown_columns(command.text, describes=False), "interacted_at": command.at_ms}
+    seq = await append_words(
+        tx, child, SessionId(child.id), message, source, run_id, command.at_ms, shown, is_addressed=True
+    )
+    if joined is not None:
+        if run_id is not None:
+            await ledger.change(tx, run_id, {"newest_seq": seq})
+        return Steered(child, report_id)
+    spawn = await spawns.find(tx, child.row)
+    assert spawn is not None
+    await queue_work(tx, caller, spawn, source, child, origin, command.run_id, seq, command.at_ms)
+    return Steered(child, report_id)
+
+
+async def _find_joined(tx: Transaction, child: Session, by: Principal) -> Run | None:
+    """The child's run that reads what it is told now; a parked one leaves it to the run that continues it."""
+    return next((run for run in await _list_joinable(tx, child) if may_join(run.principal, by)), None)
+
+
+async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:
+    """Runs that bring a result which has not come, whosever they are; in the order in which they are joined."""
+    active = await ledger.find_active(tx, child.row)
+    queued = await ledger.find_queued(tx, child.row)
+    parked = sorted(await ledger.find_parked(tx, child.row), key=lambda run: run.report or "", reverse=True)
+    unfinished = [*((active,) if active else ()), *queued, *parked]
+    return [
+        run
+        for run in unfinished
+        if run.report is not None and not run.is_cancel_requested and run.session_id == child.id
+    ]
+
+
+async def _refuse_work(
+    tx: Transaction, command: SteerChild, found: Child, source: Session, child: Session, rules: Rules
+) -> AntiphonError | None:
+    """Why the child may not begin a run."""
+    if found.mode is Mode.RUN:
+        if await _list_joinable(tx, child):
+            return Denied(
+                f"Child works for somebody else: {command.name[:200]!r}. It hears whom it works for, and the owner. "
+                "Spawn one of your own.",
+                code="others_work",
+            )
+        return Conflict(
+            f"Child has ended its task: {command.name[:200]!r}. Spawn another, or one of mode 'session', which stays.",
+            code="child_ended",
+        )
+    own = rules.agents.get(source.agent_id)
+    if own is None or await spawns.is_owing(tx, SessionRow(found.session.row)):
+        return None
+    at_work = await spawns.count_active_children(tx, SessionRow(source.row))
+    decision = decide_work(at_work, own.subagents.max_children)
+    return Denied(decision.reason, code=decision.rule) if isinstance(decision, Deny) else None
+
+
+async def _steered_before(
+    tx: Transaction, command: SteerChild, told: SessionRow, found: Child | Refusal
+) -> Steered | Refusal:
+    """What the same call answered before; its target may have another name by now, but is no other child."""
+    child = await rows.find_by_row(tx, told)
+    event = await log.find_message(tx, told, command.message_id)
+    if child is None:
+        return _not_found(command.name)
+    assert event is not None and event.message is not None
+    is_other = isinstance(found, Child) and found.session.row != told
+    if is_other or text_of(event.message.content) != command.text:
+        return Refusal(
+            Conflict("Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused")
+        )
+    assert isinstance(event.message, UserMessage) and event.message.report is not None
+    return Steered(child, RunId(event.message.report.id))

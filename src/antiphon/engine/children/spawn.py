@@ -1,0 +1,381 @@
+"""Spawning a child: every check, the child's session, its task and its run in one unit. Contract: spawn 1 to 6."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from msgspec import Struct, to_builtins
+
+from antiphon.clock import Clock
+from antiphon.domain.agent import Agent
+from antiphon.domain.attachments import Attachment, GivenAttachment, check_attachments, receipt
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.keys import SessionKey, parse_agent_id, subagent_key
+from antiphon.domain.message import (
+    JsonObject,
+    Provenance,
+    ProvenanceKind,
+    ReportStage,
+    ReportStep,
+    UserMessage,
+    text_content,
+)
+from antiphon.domain.report import Report, Stage
+from antiphon.domain.run import QueueMode, Run
+from antiphon.domain.session import Session, Source
+from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.callers import Caller, find_origin
+from antiphon.engine.deliveries import outbox
+from antiphon.engine.ledger.append import append_words, shown_columns
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.reports.messages import SOURCE_TOOL
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.forks import copy_conversation
+from antiphon.engine.sessions.sessions import OpenSession, create_session
+from antiphon.policy.decision import Deny
+from antiphon.policy.spawn import SpawnFacts, decide_spawn
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Database, SqlValue, Transaction
+
+MAX_TASK_BYTES = 1024 * 1024
+ATTACHMENTS_DIRECTORY = ".antiphon/attachments"
+
+
+class SpawnRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call asks for, as its arguments say it."""
+
+    task: str
+    label: str | None = None
+    agent_id: str | None = None
+    """The caller's own unless given."""
+    model: str | None = None
+    thinking: str | None = None
+    time_limit_seconds: float | None = None
+    """0 for none; what is configured unless given."""
+    is_thread: bool = False
+    mode: Mode | None = None
+    cleanup: Cleanup = Cleanup.KEEP
+    requires_sandbox: bool = False
+    runtime: str = "subagent"
+    attachments: tuple[GivenAttachment, ...] = ()
+    attach_as: JsonObject | None = None
+    context: Context = Context.NONE
+
+
+class SpawnChild(Struct, frozen=True, kw_only=True):
+    caller: Caller
+    request: SpawnRequest
+    digest: str
+    """Of the request: the same for the same arguments."""
+    agent_id: AgentId
+    mode: Mode
+    attachments: tuple[Attachment, ...]
+    late_refusals: tuple[AntiphonError, ...]
+    """Of checks that need no database, and come behind those that do."""
+    uuid: str
+    files_uuid: str
+    session_id: SessionId
+    run_id: RunId
+    message_id: MessageId
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawned:
+    run_id: RunId
+    child: SessionKey
+    mode: Mode
+    receipt: JsonObject | None
+
+
+class Spawns:
+    """Children of sessions."""
+
+    def __init__(
+        self, database: Database, rules: Rules, check_model: Callable[[str], None], clock: Clock, ids: Ids
+    ) -> None:
+        self._database = database
+        self._rules = rules
+        self._check_model = check_model
+        """Raises `Invalid` for a model that cannot be had."""
+        self._clock = clock
+        self._ids = ids
+
+    async def spawn(self, caller: Caller, request: SpawnRequest) -> Spawned:
+        """Makes the child and queues its run; never waits. The same call again answers what the first one made.
+
+        The first check that fails refuses: `Invalid` (`invalid_agent_id`, `unsupported`, `unknown_agent`, an empty or
+        too large task, a model, an attachment), `Denied` (`spawn_depth`, `spawn_children`, `spawn_agent`,
+        `spawn_unsandboxed`). Nothing is left of a refused one.
+        """
+        agent_id, mode = _check_request(caller, request)
+        attachments, refused = self._check_late(request)
+        command = SpawnChild(
+            caller=caller,
+            request=request,
+            digest=_digest(request),
+            agent_id=agent_id,
+            mode=mode,
+            attachments=attachments,
+            late_refusals=refused,
+            uuid=self._uuid(),
+            files_uuid=self._uuid(),
+            session_id=parse_session_id(f"spawn:{self._ids.random_hex(12)}"),
+            run_id=RunId(self._ids.new("run")),
+            message_id=MessageId(self._ids.new("msg")),
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,)))
+
+    def _check_late(self, request: SpawnRequest) -> tuple[tuple[Attachment, ...], tuple[AntiphonError, ...]]:
+        """The attachments, and why model and attachments will not do, in the contract's order."""
+        refused: list[AntiphonError] = []
+        if request.model is not None:
+            try:
+                self._check_model(request.model)
+            except Invalid as error:
+                refused.append(error)
+        try:
+            return check_attachments(request.attachments), tuple(refused)
+        except AntiphonError as error:
+            return (), (*refused, error)
+
+    def _uuid(self) -> str:
+        digits = self._ids.random_hex(32)
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _digest(request: SpawnRequest) -> str:
+    return hashlib.sha256(json.dumps(to_builtins(request), sort_keys=True).encode()).hexdigest()
+
+
+def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode]:
+    """The checks that need nothing but the request. Contract: spawn 2, 4, 6."""
+    agent_id = caller.agent_id if request.agent_id is None else parse_agent_id(request.agent_id)
+    mode = request.mode or (Mode.SESSION if request.is_thread else Mode.RUN)
+    if request.is_thread and mode is not Mode.SESSION:
+        raise Invalid("thread goes with mode 'session', which it implies. Leave out one.", code="invalid_arguments")
+    if request.is_thread:
+        raise Invalid(
+            "Threads are not supported: no channel with threads is connected. Spawn without thread.",
+            code="unsupported",
+        )
+    if request.runtime != "subagent":
+        raise Invalid(
+            f"Runtime is not supported: {request.runtime!r}. Spawn with runtime 'subagent', the default.",
+            code="unsupported",
+        )
+    if mode is Mode.SESSION and request.cleanup is Cleanup.DELETE:
+        raise Invalid(
+            "A child of mode 'session' stays; cleanup 'delete' goes with mode 'run'.", code="invalid_arguments"
+        )
+    if not request.task.strip():
+        raise Invalid("Task is empty. Say what the child is to do.", code="empty_task")
+    size = len(request.task.encode())
+    if size > MAX_TASK_BYTES:
+        raise TooLarge(
+            f"Task is too large: {size} bytes, the most is {MAX_TASK_BYTES}. Attach what it works on.",
+            code="task_too_large",
+        )
+    return agent_id, mode
+
+
+async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned | Refusal:
+    """The child with everything that belongs to it, behind every check. Contract: spawn 1, 2, 5, flow 5."""
+    caller, request = command.caller, command.request
+    origin = await find_origin(tx, caller)
+    if made := await spawns.find_by_origin(tx, caller.call_id):
+        return await _spawned_before(tx, made, command)
+    parent = await rows.find_by_row(tx, caller.session)
+    if parent is None:
+        return Refusal(NotFound("Session not found: the caller's own was deleted."))
+    key = subagent_key(command.agent_id, command.uuid)
+    agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
+    if origin is not None and origin.is_cancel_requested:
+        return Refusal(Conflict("This run is being cancelled.", code="cancelled"))
+    if refusal := await _refuse(tx, command, parent, key, agent, own):
+        return Refusal(refusal)
+    assert own is not None
+    child = await _create(tx, command, parent, key)
+    if request.context is Context.FORK:
+        child = await copy_conversation(tx, parent, child, origin, command.at_ms)
+    limit = own.subagents.time_limit
+    if request.time_limit_seconds is not None:
+        limit = timedelta(seconds=request.time_limit_seconds) if request.time_limit_seconds else None
+    rel_dir = f"{ATTACHMENTS_DIRECTORY}/{command.files_uuid}" if command.attachments else None
+    spawn = Spawn(
+        child=child.row,
+        origin=caller.call_id,
+        run=command.run_id,
+        request=command.digest,
+        task=request.task,
+        mode=command.mode,
+        cleanup=request.cleanup,
+        time_limit=limit,
+        archive_after=own.subagents.archive_after,
+        attach_as=request.attach_as,
+        receipt=None if rel_dir is None else receipt(command.attachments, rel_dir),
+    )
+    await spawns.insert(tx, spawn, command.at_ms)
+    await spawns.add_attachments(tx, child.row, command.attachments)
+    await _give_task(tx, command, spawn, parent, child, origin, rel_dir)
+    return Spawned(run_id=command.run_id, child=key, mode=command.mode, receipt=spawn.receipt)
+
+
+async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned | Refusal:
+    if made.request != command.digest:
+        return Refusal(
+            Conflict("Idempotency-Key was used for another spawn. Use a new one.", code="idempotency_key_reused")
+        )
+    key = await rows.find_key(tx, made.child)
+    assert key is not None
+    return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt)
+
+
+async def _refuse(
+    tx: Transaction, command: SpawnChild, parent: Session, key: SessionKey, agent: Agent | None, own: Agent | None
+) -> AntiphonError | None:
+    """Why the child may not be; the first reason in the contract's order."""
+    if own is None:
+        return Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
+    facts = SpawnFacts(
+        agent_id=parent.agent_id,
+        child_agent_id=command.agent_id,
+        depth=parent.depth,
+        max_depth=own.subagents.max_depth,
+        active_children=await spawns.count_active_children(tx, parent.row),
+        max_children=own.subagents.max_children,
+        allowed_agents=own.subagents.allowed,
+        is_sandboxed=own.is_sandboxed(parent.key),
+        will_be_sandboxed=agent is not None and agent.is_sandboxed(key),
+        requires_sandbox=command.request.requires_sandbox,
+    )
+    decision = decide_spawn(facts)
+    if isinstance(decision, Deny):
+        return Denied(decision.reason, code=decision.rule)
+    if agent is None:
+        return Invalid(
+            f"Agent is not configured: {command.agent_id!r}. agents_list shows those that are.", code="unknown_agent"
+        )
+    if command.request.context is Context.FORK and command.agent_id != parent.agent_id:
+        return Denied(
+            "A conversation is copied to children of the same agent only. Spawn with context 'none', and say in the "
+            "task what the child has to know.",
+            code="fork_agent",
+        )
+    return command.late_refusals[0] if command.late_refusals else None
+
+
+async def _create(tx: Transaction, command: SpawnChild, parent: Session, key: SessionKey) -> Session:
+    """The child's session: at its parent's taint, within its clearance, with no channel of its own."""
+    request = command.request
+    child = await create_session(
+        tx,
+        OpenSession(
+            principal=command.caller.principal,
+            target=NamedTarget(key, None),
+            agent_id=command.agent_id,
+            source=Source(kind="spawn", interactive=False, trigger_id=command.caller.call_id),
+            label=request.label,
+            taint=parent.taint,
+            clearance=parent.clearance,
+            parent=parent.row,
+            new_session_id=command.session_id,
+            at_ms=command.at_ms,
+        ),
+    )
+    columns: dict[str, SqlValue] = {}
+    if request.model is not None:
+        columns["model"] = request.model
+    if request.thinking is not None:
+        columns["thinking_level"] = request.thinking
+    if columns:
+        await rows.update(tx, child.row, columns)
+    return child
+
+
+async def _give_task(
+    tx: Transaction,
+    command: SpawnChild,
+    spawn: Spawn,
+    parent: Session,
+    child: Session,
+    origin: Run | None,
+    rel_dir: str | None,
+) -> None:
+    """The task as the child's first message, its run, and the result that it owes."""
+    request, at_ms, run_id = command.request, command.at_ms, command.run_id
+    message = UserMessage(
+        message_id=command.message_id,
+        content=text_content(request.task),
+        provenance=Provenance(
+            kind=ProvenanceKind.INTER_SESSION,
+            source_session_key=str(parent.key),
+            source_channel=parent.delivery.channel or parent.key.channel,
+            source_tool=SOURCE_TOOL,
+        ),
+        report=ReportStep(id=run_id, stage=ReportStage.TASK, attachments=rel_dir),
+    )
+    shown = shown_columns(request.task, describes=True)
+    seq = await append_words(tx, child, SessionId(child.id), message, parent, run_id, at_ms, shown)
+    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, seq, at_ms)
+
+
+async def queue_work(
+    tx: Transaction,
+    caller: Caller,
+    spawn: Spawn,
+    parent: Session,
+    child: Session,
+    origin: Run | None,
+    run_id: RunId,
+    seq: int,
+    at_ms: int,
+) -> None:
+    """The child's run that answers the message, and the result that it owes."""
+    chain = None if origin is None else origin.chain or origin.id
+    columns: dict[str, SqlValue] = {
+        "report": run_id,
+        "partner": parent.row,
+        "chain": chain,
+        "hops": 0 if origin is None else origin.hops,
+        "time_limit": None if spawn.time_limit is None else spawn.time_limit // timedelta(milliseconds=1),
+        "has_attachments": int(spawn.receipt is not None and run_id == spawn.run),
+    }
+    is_delivered = await ledger.is_busy(tx, child.row)
+    await ledger.insert(
+        tx,
+        run_id=run_id,
+        session=child.row,
+        incarnation=SessionId(child.id),
+        agent_id=child.agent_id,
+        seq=seq,
+        mode=QueueMode.ENQUEUE,
+        principal=caller.principal,
+        at_ms=at_ms,
+        columns=columns,
+    )
+    report = Report(
+        id=run_id,
+        run=run_id,
+        child=SessionRow(child.row),
+        requester=SessionRow(parent.row),
+        requester_incarnation=SessionId(parent.id),
+        origin_run=None if origin is None else origin.id,
+        is_from_outside=origin is None,
+        place=outbox.answers_to(origin, parent.delivery),
+        principal=caller.principal,
+        stage=Stage.OPEN,
+    )
+    await spawns.insert_report(tx, report, at_ms)
+    if origin is not None:
+        await ledger.change(tx, origin.id, {"has_spawned": 1, "chain": chain})
+    if not is_delivered:
+        await tx.dispatch(child.row)

@@ -1,0 +1,226 @@
+"""Waiting for several runs, and ending a turn until they are over. Contract: spawn 8, runs 1, 3."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Conflict, NotFound
+from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.message import UserMessage
+from antiphon.domain.run import Outcome, Run, RunStatus
+from antiphon.engine.access.callers import Caller, find_origin
+from antiphon.engine.deliveries.outbox import answers_to
+from antiphon.engine.ledger.cycles import waits_for
+from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.reports.follow import take
+from antiphon.engine.runs.lifecycle import end_queued_run
+from antiphon.store import events as log
+from antiphon.store import exchanges, spawns
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Database, Query, Transaction
+
+MARGIN = timedelta(seconds=60)
+"""A wait that is out of time has answered so long after."""
+TAKEN = Outcome(
+    status=RunStatus.CANCELLED, error="The result that it was to answer was taken by sessions_wait.", code="taken"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """One run that was waited for, as it stands when the wait ends."""
+
+    run_id: RunId
+    run: Run
+    is_withheld: bool
+    """Whether its reply may not flow to the caller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    is_complete: bool
+    """Whether what was waited for came before the time was over."""
+    runs: list[Awaited]
+    """In the order of the call."""
+
+
+class BeginWait(Struct, frozen=True, kw_only=True):
+    caller: Caller
+    run_ids: tuple[RunId, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    until: datetime
+    sessions: tuple[SessionRow, ...]
+    is_over: bool
+    """Whether all runs are, so that nothing is waited for."""
+
+
+class Joins:
+    """How a session waits for what it began."""
+
+    def __init__(self, database: Database, waits: Waits, clock: Clock) -> None:
+        self._database = database
+        self._waits = waits
+        self._clock = clock
+
+    async def wait(self, caller: Caller, run_ids: Sequence[RunId], timeout: timedelta, *, for_all: bool) -> Joined:
+        """Waits for one of the runs, or all; the caller's run has no slot meanwhile. Its deadline survives restarts.
+
+        Results that are answered so are not announced. Raises `NotFound` for a run that is none of the caller's own
+        children's or requests', `Conflict` (`wait_cycle`) where waiting would never end.
+        """
+        command = BeginWait(caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), until=self._clock.now() + timeout)
+        begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
+        left = max(begun.until - self._clock.now(), timedelta(0))
+        wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
+        if not begun.is_over:
+            await wait(command.run_ids, begun.sessions, left, for_all=for_all)
+        return accepted(
+            await self._database.run(
+                end_wait, caller, command.run_ids, for_all, self._clock.now_ms(), sessions=(caller.session,)
+            )
+        )
+
+    async def yield_(self, caller: Caller) -> list[RunId]:
+        """Lets the caller's run end with its step, to be continued when all its children are done; their runs.
+
+        Raises `Conflict`: `no_run` from outside a run, `nothing_to_wait_for` without children at work.
+        """
+        return accepted(await self._database.run(note_yield, caller, sessions=(caller.session,)))
+
+
+async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
+    caller = command.caller
+    origin = await find_origin(tx, caller)
+    runs = await _find_own(tx, caller, command.run_ids)
+    if isinstance(runs, Refusal):
+        return runs
+    sessions = tuple(SessionRow(run.session) for run in runs)
+    # Else a child that ends meanwhile could be deleted before its result is read.
+    await spawns.keep_until(tx, sessions, milliseconds(command.until + MARGIN))
+    is_over = all(run.is_over for run in runs)
+    if origin is None:
+        return Begun(command.until, sessions, is_over)
+    if origin.wait_call == caller.call_id and origin.wait_until is not None:
+        return Begun(origin.wait_until, sessions, is_over)
+    for run in runs:
+        if not run.is_over and await waits_for(tx, SessionRow(run.session), caller.session):
+            return Refusal(
+                Conflict(
+                    f"Run waits for this session itself: {run.id!r}. End this turn, or call sessions_yield; "
+                    "then it is answered.",
+                    code="wait_cycle",
+                )
+            )
+    await ledger.change(
+        tx,
+        origin.id,
+        {
+            "waiting_for": ledger.run_ids_text(command.run_ids),
+            "wait_until": milliseconds(command.until),
+            "wait_call": caller.call_id,
+        },
+    )
+    return Begun(command.until, sessions, is_over)
+
+
+async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> list[Run] | Refusal:
+    """The runs, each what a child of the caller's session owes or what answers a request of it. Contract: answers 2."""
+    found = await ledger.find_ends(query, run_ids)
+    runs: list[Run] = []
+    for run_id in run_ids:
+        run = found.get(run_id)
+        if run is None or not await _is_own(query, caller, run):
+            return Refusal(
+                NotFound(
+                    f"Run not found: {run_id[:80]!r}. This session waits for runs of its own children and requests; "
+                    "subagents lists them. The runs of a child that was deleted, also by its cleanup, are gone; its "
+                    "results stand in this session's history."
+                )
+            )
+        runs.append(run)
+    return runs
+
+
+async def _is_own(query: Query, caller: Caller, run: Run) -> bool:
+    report = await spawns.find_report(query, run.report or "")
+    exchange = await exchanges.find(query, run.exchange or "")
+    return (report is not None and report.requester == caller.session) or (
+        exchange is not None and exchange.requester == caller.session and exchange.request_run == run.id
+    )
+
+
+async def end_wait(
+    tx: Transaction, caller: Caller, run_ids: Sequence[RunId], for_all: bool, at_ms: int
+) -> Joined | Refusal:
+    """What is there now; results that are answered so are taken."""
+    origin = await find_origin(tx, caller)
+    if origin is not None:
+        # The deadline stays: the call is made again if the process dies before its result is stored.
+        await ledger.change(tx, origin.id, {"waiting_for": None})
+    runs = await _find_own(tx, caller, run_ids)
+    session = await rows.find_by_row(tx, caller.session)
+    if isinstance(runs, Refusal):
+        return runs
+    assert session is not None
+    awaited: list[Awaited] = []
+    for run_id, run in zip(run_ids, runs, strict=True):
+        target = await rows.find_by_row(tx, SessionRow(run.session))
+        is_withheld = target is None or not target.taint.flows_to(session.taint)
+        awaited.append(Awaited(run_id=run_id, run=run, is_withheld=is_withheld))
+        if run.is_over and run.report is not None:
+            report = await spawns.find_report(tx, run.report)
+            # A look from outside takes nothing away from the run that is to have it.
+            if report is not None and origin is not None:
+                await take(tx, report, at_ms)
+    if origin is not None:
+        await _call_off_answers(tx, caller.session, at_ms)
+    over = sum(run.is_over for run in runs)
+    return Joined(is_complete=over == len(runs) or (over > 0 and not for_all), runs=awaited)
+
+
+async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+    """Ends runs that were to answer results which another run has in hand, all of them, before they could begin."""
+    for run in await ledger.find_queued(tx, session):
+        if run.continues is not None or run.newest_seq > run.seq:  # a person's words joined it
+            continue
+        events = await log.read_run(tx, session, run.id, from_seq=run.seq)
+        message = events[0].message if events else None
+        answers = message.report.answers if isinstance(message, UserMessage) and message.report is not None else ()
+        reports = await spawns.list_reports(tx, answers)
+        if answers and len(reports) == len(answers) and all(report.is_taken for report in reports):
+            await end_queued_run(tx, run, TAKEN, at_ms=at_ms)
+
+
+async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
+    """Results that came before, and were not taken, are gone on with too: a quick child is no error."""
+    origin = await find_origin(tx, caller)
+    if origin is None:
+        return Refusal(
+            Conflict(
+                "There is no run that could end: this call comes from outside one. Use sessions_wait.", code="no_run"
+            )
+        )
+    session = await rows.find_by_row(tx, caller.session)
+    assert session is not None
+    children = await spawns.list_open(tx, origin, answers_to(origin, session.delivery))
+    has_come = any(not report.is_taken for report in await spawns.list_recorded(tx, origin.id))
+    if not (children or origin.is_yielding or has_come):
+        return Refusal(
+            Conflict(
+                "There is nothing to wait for: no child of this session is at work whose result this turn could go on "
+                "with. Another run waits for it, or it was spawned for somebody else, who will be told.",
+                code="nothing_to_wait_for",
+            )
+        )
+    await ledger.change(tx, origin.id, {"is_yielding": 1})
+    return [RunId(report.id) for report in children]

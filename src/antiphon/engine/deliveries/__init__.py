@@ -1,0 +1,1 @@
+"""Texts on their way out by a channel."""

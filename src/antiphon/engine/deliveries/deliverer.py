@@ -1,0 +1,202 @@
+"""The deliverer: sends what waits in the outbox, place by place in order, at least once. Contract: channels 1.
+
+A text is claimed in one unit and settled in another; between them it is sent, outside any transaction. Who dies in
+between has perhaps sent it: whoever takes it over sends it again, under the same id.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from antiphon.clock import Clock
+from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import ProcessId
+from antiphon.engine.deliveries.deliveries import ClaimDelivery, claim_delivery, failure_of, settle_failed, settle_sent
+from antiphon.engine.rules import Rules
+from antiphon.feed.notifier import Notifier
+from antiphon.store import deliveries as outbox
+from antiphon.store.database import Database
+from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 1.0
+"""Between looks without a wake: for what is due again, and what a dead process had claimed."""
+RETRY_SECONDS = 0.5
+MAX_LOOKED_AT = 256
+MAX_AT_ONCE = 64
+MAX_OF_ACCOUNT = 8
+"""Sent at the same time by one account, so that one that hangs leaves room for the others."""
+
+
+class Sender(Protocol):
+    """Sends texts by one account of a channel.
+
+    - `send` returns the platform's id of the message, or None, once the platform has taken it.
+    - It raises `DeliveryFailed` where that is not so, or not known.
+    - It may be called with the same text again; the delivery's id is the same then.
+    - It is cancelled after `timeout_seconds`.
+    """
+
+    @property
+    def timeout_seconds(self) -> float: ...
+
+    async def send(self, delivery: Delivery) -> str | None: ...
+
+
+class Deliverer:
+    """Sends what waits for the accounts that this process serves."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        notifier: Notifier,
+        senders: Mapping[ChannelAccount, Sender],
+        rules: Rules,
+        clock: Clock,
+        process: ProcessId,
+    ) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._senders = senders
+        self._rules = rules
+        self._clock = clock
+        self._process = process
+        self._sending: dict[str, ChannelAccount] = {}
+        self._woken = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._is_stopped = False
+
+    def wake(self) -> None:
+        """Has it look again at once."""
+        self._is_idle.clear()
+        self._woken.set()
+
+    async def wait_idle(self) -> None:
+        """Returns when a look found nothing that is due, and nothing is being sent."""
+        await self._is_idle.wait()
+
+    async def drain(self, seconds: float) -> None:
+        """Begins nothing more; what is being sent gets so long. The rest is taken over under its id."""
+        self._is_stopped = True
+        self.wake()
+        if self._senders:
+            with anyio.move_on_after(seconds):
+                await self._is_idle.wait()
+
+    async def run(self) -> None:
+        """Looks after each wake, and from time to time, until it is drained or cancelled."""
+        if not self._senders:
+            self._is_idle.set()
+            return
+        unsubscribe = self._notifier.subscribe(OUTBOX, self.wake)
+        try:
+            async with anyio.create_task_group() as tasks:
+                while not self._is_stopped or self._sending:
+                    self._woken.clear()
+                    has_begun = False if self._is_stopped else await self._begin_due(tasks)
+                    if not has_begun and not self._sending and not self._woken.is_set():
+                        self._is_idle.set()
+                    with anyio.move_on_after(SWEEP_SECONDS):
+                        await self._woken.wait()
+            self._is_idle.set()
+        finally:
+            unsubscribe()
+
+    async def _begin_due(self, tasks: TaskGroup) -> bool:
+        """Begins to send what is due, as far as there is room; whether there was anything."""
+        busy = Counter(self._sending.values())
+        room = MAX_AT_ONCE - len(self._sending)
+        open_ = tuple(account for account in self._senders if busy[account] < MAX_OF_ACCOUNT)
+        if not open_ or room <= 0:
+            return False
+        try:
+            heads = await self._database.read(
+                outbox.list_heads, open_, self._process, self._clock.now_ms(), MAX_LOOKED_AT
+            )
+        except Unavailable as error:
+            logger.warning("Outbox was not read", extra={"action": "outbox_failed", "code": error.code})
+            return False
+        begun = 0
+        for head in heads:
+            if begun >= room or head.id in self._sending or busy[head.account] >= MAX_OF_ACCOUNT:
+                continue
+            busy[head.account] += 1
+            begun += 1
+            self._sending[head.id] = head.account
+            tasks.start_soon(self._deliver, head, self._senders[head.account])
+        return begun > 0
+
+    async def _deliver(self, head: Head, sender: Sender) -> None:
+        try:
+            command = ClaimDelivery(id=head.id, process=self._process, rules=self._rules, at_ms=self._clock.now_ms())
+            claimed = await self._database.run(claim_delivery, command, sessions=(head.session,))
+            if claimed is not None:
+                await self._send(claimed, sender)
+        except Unavailable as error:
+            # What this process has claimed and does not send is found again.
+            logger.warning("Delivery broke off", extra={"action": "delivery_broken", "code": error.code})
+            await anyio.sleep(RETRY_SECONDS)
+        except Exception:
+            logger.exception("Delivery failed inside", extra={"action": "delivery_crashed", "delivery_id": head.id})
+            await anyio.sleep(RETRY_SECONDS)
+        finally:
+            del self._sending[head.id]
+            self.wake()
+
+    async def _send(self, claimed: Delivery, sender: Sender) -> None:
+        facts = {"delivery_id": claimed.id, "channel": claimed.place.channel, "attempt": claimed.attempts}
+        try:
+            with anyio.fail_after(sender.timeout_seconds):
+                platform_id = await sender.send(claimed)
+        except DeliveryFailed as failed:
+            await self._settle_failed(claimed, failed)
+        except TimeoutError:
+            failed = DeliveryFailed(
+                f"The platform did not answer within {sender.timeout_seconds:g} s; it may have the text.",
+                code="channel_timeout",
+            )
+            await self._settle_failed(claimed, failed)
+        except Exception:  # a fault of the adapter's must not end the deliverer
+            logger.exception("Adapter failed", extra={"action": "delivery_crashed", **facts})
+            await self._settle_failed(claimed, DeliveryFailed("The adapter failed; the log says more."))
+        else:
+            if not await self._settle_sent(claimed, platform_id):
+                logger.warning("Delivery was taken over", extra={"action": "delivery_fenced", **facts})
+
+    async def _settle_sent(self, claimed: Delivery, platform_id: str | None) -> bool:
+        """Tried until the database takes it: a text whose sending is not noted is sent again."""
+        while True:
+            at_ms = self._clock.now_ms()
+            try:
+                return await self._database.run(settle_sent, claimed, platform_id, at_ms, sessions=(claimed.session,))
+            except Unavailable as error:
+                if error.code == "store_closed":
+                    raise
+                logger.warning("Delivery was not noted", extra={"action": "settle_failed", "code": error.code})
+                await anyio.sleep(RETRY_SECONDS)
+
+    async def _settle_failed(self, claimed: Delivery, failed: DeliveryFailed) -> None:
+        failure, at_ms = failure_of(claimed, failed), self._clock.now_ms()
+        settled = await self._database.run(settle_failed, claimed, failure, at_ms, sessions=(claimed.session,))
+        if settled is None:
+            return
+        is_dead = settled.status is DeliveryStatus.DEAD
+        logger.log(
+            logging.ERROR if is_dead else logging.WARNING,
+            "Delivery was given up" if is_dead else "Delivery failed",
+            extra={
+                "action": "delivery_dead" if is_dead else "delivery_failed",
+                "delivery_id": claimed.id,
+                "channel": claimed.place.channel,
+                "attempt": claimed.attempts,
+                "code": failed.code,
+            },
+        )

@@ -1,0 +1,173 @@
+"""The outbox: claiming what is to be sent, noting what became of it, and the owner's view of it.
+
+Contract: channels 1, send policy 3.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import SYSTEM, Principal
+from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus, is_given_up, wait_before_next
+from antiphon.domain.errors import Conflict, Denied, NotFound
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.domain.message import JsonObject
+from antiphon.engine.access.send_policy import may_deliver
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.decision import Deny
+from antiphon.store import deliveries as outbox
+from antiphon.store import events as log
+from antiphon.store import sessions as rows
+from antiphon.store.codec import moment
+from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.deliveries import DeliveryFilter
+
+DEAD = "delivery_dead"
+SUPPRESSED = "send_denied"
+
+
+class Deliveries:
+    """What the owner sees and does of the outbox."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def list(self, principal: Principal, where: DeliveryFilter, *, limit: int) -> list[Delivery]:
+        """Newest first. Raises `Denied` for anybody but the owner."""
+        if not principal.is_owner:
+            raise Denied("Deliveries are shown to the owner only")
+        return await self._database.read(outbox.list_page, where, limit)
+
+    async def get(self, principal: Principal, id: str) -> Delivery:
+        """Raises `NotFound`, for anybody but the owner too."""
+        found = await self._database.read(outbox.find, id)
+        if found is None or not principal.is_owner:
+            raise _not_found(id)
+        return found
+
+    async def retry(self, principal: Principal, id: str) -> Delivery:
+        """Queues a dead or suppressed text anew under its id; one that waits is due now.
+
+        Raises `NotFound`, and `Conflict` for one that was sent or is being sent.
+        """
+        found = await self.get(principal, id)
+        return accepted(
+            await self._database.run(retry_delivery, id, self._clock.now_ms(), sessions=(SessionRow(found.session),))
+        )
+
+
+async def retry_delivery(tx: Transaction, id: str, at_ms: int) -> Delivery | Refusal:
+    delivery = await outbox.find(tx, id)
+    if delivery is None:
+        return Refusal(_not_found(id))
+    if delivery.status is DeliveryStatus.SENT:
+        return Refusal(Conflict(f"Delivery was sent: {id!r}. Post the text anew.", code="delivery_sent"))
+    is_being_sent = delivery.status is DeliveryStatus.CLAIMED
+    if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
+        return Refusal(Conflict(f"Delivery is being sent: {id!r}. See what becomes of it.", code="delivery_busy"))
+    queued = await outbox.find(tx, id)
+    assert queued is not None
+    return queued
+
+
+class ClaimDelivery(Struct, frozen=True, kw_only=True):
+    id: str
+    process: ProcessId
+    rules: Rules
+    at_ms: int
+
+
+async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | None:
+    """The text, claimed for the process; None where it is not its turn, or the send policy suppressed it."""
+    claimed = await outbox.claim(tx, command.id, command.process, command.at_ms)
+    if claimed is None:
+        return None
+    session = await rows.find_by_row(tx, claimed.session)
+    assert session is not None
+    denied = may_deliver(session, claimed.place, command.rules)
+    if not isinstance(denied, Deny):
+        return claimed
+    columns: dict[str, SqlValue] = {
+        "status": DeliveryStatus.SUPPRESSED.value,
+        "ended_at": command.at_ms,
+        "code": SUPPRESSED,
+        "error": denied.reason,
+    }
+    assert await outbox.settle(tx, claimed, columns)
+    data: JsonObject = {**_named(claimed), "code": SUPPRESSED, "error": denied.reason}
+    await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, command.at_ms)
+    return None
+
+
+async def settle_sent(tx: Transaction, claimed: Delivery, platform_id: str | None, at_ms: int) -> bool:
+    """Notes that the platform has the text, in the session's log too; False where the claim was taken over."""
+    columns: dict[str, SqlValue] = {
+        "status": DeliveryStatus.SENT.value,
+        "ended_at": at_ms,
+        "platform_id": platform_id,
+        "error": None,
+        "code": None,
+    }
+    if not await outbox.settle(tx, claimed, columns):
+        return False
+    data = _named(claimed)
+    if platform_id is not None:
+        data["platformId"] = platform_id
+    await _tell(tx, claimed, EventType.DELIVERED, data, at_ms)
+    return True
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What a unit needs of a `DeliveryFailed`."""
+
+    code: str
+    error: str
+    is_permanent: bool
+    wait_ms: int
+
+
+def failure_of(claimed: Delivery, failed: DeliveryFailed) -> Failure:
+    wait = wait_before_next(claimed.attempts, failed.retry_after)
+    return Failure(
+        code=failed.code,
+        error=failed.message,
+        is_permanent=failed.is_permanent,
+        wait_ms=int(wait.total_seconds() * 1000),
+    )
+
+
+async def settle_failed(tx: Transaction, claimed: Delivery, failure: Failure, at_ms: int) -> Delivery | None:
+    """Queues the text for later, or gives it up where the owner sees that; None where the claim was taken over."""
+    is_dead = is_given_up(claimed, moment(at_ms), is_permanent=failure.is_permanent)
+    columns: dict[str, SqlValue] = {"code": failure.code, "error": failure.error}
+    if is_dead:
+        columns |= {"status": DeliveryStatus.DEAD.value, "ended_at": at_ms}
+    else:
+        columns |= {"status": DeliveryStatus.QUEUED.value, "due_at": at_ms + failure.wait_ms, "process": None}
+    if not await outbox.settle(tx, claimed, columns):
+        return None
+    if is_dead:
+        data: JsonObject = {"code": DEAD, **_named(claimed), "error": failure.error, "reason": failure.code}
+        await _tell(tx, claimed, EventType.ERROR, data, at_ms)
+        return replace(claimed, status=DeliveryStatus.DEAD, code=failure.code, error=failure.error)
+    due_at = moment(at_ms + failure.wait_ms)
+    return replace(claimed, status=DeliveryStatus.QUEUED, code=failure.code, error=failure.error, due_at=due_at)
+
+
+def _named(delivery: Delivery) -> JsonObject:
+    return {"deliveryId": delivery.id, "channel": delivery.place.channel, "to": delivery.place.to}
+
+
+async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, at_ms: int) -> None:
+    """Appends to the incarnation that the text is of, even after a reset."""
+    event = NewEvent(type=type, actor=str(SYSTEM), run_id=delivery.run_id, data=data)
+    position = await log.append(tx, delivery.session, delivery.session_id, [event], at_ms=at_ms)
+    if position.incarnation != delivery.session_id:
+        await rows.stretch_incarnation(tx, delivery.session_id, position.last_seq)
+
+
+def _not_found(id: str) -> NotFound:
+    return NotFound(f"Delivery not found: {id!r}. `deliveries list` shows them.")

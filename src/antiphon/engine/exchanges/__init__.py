@@ -1,0 +1,1 @@
+"""Sends between sessions, and the turns that follow."""

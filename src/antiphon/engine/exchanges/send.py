@@ -1,0 +1,365 @@
+"""Sending a message to another session, and waiting for the reply of the very run that answers it.
+
+Contract: send 1 to 8, answers 2, flow 4.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.exchange import REPLY_SKIP, Exchange, Stage
+from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
+from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.session import Session
+from antiphon.domain.silence import is_silent
+from antiphon.domain.targets import NamedTarget, Target
+from antiphon.engine.access.callers import Caller, Reach, find_by_label, find_origin, find_reach, find_target
+from antiphon.engine.access.lookup import Found
+from antiphon.engine.access.send_policy import may_send
+from antiphon.engine.exchanges.turns import provenance_of
+from antiphon.engine.ledger.append import append_words, shown_columns
+from antiphon.engine.ledger.cycles import waits_for
+from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.decision import Deny
+from antiphon.policy.visibility import Act
+from antiphon.store import exchanges as rows_of_exchanges
+from antiphon.store import runs as ledger
+from antiphon.store.codec import milliseconds
+from antiphon.store.database import Database, Named, Query, SqlValue, Transaction
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """Whom a message is for: a session by its target or by its label."""
+
+    target: Target | None = None
+    label: str | None = None
+    agent_id: AgentId | None = None
+    """Whose session the label is; None for anybody's."""
+    name: str
+    """As the caller wrote it."""
+
+
+class SendMessage(Struct, frozen=True, kw_only=True):
+    caller: Caller
+    address: Address
+    text: str
+    timeout: timedelta
+    exchange_id: str
+    run_id: RunId
+    message_id: MessageId
+    now: datetime
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a send brought."""
+
+    run_id: RunId
+    status: str
+    """`accepted | ok | timeout | error`."""
+    reply: str | None = None
+    is_withheld: bool = False
+    code: str | None = None
+    error: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    exchange: Exchange
+    is_cyclic: bool = False
+    """Whether waiting would never end, since the target waits for the caller."""
+    is_repeated: bool = False
+    """Whether the same call had made it before."""
+
+
+class Exchanges:
+    """What sessions say to one another."""
+
+    def __init__(self, database: Database, waits: Waits, rules: Rules, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._waits = waits
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def send(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> Answer:
+        """Stores the message in the target's log and queues its run; then waits up to `timeout` for the reply.
+
+        The same call again rejoins what the first one began. Raises `NotFound` for what the caller may not see,
+        `Denied` (`write_down`, `send_denied`, `chain_too_long`, `chain_too_costly`), `Invalid` (`self_send`,
+        `ambiguous_label`, `empty_message`).
+        """
+        _check_text(text)
+        command = SendMessage(
+            caller=caller,
+            address=address,
+            text=text,
+            timeout=timeout,
+            exchange_id=self._ids.new("xch"),
+            run_id=RunId(self._ids.new("run")),
+            message_id=MessageId(self._ids.new("msg")),
+            now=self._clock.now(),
+            at_ms=self._clock.now_ms(),
+        )
+        sides = (caller.session, await self._locked(command))
+        sent = accepted(await self._database.run(send_message, command, self._rules, sessions=sides))
+        if sent.is_repeated:
+            return await self._rejoin(caller, sent.exchange, text)
+        if sent.is_cyclic:
+            return Answer(
+                run_id=sent.exchange.request_run,
+                status="accepted",
+                note="The target waits for this session, directly or through others; its reply comes later.",
+            )
+        return await self._wait(caller, sent.exchange)
+
+    async def _locked(self, command: SendMessage) -> Named:
+        """What the unit names beforehand as its second session; a label or a relation is looked up for that."""
+        target = command.address.target
+        if isinstance(target, NamedTarget):
+            return target
+        found = await self._database.read(_resolve, command, self._rules)
+        return command.caller.session if isinstance(found, Refusal) else SessionRow(found.found.session.row)
+
+    async def _rejoin(self, caller: Caller, exchange: Exchange, text: str) -> Answer:
+        if exchange.request != text:
+            raise Conflict(
+                "Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused"
+            )
+        if caller.run is not None and exchange.is_awaited and exchange.stage is Stage.REQUEST:
+            await caller.run.note_waiting(exchange.request_run, self._left(exchange))
+        return await self._wait(caller, exchange)
+
+    def _left(self, exchange: Exchange) -> timedelta:
+        until = exchange.wait_until
+        return timedelta(0) if until is None else max(until - self._clock.now(), timedelta(0))
+
+    async def _wait(self, caller: Caller, exchange: Exchange) -> Answer:
+        if not exchange.is_awaited and exchange.wait_until is None:
+            return Answer(run_id=exchange.request_run, status="accepted")
+        left = self._left(exchange)
+        if left:
+            wait = self._waits.wait if caller.run is None else caller.run.wait_released
+            try:
+                await wait(exchange.request_run, left, SessionRow(exchange.target))
+            except NotFound:
+                return _gone(exchange)
+        answer = await self._database.read(_find_answer, exchange)
+        if answer is None:
+            sides = (SessionRow(exchange.requester), SessionRow(exchange.target))
+            answer = await self._database.run(give_up, exchange, self._clock.now_ms(), sessions=sides)
+        return answer
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise Invalid("Message is empty. Give it a text.", code="empty_message")
+    size = len(text.encode())
+    if size > MAX_MESSAGE_BYTES:
+        raise TooLarge(
+            f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Send a part, or where to find it.",
+            code="message_too_large",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    reach: Reach
+    found: Found
+
+
+async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolved | Refusal:
+    """The session that the caller names, as far as its scope reaches."""
+    reach = await find_reach(query, command.caller, Act.SEND, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    address = command.address
+    if address.target is not None:
+        found = await find_target(query, command.caller, reach, address.target, address.name)
+    else:
+        assert address.label is not None
+        found = await find_by_label(query, reach, address.label, address.agent_id)
+    return found if isinstance(found, Refusal) else _Resolved(reach, found)
+
+
+async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
+    """Message, run and exchange in one unit, behind every check. Contract: send 2 to 7."""
+    caller = command.caller
+    origin = await find_origin(tx, caller)
+    if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
+        return Sent(made, is_repeated=True)
+    resolved = await _resolve(tx, command, rules)
+    if isinstance(resolved, Refusal):
+        return resolved
+    reach, found = resolved.reach, resolved.found
+    source, target = reach.session, found.session
+    if refusal := _refuse(reach, target, rules):
+        return Refusal(refusal)
+    chain, hops = _chain_of(origin, command)
+    if refusal := await _refuse_chain(tx, chain, hops, rules):
+        return Refusal(refusal)
+    is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
+    exchange = Exchange(
+        id=command.exchange_id,
+        origin=caller.call_id,
+        origin_run=None if origin is None else origin.id,
+        requester=source.row,
+        requester_incarnation=SessionId(source.id),
+        target=target.row,
+        target_incarnation=SessionId(target.id),
+        principal=caller.principal,
+        chain=chain,
+        hops=hops,
+        request=command.text,
+        request_run=command.run_id,
+        stage=Stage.REQUEST,
+        max_turns=rules.exchanges.max_turns if origin is not None else 0,
+        max_chain_tokens=rules.exchanges.max_chain_tokens,
+        is_awaited=bool(command.timeout) and not is_cyclic,
+        wait_until=command.now + command.timeout if command.timeout and not is_cyclic else None,
+    )
+    await _store(tx, exchange, source, target, command)
+    if origin is not None:
+        await _mark_origin(tx, origin, exchange)
+    return Sent(exchange, is_cyclic)
+
+
+def _refuse(reach: Reach, target: Session, rules: Rules) -> AntiphonError | None:
+    source = reach.session
+    if target.row == source.row:
+        return Invalid("Session cannot send to itself: say it in the reply.", code="self_send")
+    if not source.taint.flows_to(target.taint):
+        return Denied(
+            f"Message may not be sent to {str(target.key)!r}: this session holds data above that one.",
+            code="write_down",
+        )
+    decision = may_send(target, rules)
+    if isinstance(decision, Deny):
+        return Denied(f"Message may not be sent to {str(target.key)!r}: {decision.reason}", code="send_denied")
+    return None
+
+
+def _chain_of(origin: Run | None, command: SendMessage) -> tuple[str, int]:
+    if origin is None:
+        return command.exchange_id, 1
+    return origin.chain or origin.id, origin.hops + 1
+
+
+async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> Denied | None:
+    limits = rules.exchanges
+    spent = await ledger.spent_in_chain(query, chain)
+    if hops > limits.max_hops:
+        return Denied(
+            f"Message is one send too far: {limits.max_hops} came of one request already. "
+            "Answer instead; the owner may raise session.agentToAgent.maxHops.",
+            code="chain_too_long",
+        )
+    if spent > limits.max_chain_tokens:
+        return Denied(
+            f"Message is refused: the sends of one request used {spent} tokens, more than {limits.max_chain_tokens}. "
+            "Answer instead; the owner may raise session.agentToAgent.maxChainTokens.",
+            code="chain_too_costly",
+        )
+    return None
+
+
+async def _store(tx: Transaction, exchange: Exchange, source: Session, target: Session, command: SendMessage) -> None:
+    message = UserMessage(
+        message_id=command.message_id,
+        content=text_content(command.text),
+        provenance=provenance_of(source),
+        exchange=ExchangeStep(id=exchange.id, stage=ExchangeStage.REQUEST),
+    )
+    incarnation = SessionId(target.id)
+    described = shown_columns(command.text, describes=target.description is None)
+    changes: dict[str, SqlValue] = {"interacted_at": command.at_ms, **described}
+    seq = await append_words(tx, target, incarnation, message, source, command.run_id, command.at_ms, changes)
+    is_delivered = await ledger.is_busy(tx, target.row)
+    await ledger.insert(
+        tx,
+        run_id=command.run_id,
+        session=target.row,
+        incarnation=incarnation,
+        agent_id=target.agent_id,
+        seq=seq,
+        mode=QueueMode.ENQUEUE,
+        principal=exchange.principal,
+        at_ms=command.at_ms,
+        columns=ledger.ExchangeLink(exchange.id, source.row, exchange.chain, exchange.hops).columns,
+    )
+    await rows_of_exchanges.insert(tx, exchange, command.at_ms)
+    if not is_delivered:
+        await tx.dispatch(target.row)
+
+
+async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None:
+    """Notes in the requester's run that it has sent, the chain it began, and for which run it waits."""
+    columns: dict[str, SqlValue] = {"has_sent": 1, "chain": exchange.chain}
+    if exchange.wait_until is not None:
+        columns["waiting_for"] = exchange.request_run
+        columns["wait_until"] = milliseconds(exchange.wait_until)
+    await ledger.change(tx, origin.id, columns)
+
+
+async def _find_answer(query: Query, exchange: Exchange) -> Answer | None:
+    """What the request's run brought; None while it has not ended."""
+    current = await rows_of_exchanges.find(query, exchange.id)
+    run = (await ledger.find_ends(query, [exchange.request_run])).get(exchange.request_run)
+    if current is None or run is None:
+        return _gone(exchange)
+    return _answer(current, run) if run.is_over else None
+
+
+async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> Answer:
+    """Ends the wait for the first reply, which then comes by itself; or the reply, if it just came."""
+    answer = await _find_answer(tx, exchange)
+    if answer is not None:
+        return answer
+    current = await rows_of_exchanges.find(tx, exchange.id)
+    assert current is not None
+    await rows_of_exchanges.update(tx, replace(current, is_awaited=False), at_ms)
+    return Answer(
+        run_id=exchange.request_run,
+        status="timeout",
+        code="timeout",
+        error="No reply in time. The message was delivered and the run goes on; the reply comes to this session later.",
+    )
+
+
+def _answer(exchange: Exchange, run: Run) -> Answer:
+    if run.status is not RunStatus.OK:
+        return Answer(
+            run_id=run.id, status="error", code=run.code or "run_failed", error=run.error or "The target's run failed."
+        )
+    if not exchange.is_awaited:  # it was given up before the reply came
+        return Answer(
+            run_id=run.id, status="timeout", code="timeout", error="The reply came late, and was put into this session."
+        )
+    if exchange.is_withheld:
+        return Answer(run_id=run.id, status="ok", is_withheld=True)
+    return Answer(run_id=run.id, status="ok", reply=spoken_reply(run.reply or ""))
+
+
+def spoken_reply(reply: str) -> str:
+    """A target that says nothing replies nothing. Contract: send 3."""
+    return "" if is_silent(reply, REPLY_SKIP) else reply
+
+
+def _gone(exchange: Exchange) -> Answer:
+    return Answer(
+        run_id=exchange.request_run,
+        status="error",
+        code="session_deleted",
+        error="The target session was deleted before it replied.",
+    )

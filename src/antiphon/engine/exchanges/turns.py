@@ -1,0 +1,210 @@
+"""What follows for exchanges when a run ends, in the transaction that ends it. Contract: send 3 to 8.
+
+`domain/exchange` says what follows; here it is carried out: words appended to the other side's log, its run queued.
+"""
+
+from collections.abc import Collection
+
+from antiphon.domain.exchange import (
+    Action,
+    Announce,
+    Exchange,
+    Record,
+    RunEnd,
+    Side,
+    Stage,
+    Step,
+    Surroundings,
+    Turn,
+    on_announce_ended,
+    on_request_ended,
+    on_requester_ended,
+    on_turn_ended,
+)
+from antiphon.domain.ids import MessageId, RunId, SessionId
+from antiphon.domain.message import (
+    ExchangeStage,
+    ExchangeStep,
+    Part,
+    Provenance,
+    ProvenanceKind,
+    TextPart,
+    UserMessage,
+    text_content,
+)
+from antiphon.domain.run import QueueMode, Run
+from antiphon.domain.session import Session
+from antiphon.engine.deliveries import outbox
+from antiphon.engine.ledger.append import append_words, derived_id
+from antiphon.store import exchanges as rows_of_exchanges
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.codec import moment
+from antiphon.store.database import Query, Transaction
+
+SOURCE_TOOL = "sessions_send"
+WITHHELD = "[A reply waits that this session may not read: it holds data above this session. The owner can release it.]"
+
+
+async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_ms: int) -> None:
+    """Advances the exchange that the ended run belongs to, and those whose requests it sent.
+
+    `open_calls` names the run's calls whose results were never stored.
+    """
+    if run.exchange is not None:
+        await _advance(tx, run, run.exchange, at_ms)
+    if run.has_sent:
+        for exchange in await rows_of_exchanges.list_answered(tx, run.id):
+            sides = await _find_sides(tx, exchange)
+            if sides is None:
+                continue
+            around = await _look_around(tx, exchange, sides, at_ms)
+            step = on_requester_ended(exchange, around, has_result=exchange.origin not in open_calls)
+            await _carry_out(tx, step, sides, run, at_ms)
+
+
+class _Sides:
+    """Both sessions of an exchange as they stand."""
+
+    def __init__(self, requester: Session, target: Session) -> None:
+        self.requester = requester
+        self.target = target
+
+    def of(self, side: Side) -> Session:
+        return self.target if side is Side.TARGET else self.requester
+
+    def other(self, side: Side) -> Session:
+        return self.requester if side is Side.TARGET else self.target
+
+
+async def _find_sides(query: Query, exchange: Exchange) -> _Sides | None:
+    requester = await rows.find_by_row(query, exchange.requester)
+    target = await rows.find_by_row(query, exchange.target)
+    return None if requester is None or target is None else _Sides(requester, target)
+
+
+async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> None:
+    exchange = await rows_of_exchanges.find(tx, exchange_id)
+    if exchange is None or exchange.stage is Stage.DONE:
+        return
+    sides = await _find_sides(tx, exchange)
+    if sides is None:
+        return
+    ended = RunEnd(run.status, run.reply or "", run.error)
+    match exchange.stage:
+        case Stage.REQUEST:
+            step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
+        case Stage.TURN:
+            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
+        case _:
+            done, announcement = on_announce_ended(exchange, ended)
+            await rows_of_exchanges.update(tx, done, at_ms)
+            if announcement is not None:
+                await outbox.enqueue(tx, run, sides.target.delivery, announcement, at_ms)
+            return
+    await _carry_out(tx, step, sides, run, at_ms)
+
+
+async def _look_around(query: Query, exchange: Exchange, sides: _Sides, at_ms: int) -> Surroundings:
+    requester, target = sides.requester, sides.target
+    are_present = requester.id == exchange.requester_incarnation and target.id == exchange.target_incarnation
+    spent = await ledger.spent_in_chain(query, exchange.chain)
+    origin = None if exchange.origin_run is None else await ledger.find(query, exchange.origin_run)
+    place = target.delivery
+    own_place = requester.delivery if origin is None or origin.place is None else origin.place
+    return Surroundings(
+        is_taken=exchange.is_awaited and _is_waiting(exchange, origin, at_ms),
+        may_flow=target.taint.flows_to(requester.taint),
+        may_go_on=are_present and spent < exchange.max_chain_tokens,
+        can_announce=target.id == exchange.target_incarnation and outbox.is_external(place) and place != own_place,
+    )
+
+
+def _is_waiting(exchange: Exchange, origin: Run | None, at_ms: int) -> bool:
+    if exchange.origin_run is None:
+        return exchange.wait_until is not None and moment(at_ms) <= exchange.wait_until
+    return origin is not None and origin.status.is_active
+
+
+async def _carry_out(tx: Transaction, step: Step, sides: _Sides, run: Run, at_ms: int) -> None:
+    await rows_of_exchanges.update(tx, step.exchange, at_ms)
+    for action in step.actions:
+        await _act(tx, step.exchange, action, sides, run, at_ms)
+
+
+async def _act(tx: Transaction, exchange: Exchange, action: Action, sides: _Sides, run: Run, at_ms: int) -> None:
+    match action:
+        case Turn(number, side, words):
+            content = text_content(words) if words else ()
+            stage = ExchangeStep(
+                id=exchange.id,
+                stage=ExchangeStage.TURN,
+                turn=number,
+                of=exchange.max_turns,
+                asked_by=exchange.origin_run,
+            )
+            await _queue(tx, exchange, side, sides, content, stage, run, at_ms)
+        case Announce():
+            said = (exchange.request, exchange.first_reply or "", exchange.latest_reply or "")
+            content = tuple(TextPart(text=text) for text in said)
+            stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.ANNOUNCE)
+            await _queue(tx, exchange, Side.TARGET, sides, content, stage, run, at_ms)
+        case Record(side, words, is_error):
+            stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
+            text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
+            incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation
+            message = _message(exchange, side, sides, text_content(text), stage, at_ms)
+            await append_words(tx, sides.of(side), incarnation, message, sides.other(side), None, at_ms)
+
+
+async def _queue(
+    tx: Transaction,
+    exchange: Exchange,
+    side: Side,
+    sides: _Sides,
+    content: tuple[Part, ...],
+    stage: ExchangeStep,
+    run: Run,
+    at_ms: int,
+) -> None:
+    """The prompt of a turn and the run that answers it."""
+    session, other = sides.of(side), sides.other(side)
+    run_id = RunId(derived_id("run", at_ms, exchange.id, stage.stage.value, str(stage.turn)))
+    message = _message(exchange, side, sides, content, stage, at_ms)
+    seq = await append_words(tx, session, SessionId(session.id), message, other, run_id, at_ms)
+    await ledger.insert(
+        tx,
+        run_id=run_id,
+        session=session.row,
+        incarnation=SessionId(session.id),
+        agent_id=session.agent_id,
+        seq=seq,
+        mode=QueueMode.ENQUEUE,
+        principal=exchange.principal,
+        at_ms=at_ms,
+        columns=ledger.ExchangeLink(exchange.id, other.row, exchange.chain, exchange.hops).columns,
+    )
+    if session.row != run.session or not run.fence:
+        await tx.dispatch(session.row)
+
+
+def _message(
+    exchange: Exchange, side: Side, sides: _Sides, content: tuple[Part, ...], stage: ExchangeStep, at_ms: int
+) -> UserMessage:
+    other = sides.other(side)
+    return UserMessage(
+        message_id=MessageId(derived_id("msg", at_ms, exchange.id, side.value, stage.stage.value, str(stage.turn))),
+        content=content,
+        provenance=provenance_of(other),
+        exchange=stage,
+    )
+
+
+def provenance_of(source: Session) -> Provenance:
+    """Marks the words of another session as such. Contract: send 4, events 2."""
+    return Provenance(
+        kind=ProvenanceKind.INTER_SESSION,
+        source_session_key=str(source.key),
+        source_channel=source.delivery.channel or source.key.channel,
+        source_tool=SOURCE_TOOL,
+    )

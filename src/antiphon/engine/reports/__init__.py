@@ -1,0 +1,1 @@
+"""Results that children owe to their requesters."""

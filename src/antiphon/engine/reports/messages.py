@@ -1,0 +1,137 @@
+"""What sessions and their children tell one another, as messages in their logs. Contract: spawn 7."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.message import (
+    Part,
+    Provenance,
+    ProvenanceKind,
+    ReportStage,
+    ReportStep,
+    UserMessage,
+    text_content,
+    text_of,
+)
+from antiphon.domain.report import Report
+from antiphon.domain.session import Session
+from antiphon.domain.text import PREVIEW_LENGTH, flat, one_line
+from antiphon.engine.ledger.append import append_words, derived_id
+from antiphon.store import events as log
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Query, SqlValue, Transaction
+
+SOURCE_TOOL = "sessions_spawn"
+CAME = "Results of sub-agents came while you were at work{names}. They stand above."
+NOT_CONTINUED = "The wait for sub-agents is over, and nothing is gone on with. {why}"
+
+
+async def append_record(
+    tx: Transaction,
+    report: Report,
+    child: Session,
+    requester: Session,
+    parts: tuple[Part, ...],
+    run_id: RunId | None,
+    answers: tuple[str, ...],
+    at_ms: int,
+    *,
+    is_continued: bool = False,
+) -> int:
+    """The child's result in its requester's log; its `seq`. It starts the run, if one is given, which answers."""
+    assert report.requester_incarnation is not None
+    message = _message(child, parts, report.id, ReportStage.RECORD, answers, is_continued=is_continued)
+    source = child if child.taint.flows_to(requester.taint) else replace(child, taint=requester.taint)
+    set: dict[str, SqlValue] = {}
+    if report.requester_incarnation == requester.id:
+        # Of the three texts what the child said, not the frame around it.
+        said = f"{flat(child.label or 'sub-agent')}: {text_of(parts[1:2])}"
+        set["preview"] = one_line(said, PREVIEW_LENGTH)
+    return await append_words(
+        tx, requester, report.requester_incarnation, message, source, run_id, at_ms, set, is_addressed=True
+    )
+
+
+async def append_notice(
+    tx: Transaction,
+    session: Session,
+    incarnation: SessionId,
+    run_id: RunId,
+    answers: tuple[str, ...],
+    at_ms: int,
+    *,
+    is_continued: bool = False,
+    why_not: str | None = None,
+) -> int:
+    """What a run begins with whose records stand in the log already; with `why_not` it does not go on with them."""
+    text = CAME.format(names=await _names(tx, answers)) if why_not is None else NOT_CONTINUED.format(why=why_not)
+    content = text_content(text)
+    message = _message(session, content, run_id, ReportStage.CONTINUATION, answers, is_continued=is_continued)
+    return await append_words(tx, session, incarnation, message, session, run_id, at_ms, is_addressed=True)
+
+
+async def _names(tx: Transaction, answers: Sequence[str]) -> str:
+    found = [await rows.find_by_row(tx, report.child) for report in await spawns.list_reports(tx, answers)]
+    names = ", ".join(flat(child.label or str(child.key)) for child in found if child is not None)
+    return f": {names}" if names else ""
+
+
+async def find_record(query: Query, report: Report, requester: Session) -> tuple[Part, ...]:
+    """The record as it stands in the requester's log."""
+    return await _find(query, requester.row, report.id, ReportStage.RECORD)
+
+
+async def append_question(
+    tx: Transaction,
+    report: Report,
+    child: Session,
+    requester: Session,
+    parts: tuple[Part, ...],
+    run_id: RunId,
+    at_ms: int,
+) -> int:
+    """The record once more, in the child's own log, for the turn that words what the requester's channel is told."""
+    message = _message(requester, parts, report.id, ReportStage.ANNOUNCE, (report.id,))
+    source = replace(requester, taint=child.taint)  # the words are the child's own
+    return await append_words(tx, child, SessionId(child.id), message, source, run_id, at_ms, is_addressed=True)
+
+
+async def find_question(query: Query, report: Report) -> tuple[Part, ...]:
+    """What the child was asked to word."""
+    return await _find(query, report.child, report.id, ReportStage.ANNOUNCE)
+
+
+async def _find(query: Query, session: SessionRow, name: str, stage: ReportStage) -> tuple[Part, ...]:
+    event = await log.find_message(query, session, _message_id(name, stage))
+    assert event is not None and event.message is not None
+    return event.message.content
+
+
+def _message(
+    source: Session,
+    content: tuple[Part, ...],
+    name: str,
+    stage: ReportStage,
+    answers: tuple[str, ...],
+    *,
+    is_continued: bool = False,
+) -> UserMessage:
+    return UserMessage(
+        message_id=_message_id(name, stage),
+        content=content,
+        provenance=Provenance(
+            kind=ProvenanceKind.ANNOUNCE,
+            source_session_key=str(source.key),
+            source_channel=source.delivery.channel or source.key.channel,
+            source_tool=SOURCE_TOOL,
+        ),
+        report=ReportStep(id=name, stage=stage, answers=answers, is_continued=is_continued),
+    )
+
+
+def _message_id(name: str, stage: ReportStage) -> MessageId:
+    """One for each report and stage: the log itself refuses a second record."""
+    return MessageId(derived_id("msg", 0, name, stage.value))

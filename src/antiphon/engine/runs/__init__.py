@@ -1,0 +1,1 @@
+"""A run from its claim to its one end."""

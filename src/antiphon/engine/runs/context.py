@@ -1,0 +1,220 @@
+"""What a runner has at hand: its run, its log, and the ways to record and to wait."""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from antiphon.clock import Clock
+from antiphon.domain.agent import Agent
+from antiphon.domain.event import Event, EventType, NewEvent
+from antiphon.domain.ids import AgentId, Ids, RunId, SessionRow
+from antiphon.domain.message import AssistantMessage, ToolResult, Usage
+from antiphon.domain.run import Run
+from antiphon.domain.session import Session
+from antiphon.domain.transcript import Transcript
+from antiphon.engine.ledger import run_log as steps
+from antiphon.engine.ledger.fence import Fence, Fenced
+from antiphon.engine.ledger.run_log import AGENT_ACTOR
+from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.runs import lifecycle
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database, Query
+
+PAGE_EVENTS = 1000
+
+
+class Slot(Protocol):
+    """A run's place among those that work at the same time."""
+
+    def give_back(self) -> None: ...
+
+    async def take_again(self) -> None:
+        """Returns when there is a free place; goes before runs that have not begun."""
+        ...
+
+
+PublishDelta = Callable[[SessionRow, int, RunId, str | None], None]
+"""Shows a piece of a reply as it streams; None takes back what was shown of the present response."""
+
+
+class RunContext:
+    """One claim of one run. Every write carries its fence and raises `Fenced` once that is old."""
+
+    def __init__(
+        self,
+        *,
+        run: Run,
+        agent: Agent,
+        database: Database,
+        waits: Waits,
+        slot: Slot,
+        publish_delta: PublishDelta,
+        transcript: Transcript | None,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self.run = run
+        self.agent = agent
+        self.clock = clock
+        self.ids = ids
+        self.streamed: list[str] = []
+        """Pieces of the reply that no step has recorded yet; what is kept of a cancelled one."""
+        self.is_counted = True
+        """Whether the tokens of its steps count against the daily cap."""
+        self._database = database
+        self._waits = waits
+        self._slot = slot
+        self._publish_delta = publish_delta
+        self._fence = Fence(run.id, run.fence)
+        self._transcript = transcript
+
+    @property
+    def fence(self) -> Fence:
+        return self._fence
+
+    @property
+    def transcript(self) -> Transcript | None:
+        """The fold as far as it was read."""
+        return self._transcript
+
+    @property
+    def last_seq(self) -> int:
+        """How far the log was read; at least the message that the run answers."""
+        return self._transcript.last_seq if self._transcript is not None else self.run.seq
+
+    async def read_log(self) -> Transcript:
+        """The fold over everything stored so far, from the newest compaction on."""
+        if self._transcript is None:
+            transcript, after = Transcript(), await self._database.read(_first_seq_needed, self.run) - 1
+        else:
+            transcript, after = self._transcript, self._transcript.last_seq
+        while events := await self._database.read(_read_page, self.run, after):
+            transcript.add(events)
+            after = events[-1].seq
+            if len(events) < PAGE_EVENTS:
+                break
+        self._transcript = transcript
+        return transcript
+
+    async def session(self) -> Session:
+        """The session's row as it stands."""
+        session = await self._database.read(rows.find_by_row, self.run.session)
+        if session is None:
+            raise Fenced
+        return session
+
+    async def record_step(self, message: AssistantMessage) -> int:
+        """Stores a step of the model before anything follows from it; returns its `seq`."""
+        self.streamed.clear()
+        return await self.record(
+            [NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=self.run.id, message=message)]
+        )
+
+    async def record_call(self, message_seq: int, index: int, tool: str) -> None:
+        """Stores that a call begins; must return before the call has any effect. Contract: runs 8."""
+        await self.record(
+            [
+                NewEvent(
+                    type=EventType.TOOL_CALL,
+                    actor=AGENT_ACTOR,
+                    run_id=self.run.id,
+                    data={"messageSeq": message_seq, "index": index, "tool": tool},
+                )
+            ]
+        )
+
+    async def record_result(self, result: ToolResult) -> None:
+        await self.record([NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=self.run.id, message=result)])
+
+    async def record(self, events: Sequence[NewEvent]) -> int:
+        last_seq = await self._database.run(
+            lifecycle.record,
+            self._fence,
+            tuple(events),
+            self.is_counted,
+            self.clock.now_ms(),
+            sessions=(SessionRow(self.run.session),),
+        )
+        if last_seq is None:
+            raise Fenced
+        return last_seq
+
+    def begin_stream(self) -> None:
+        """A response begins; what an earlier try of it had shown is taken back."""
+        if self.streamed:
+            self.streamed.clear()
+            self._publish_delta(self.run.session, self.last_seq, self.run.id, None)
+
+    def emit(self, text: str) -> None:
+        """Shows a piece of the reply to whoever follows, and keeps it for a cancelled run's partial text."""
+        self.streamed.append(text)
+        self._publish_delta(self.run.session, self.last_seq, self.run.id, text)
+
+    async def wait_run(self, run_id: RunId, timeout: timedelta) -> Run | None:
+        """The run once it has ended, None on time-out; meanwhile this run's slot is free. Contract: runs 1."""
+        await self.note_waiting(run_id, timeout)
+        ended = await self.wait_released(run_id, timeout)
+        if not await self._database.run(lifecycle.set_waiting, self._fence, (), None):
+            raise Fenced
+        return ended
+
+    async def note_waiting(self, run_id: RunId, timeout: timedelta) -> None:
+        """Says in the ledger for which run this one waits, so that a cycle of waits is seen."""
+        if not await self._database.run(lifecycle.set_waiting, self._fence, (run_id,), self.clock.now() + timeout):
+            raise Fenced
+
+    async def wait_released(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
+        """The run once it has ended, None on time-out; the ledger knows already that this one waits."""
+        self._slot.give_back()
+        try:
+            return await self._waits.wait(run_id, timeout, session)
+        finally:
+            await self._slot.take_again()
+
+    async def wait_several_released(
+        self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
+    ) -> None:
+        """Waits for several runs, without a slot; the ledger knows already that this one waits."""
+        self._slot.give_back()
+        try:
+            await self._waits.wait_several(run_ids, sessions, timeout, for_all=for_all)
+        finally:
+            await self._slot.take_again()
+
+    async def spent_today(self) -> tuple[ledger.Spent, ledger.Spent]:
+        """What this agent, and all agents together, used this UTC day. Contract: runs 6."""
+        day = steps.day_of(self.clock.now_ms())
+        spent = await self._database.read(ledger.spent_on, day)
+        total = ledger.Spent(
+            sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values())
+        )
+        return spent.get(AgentId(self.run.agent_id), ledger.Spent()), total
+
+    async def used(self) -> Usage:
+        """What the run has used so far, over all its attempts, and what the runs used that it continues."""
+        run = await self._database.read(ledger.find, self.run.id)
+        if run is None:
+            raise Fenced
+        return run.usage if run.continues is None else run.usage + (await self.used_before()).usage
+
+    async def used_before(self) -> ledger.UsedBefore:
+        """What the runs used that this one continues. Contract: spawn 8."""
+        if self.run.continues is None:
+            return ledger.UsedBefore()
+        return await self._database.read(ledger.used_before, self.run)
+
+
+async def _first_seq_needed(query: Query, run: Run) -> int:
+    compaction = await log.newest_compaction(query, run.session, run.session_id)
+    if compaction is not None:
+        from_seq = compaction.data["fromSeq"]
+        assert isinstance(from_seq, int)
+        return from_seq
+    incarnation = await rows.find_incarnation(query, run.session_id)
+    return incarnation.first_seq if incarnation is not None else 1
+
+
+async def _read_page(query: Query, run: Run, after: int) -> list[Event]:
+    return await log.read_incarnation_after(query, run.session, run.session_id, after, PAGE_EVENTS)

@@ -1,0 +1,361 @@
+"""The life of a run in the ledger: claimed, at work, ended, each in one transaction.
+
+A run ends only in `finish_run` and `end_queued_run`. A claim raises the run's fence; what a worker writes
+afterwards counts only as long as that fence is the newest. Contract: runs 1 to 8.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.ids import AgentId, RunId, SessionRow
+from antiphon.domain.message import (
+    AssistantMessage,
+    JsonObject,
+)
+from antiphon.domain.report import Report
+from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
+from antiphon.domain.session import SessionStatus
+from antiphon.domain.transcript import OpenCall, open_calls
+from antiphon.engine.deliveries import outbox
+from antiphon.engine.exchanges.turns import follow_run
+from antiphon.engine.ledger.fence import Claimant, Fence
+from antiphon.engine.ledger.run_log import AGENT_ACTOR, append, append_steps, call_name, closing_result
+from antiphon.engine.reports import follow as reports
+from antiphon.engine.reports.follow import CalledOff
+from antiphon.store import events as log
+from antiphon.store import processes, spawns
+from antiphon.store import runs as ledger
+from antiphon.store.codec import milliseconds, moment
+from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.runs import InLog
+from antiphon.store.sessions import LogEnd
+
+CANCELLED_EARLY = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
+
+
+async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
+    """Starts the session's next run, or takes over the one whose process is gone.
+
+    None if a living process works on it, it awaits approval, or nothing waits. The claimant itself must not be
+    working on the session.
+    """
+    found = await ledger.find_first(tx, session)
+    if found is None:
+        return None
+    run = found.run
+    if run.status is RunStatus.QUEUED:
+        return await _claim_queued(tx, found, claimant, at_ms)
+    if run.status is not RunStatus.RUNNING:
+        return None
+    if run.process != claimant.process and await processes.is_alive(tx, run.process):
+        return None
+    return await _take_over(tx, found, claimant, at_ms)
+
+
+async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
+    """The same for a session that no run holds."""
+    found = await ledger.find_first(tx, session)
+    return None if found is None else await _claim_queued(tx, found, claimant, at_ms)
+
+
+async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
+    run = found.run
+    assert run.status is RunStatus.QUEUED
+    if run.is_cancel_requested:
+        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
+        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
+    if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
+        return None
+    own_limit = run.time_limit  # of a run that its requester asked for; what others ask of a child has its limit too
+    if run.report is None and found.depth > 0 and (spawn := await spawns.find(tx, run.session)) is not None:
+        own_limit = spawn.time_limit
+    limits = [limit for limit in (claimant.time_limits.get(run.agent_id), own_limit) if limit is not None]
+    deadline = run.deadline or (moment(at_ms) + min(limits) if limits else None)
+    return await _start(tx, found, claimant, deadline=deadline, at_ms=at_ms)
+
+
+async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
+    return any(agent_id in process.agents for process in await processes.list_all(query))
+
+
+async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
+    """The run, claimed anew; after too many crashes it is ended instead. Contract: runs 8."""
+    run = found.run
+    if run.attempt >= MAX_ATTEMPTS:
+        outcome = Outcome(
+            status=RunStatus.ERROR,
+            error=f"The process died {run.attempt} times during this run; it is not tried again.",
+            code="crashed",
+        )
+        await finish_run(tx, Fence(run.id, run.fence), outcome, None, at_ms)
+        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
+    return await _start(tx, found, claimant, deadline=run.deadline, at_ms=at_ms)
+
+
+async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline: datetime | None, at_ms: int) -> Run:
+    run = found.run
+    started_at = run.started_at or moment(at_ms)
+    waits = run.wait_call is not None  # a wait for several goes on, with its deadline
+    waiting_for, wait_until = (run.waiting_for, run.wait_until) if waits else ((), None)
+    started = replace(
+        run,
+        status=RunStatus.RUNNING,
+        fence=run.fence + 1,
+        attempt=run.attempt + 1,
+        process=claimant.process,
+        started_at=started_at,
+        deadline=deadline,
+        waiting_for=waiting_for,
+        wait_until=wait_until,
+    )
+    await ledger.change(
+        tx,
+        run.id,
+        {
+            "status": started.status.value,
+            "fence": started.fence,
+            "attempt": started.attempt,
+            "process": started.process,
+            "started_at": milliseconds(started_at),
+            "deadline": None if deadline is None else milliseconds(deadline),
+            "waiting_for": ledger.run_ids_text(waiting_for),
+            "wait_until": None if wait_until is None else milliseconds(wait_until),
+        },
+    )
+    data: JsonObject = {"attempt": started.attempt}
+    if run.continues is not None:
+        data["continues"] = run.continues
+    event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data=data)
+    status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
+    await append(tx, run, [event], at_ms=at_ms, set=status, end=found.end)
+    return started
+
+
+async def hand_back(tx: Transaction, fence: Fence) -> None:
+    """An orderly stop: the attempt does not count as crashed; the run goes on when a worker takes it over."""
+    run = await ledger.find(tx, fence.run_id)
+    if run is not None and run.fence == fence.number and run.status is RunStatus.RUNNING:
+        await ledger.change(tx, run.id, {"attempt": run.attempt - 1, "process": None})
+
+
+async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], counted: bool, at_ms: int) -> int | None:
+    """Appends what the run did; the `seq` of the last event, None if the fence is old or the run ended.
+
+    `counted` says whether the tokens of assistant messages count against the daily cap.
+    """
+    found = await _fenced_run(tx, fence)
+    if found is None:
+        return None
+    return await append_steps(tx, found.run, events, counted=counted, at_ms=at_ms, end=found.end)
+
+
+async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:
+    """Notes in the ledger for which runs this one waits, none for no longer; whether the fence still holds."""
+    columns: dict[str, SqlValue] = {
+        "waiting_for": ledger.run_ids_text(waiting_for),
+        "wait_until": None if wait_until is None else milliseconds(wait_until),
+    }
+    return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
+
+
+async def set_attachments_due(tx: Transaction, fence: Fence, is_due: bool) -> bool:
+    """Notes whether the run's files are still to be written; whether the fence still holds."""
+    return await ledger.change_claimed(tx, fence.run_id, fence.number, {"has_attachments": int(is_due)})
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run has ended; `following` is the session's next one, claimed in the same transaction."""
+
+    run: Run
+    following: Run | None
+    is_last: bool
+    """Whether it was looked for a following one, and there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewInput:
+    """The run does not end: a message joined it that its last step has not seen."""
+
+
+async def finish_run(
+    tx: Transaction,
+    fence: Fence,
+    outcome: Outcome,
+    message: AssistantMessage | None,
+    at_ms: int,
+    counted: bool = True,
+    successors: Claimant | None = None,
+    saw: int | None = None,
+) -> Ended | NewInput | None:
+    """Ends the run: last message, open calls, status, reply and what follows, in one transaction.
+
+    `saw` is the last event that was known, where no message says it. With `successors` it claims the session's
+    next run for that process too. None if the fence is old or the run has ended. Contract: runs 2, 4, 8.
+    """
+    found = await _fenced_run(tx, fence)
+    if found is None:
+        return None
+    run = found.run
+    if run.is_cancel_requested and run.code == "reset":
+        outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
+    saw = saw if message is None else message.saw
+    if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
+        if message is not None:
+            await append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
+        return NewInput()
+    steps = [] if message is None else [_step(run, message)]
+    unfinished: list[OpenCall] = []
+    if outcome.status is not RunStatus.OK or message is None:
+        unfinished = await _unfinished_calls(tx, run)
+        steps += [_closing_step(run, call) for call in unfinished]
+    owed = await reports.find_owed(tx, run, outcome.status, found.depth, at_ms)
+    if owed is not None:
+        run = replace(run, report=owed.id)
+    is_parked = (run.is_yielding or run.has_spawned) and await reports.must_park(
+        tx, run, found.place, outcome.status, owed
+    )
+    if is_parked and outcome.status is RunStatus.OK:
+        outcome = replace(outcome, code=YIELDED)
+    ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end, is_parked=is_parked)
+    if run.exchange is None and run.announces is None and outcome.status is RunStatus.OK and run.code != "reset":
+        await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms)
+    await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms)
+    following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
+    return Ended(ended, following, is_last=successors is not None and following is None)
+
+
+async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:
+    """Ends a run that never began."""
+    assert run.status is RunStatus.QUEUED
+    ended = await _end(tx, run, outcome, [], counted=False, at_ms=at_ms)
+    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, 0, at_ms)
+    await _follow(tx, ended, owed, (), at_ms)
+    return ended
+
+
+async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Collection[str], at_ms: int) -> None:
+    """What the end of a run entails: for exchanges, for the session that spawned it, for what it spawned."""
+    if run.is_parked:
+        await follow_run(tx, replace(run, exchange=None), open_calls, at_ms)
+        await _end_all(tx, await reports.park(tx, run, at_ms), at_ms)
+        return
+    if run.has_spawned and _takes_children_along(run, owed):
+        await _call_off_children(tx, run)
+    await follow_run(tx, run, open_calls, at_ms)
+    if owed is not None or run.announces is not None or run.has_spawned:
+        await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms), at_ms)
+
+
+async def _end_all(tx: Transaction, called_off: Sequence[CalledOff], at_ms: int) -> None:
+    for run, outcome in called_off:
+        await end_queued_run(tx, run, outcome, at_ms=at_ms)
+
+
+async def end_parked_run(tx: Transaction, run_id: RunId, at_ms: int) -> None:
+    """Ends the work of a parked run that was cancelled, or whose time is over. Contract: spawn 8."""
+    run = await ledger.find(tx, run_id)
+    if run is None or not run.is_parked:
+        return
+    await _call_off_children(tx, run)
+    await _end_all(tx, await reports.end_parked(tx, run, at_ms), at_ms)
+
+
+async def call_off(tx: Transaction, run: Run) -> None:
+    """Asks that the run be cancelled, and all that it gave to children. Contract: runs 5, spawn 8."""
+    await ledger.change(tx, run.id, {"cancel_requested": 1})
+    tx.interrupt(run.session)
+    if run.has_spawned or run.is_parked:
+        await _call_off_children(tx, run)
+
+
+def _takes_children_along(run: Run, owed: Report | None) -> bool:
+    """A cancelled run does, though it was quicker than its cancelling; one out of time if others await its result."""
+    if run.status is RunStatus.TIMEOUT:
+        return owed is not None
+    return run.status is RunStatus.CANCELLED or run.is_cancel_requested
+
+
+async def _call_off_children(tx: Transaction, run: Run) -> None:
+    for child in await spawns.cancel_below(tx, run.id):
+        tx.interrupt(child)
+
+
+async def _end(
+    tx: Transaction,
+    run: Run,
+    outcome: Outcome,
+    steps: Sequence[NewEvent],
+    *,
+    counted: bool,
+    at_ms: int,
+    end: LogEnd | None = None,
+    is_parked: bool = False,
+) -> Run:
+    assert can_become(run.status, outcome.status)
+    ended = replace(
+        run,
+        status=outcome.status,
+        ended_at=moment(at_ms),
+        reply=outcome.reply,
+        error=outcome.error,
+        code=outcome.code,
+        waiting_for=(),
+        wait_until=None,
+        is_parked=is_parked,
+    )
+    await ledger.change(
+        tx,
+        run.id,
+        {
+            "status": outcome.status.value,
+            "ended_at": at_ms,
+            "reply": outcome.reply,
+            "error": outcome.error,
+            "code": outcome.code,
+            "waiting_for": None,
+            "wait_until": None,
+            **({"is_parked": 1} if is_parked else {}),
+        },
+    )
+    data: JsonObject = {"status": outcome.status.value}
+    if outcome.error is not None:
+        data["error"] = outcome.error
+    if outcome.code is not None:
+        data["code"] = outcome.code
+    if is_parked:
+        data["isParked"] = True
+    event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, run_id=run.id, data=data)
+    set: dict[str, SqlValue] = {}
+    add: dict[str, int] = {}
+    if run.status is not RunStatus.QUEUED:
+        set["status"] = SessionStatus.IDLE.value
+        set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
+        add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
+    await append_steps(tx, run, [*steps, event], counted=counted, at_ms=at_ms, set=set, add=add, end=end)
+    return ended
+
+
+async def _fenced_run(tx: Transaction, fence: Fence) -> InLog | None:
+    found = await ledger.find_in_log(tx, fence.run_id)
+    if found is None or found.run.fence != fence.number or not found.run.status.is_active:
+        return None
+    return found
+
+
+def _step(run: Run, message: AssistantMessage) -> NewEvent:
+    return NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=run.id, message=message)
+
+
+async def _unfinished_calls(tx: Transaction, run: Run) -> list[OpenCall]:
+    """Calls without a result; each gets one, so that no later run executes it."""
+    return open_calls(await log.read_run(tx, run.session, run.id, from_seq=run.seq))
+
+
+def _closing_step(run: Run, call: OpenCall) -> NewEvent:
+    result = closing_result(call, call_name(run.id, call))
+    return NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result)

@@ -1,0 +1,204 @@
+"""A new session that begins as a copy of another's log. Contract: sessions 8."""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Classification, join_all
+from antiphon.domain.errors import Conflict
+from antiphon.domain.event import Event, EventType, NewEvent
+from antiphon.domain.ids import Ids, RunId, SessionId
+from antiphon.domain.keys import parse_key
+from antiphon.domain.message import AssistantMessage, JsonObject, Message, ToolResult, UserMessage
+from antiphon.domain.run import Run
+from antiphon.domain.session import Session
+from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.targets import NamedTarget
+from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
+from antiphon.engine.access.lookup import find_session
+from antiphon.engine.ledger.run_log import closing_result
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.sessions.sessions import OpenSession, create_session
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database, SqlValue, Transaction
+
+PAGE_EVENTS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkSession:
+    principal: Principal
+    target: NamedTarget
+    seq: int | None
+    """The last event to keep; None for all."""
+    new_segment: str
+    new_session_id: SessionId
+    at_ms: int
+
+
+class Forks:
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+
+    async def fork(self, principal: Principal, target: NamedTarget, seq: int | None) -> Session:
+        """A new session with the messages up to `seq`, at their classifications; also of an ended id.
+
+        They are numbered anew in the order in which models met them, so that turns go on from what was seen.
+        Raises `NotFound`, `Conflict` where `seq` lies in a pruned range or above the log.
+        """
+        segment = self._ids.random_hex(12)
+        command = ForkSession(
+            principal=principal,
+            target=target,
+            seq=seq,
+            new_segment=segment,
+            new_session_id=parse_session_id(f"api:{self._ids.random_hex(12)}"),
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(fork_session, command, sessions=(target,)))
+
+
+async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refusal:
+    found = await find_session(tx, command.principal, command.target)
+    if isinstance(found, Refusal):
+        return found
+    source, incarnation = found.session, found.incarnation
+    end = incarnation.last_seq or source.last_seq
+    up_to = end if command.seq is None else command.seq
+    if not max(incarnation.first_seq, source.first_seq) <= up_to <= end:
+        return Refusal(
+            Conflict(
+                f"Event is not in the log: {up_to}. It goes from {incarnation.first_seq} to {end}.",
+                code="seq_out_of_range",
+            )
+        )
+    events = await _read_all(tx, source, incarnation, up_to)
+    key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
+    session = await create_session(
+        tx,
+        OpenSession(
+            principal=command.principal,
+            target=NamedTarget(key, None),
+            agent_id=source.agent_id,
+            source=replace(source.source, kind="api", platform=None, trigger_id=None),
+            clearance=source.clearance,
+            metadata={"forkedFrom": {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}},
+            new_session_id=command.new_session_id,
+            at_ms=command.at_ms,
+        ),
+    )
+    described: dict[str, SqlValue] = {
+        "description": source.description,
+        "preview": source.preview,
+        "description_source": "fallback",
+    }
+    # The copy is as classified as what it was made of, also where the events do not say so. Contract: sessions 8.
+    taint = source.base.join(source.taint) if incarnation.id == source.id else source.base
+    await _append_copies(tx, session, _copied(events, session.last_seq + 1), command.at_ms, described, taint=taint)
+    forked = await rows.find_by_row(tx, session.row)
+    assert forked is not None
+    return forked
+
+
+async def copy_conversation(tx: Transaction, source: Session, into: Session, origin: Run | None, at_ms: int) -> Session:
+    """Begins the new session with the other's conversation, up to what the `origin` run answers; returns its row."""
+    incarnation = await rows.find_incarnation(tx, SessionId(source.id))
+    assert incarnation is not None
+    up_to = source.last_seq if origin is None else origin.newest_seq
+    events = await _read_all(tx, source, incarnation, up_to)
+    if origin is not None:
+        queued = {run.id for run in await ledger.find_queued(tx, source.row)}
+        events = [
+            event
+            for event in events
+            if event.run_id not in queued and (event.run_id != origin.id or isinstance(event.message, UserMessage))
+        ]
+    await _append_copies(tx, into, _copied(events, into.last_seq + 1), at_ms)
+    copied = await rows.find_by_row(tx, into.row)
+    assert copied is not None
+    return copied
+
+
+async def _append_copies(
+    tx: Transaction,
+    session: Session,
+    copies: list[NewEvent],
+    at_ms: int,
+    set: dict[str, SqlValue] | None = None,
+    *,
+    taint: Classification | None = None,
+) -> None:
+    """Its taint is the join of all: its own base, the copies' classifications, and what is given."""
+    taint = join_all([taint or session.base, session.base, *(copy.classification for copy in copies)])
+    await rows.set_taint(tx, SessionId(session.id), taint)
+    count = sum(copy.message is not None for copy in copies)
+    await log.append(tx, session.row, SessionId(session.id), copies, at_ms=at_ms, set=set, add={"message_count": count})
+
+
+async def _read_all(tx: Transaction, source: Session, incarnation: rows.Incarnation, up_to: int) -> list[Event]:
+    events: list[Event] = []
+    after = incarnation.first_seq - 1
+    while page := await log.read_incarnation_after(tx, source.row, incarnation.id, after, PAGE_EVENTS):
+        events.extend(event for event in page if event.seq <= up_to)
+        after = page[-1].seq
+        if after >= up_to or len(page) < PAGE_EVENTS:
+            break
+    return events
+
+
+def _copied(events: list[Event], first: int) -> list[NewEvent]:
+    """The messages in the order in which models met them, numbered from `first`, and where they were compacted.
+
+    The copies belong to no run, so that order stands in their numbers. A call without a result gets one.
+    """
+    by_seq = {event.seq: event for event in events}
+    results = {(m.call_seq, m.call_index): event for event in events if isinstance(m := event.message, ToolResult)}
+    compactions = [event for event in events if event.type == EventType.COMPACTED]
+    transcript = Transcript()
+    transcript.add(event for event in events if event.type != EventType.COMPACTED)
+    copies: list[NewEvent] = []
+    numbers: dict[int, int] = {}
+
+    def copy(event: Event, message: Message | None, data: JsonObject | None = None) -> None:
+        copies.append(
+            NewEvent(
+                type=EventType(event.type) if not isinstance(message, ToolResult) else EventType.TOOL_RESULT,
+                actor=event.actor,
+                classification=event.classification,
+                message=message,
+                data=data,
+                occurred_at=event.created_at,
+            )
+        )
+
+    for entry in transcript.prompt_for(RunId("")):
+        assert not isinstance(entry, Summary)
+        event, number = by_seq[entry.seq], first + len(copies)
+        numbers[entry.seq] = number
+        if isinstance(entry, Input):
+            copy(event, event.message)
+            continue
+        copy(event, replace(entry.message, saw=number - 1))
+        for result in entry.results:
+            if isinstance(result, OpenCall):
+                copy(event, replace(closing_result(result, f"fork-{number}-{result.index}"), call_seq=number))
+            else:
+                copy(results[entry.seq, result.call_index], replace(result, call_seq=number))
+    for event in events:
+        if isinstance(event.message, UserMessage | AssistantMessage) and event.seq not in numbers:
+            numbers[event.seq] = first + len(copies)
+            copy(event, event.message)
+    for event in compactions:
+        through = event.data["throughSeq"]
+        assert isinstance(through, int)
+        # What it covered may have been pruned, down to the last one; then it covers what there is of it.
+        covered = max((seq for seq in numbers if seq <= through), default=None)
+        through_copy = first - 1 if covered is None else numbers[covered]
+        copy(event, None, {**event.data, "throughSeq": through_copy, "fromSeq": through_copy})
+    return copies

@@ -1,0 +1,372 @@
+"""Taking messages in: `post` stores one and queues the run that answers it, `append` only stores it.
+
+Contract: sessions 4, 5, runs 2, 4, 7.
+"""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Conflict, Denied, Invalid
+from antiphon.domain.event import Event, EventType, NewEvent, user_event
+from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.message import (
+    EXTERNAL,
+    SYNTHETIC,
+    AssistantMessage,
+    Message,
+    Part,
+    Provenance,
+    Role,
+    UserMessage,
+    text_of,
+)
+from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.session import DeliveryContext, SessionStatus, SessionType, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.lookup import find_head
+from antiphon.engine.access.send_policy import may_post
+from antiphon.engine.ledger.append import shown_columns
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs.lifecycle import call_off
+from antiphon.engine.sessions.resets import begin_anew_if_stale
+from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session
+from antiphon.policy.decision import Deny
+from antiphon.policy.trigger import is_triggering
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.codec import place_text
+from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.sessions import SessionHead
+
+MAX_MESSAGE_ID = 200
+
+
+class PostMessage(Struct, frozen=True, kw_only=True):
+    principal: Principal
+    target: NamedTarget
+    message: UserMessage
+    may_repeat: bool
+    """Whether the caller chose the message id; a drawn one is new."""
+    mode: QueueMode
+    run_id: RunId
+    """Of the run that answers, if one has to be queued."""
+    new_session_id: SessionId
+    """Of an incarnation that has to begin: an agent's main session, or a stale one's next."""
+    rules: Rules
+    place: DeliveryContext | None
+    """Where the reply goes, as the channel says that brought it."""
+    now: datetime
+    at_ms: int
+
+
+class Posted(Struct, frozen=True, kw_only=True):
+    """What became of a message; the same for every repetition of it."""
+
+    session_key: str
+    message_id: MessageId
+    seq: int
+    run_id: RunId | None
+    triggered: bool
+
+
+class AppendMessage(Struct, frozen=True, kw_only=True):
+    principal: Principal
+    target: NamedTarget
+    message: UserMessage | AssistantMessage
+    may_repeat: bool
+    occurred_at: datetime | None
+    at_ms: int
+
+
+class Inbox:
+    """Where messages enter sessions."""
+
+    def __init__(self, database: Database, sessions: Sessions, rules: Rules, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._sessions = sessions
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def post(
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        content: tuple[Part, ...],
+        *,
+        message_id: str | None = None,
+        mode: QueueMode | None = None,
+        sender: str | None = None,
+        mentioned: bool = True,
+        provenance: Provenance = EXTERNAL,
+        place: DeliveryContext | None = None,
+    ) -> Posted:
+        """Stores the message and queues its run, in one transaction; returns before any model is called.
+
+        The same `message_id` again gives the first answer. `place` is for channels: the reply goes there, and what
+        comes in is not held up by the send policy. Raises `NotFound`, `Invalid`, `Denied` (`send_denied`), and
+        `Conflict` for an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
+        """
+        _check_content(content)
+        message = UserMessage(
+            message_id=self._message_id(message_id),
+            content=content,
+            sender=sender,
+            mentioned=mentioned,
+            provenance=provenance,
+        )
+        command = PostMessage(
+            principal=principal,
+            target=target,
+            message=message,
+            may_repeat=message_id is not None,
+            mode=mode or self._rules.queue_mode,
+            run_id=RunId(self._ids.new("run")),
+            new_session_id=self._sessions.new_session_id(Source()),
+            rules=self._rules,
+            place=place,
+            now=self._clock.now(),
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(post_message, command, sessions=(target,)))
+
+    async def append(
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        content: tuple[Part, ...],
+        *,
+        message_id: str | None = None,
+        role: Role = Role.USER,
+        sender: str | None = None,
+        occurred_at: datetime | None = None,
+    ) -> Posted:
+        """Stores the message for later turns, never runs; an assistant's is marked synthetic."""
+        _check_content(content)
+        name = self._message_id(message_id)
+        message: UserMessage | AssistantMessage
+        if role is Role.ASSISTANT:
+            message = AssistantMessage(message_id=name, content=content, provenance=SYNTHETIC)
+        elif role is Role.USER:
+            message = UserMessage(message_id=name, content=content, sender=sender)
+        else:
+            raise Invalid(f"Role cannot be appended: {role.value!r}. Use 'user' or 'assistant'.", code="invalid_role")
+        command = AppendMessage(
+            principal=principal,
+            target=target,
+            message=message,
+            may_repeat=message_id is not None,
+            occurred_at=occurred_at,
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(append_message, command, sessions=(target,)))
+
+    def _message_id(self, given: str | None) -> MessageId:
+        if given is None:
+            return MessageId(self._ids.new("msg"))
+        if not 0 < len(given) <= MAX_MESSAGE_ID or not given.isprintable():
+            raise Invalid(
+                f"Message id is not valid: {given[:40]!r}. Use 1 to {MAX_MESSAGE_ID} printable characters.",
+                code="invalid_message_id",
+            )
+        return MessageId(given)
+
+
+async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
+    session = await _session_for(tx, command)
+    if isinstance(session, Refusal):
+        return session
+    if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(command.message.message_id))):
+        return _repeated(session, first, command.message)
+    if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
+        return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
+    session = await begin_anew_if_stale(
+        tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
+    )
+    message = command.message
+    if not is_triggering(
+        SessionType(session.type),
+        is_owner=command.principal.is_owner,
+        mentioned=message.mentioned,
+        owner_trigger=command.rules.owner_trigger,
+    ):
+        seq = await _store(tx, session, message, command, run_id=None)
+        return _posted(session, message, seq, None)
+    run_id = await _run_to_join(tx, session, command)
+    if isinstance(run_id, Refusal):
+        return run_id
+    seq = await _store(tx, session, message, command, run_id=run_id or command.run_id)
+    if run_id is not None:
+        await ledger.change(tx, run_id, {"newest_seq": seq})
+    else:
+        run_id = command.run_id
+        # Whoever works off the run before this one works off this one too.
+        is_delivered = await ledger.is_busy(tx, session.row)
+        await ledger.insert(
+            tx,
+            run_id=run_id,
+            session=session.row,
+            incarnation=session.id,
+            agent_id=session.agent_id,
+            seq=seq,
+            mode=command.mode,
+            principal=command.principal,
+            at_ms=command.at_ms,
+            columns=None if command.place is None else {"place": place_text(command.place)},
+        )
+        if not is_delivered:
+            await tx.dispatch(session.row)
+    return _posted(session, message, seq, run_id)
+
+
+async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | Refusal:
+    """The session posted to; an agent's main one comes into being for the owner. Contract: sessions 4."""
+    found = await find_head(tx, command.principal, command.target)
+    if not isinstance(found, Refusal):
+        return found
+    key = command.target.key
+    if key is None or key.kind is not SessionKind.MAIN or not command.principal.is_owner:
+        return found
+    if key.agent_id is None or key.agent_id not in command.rules.agents:
+        return found
+    created = await create_session(
+        tx,
+        OpenSession(
+            principal=command.principal,
+            target=command.target,
+            agent_id=key.agent_id,
+            source=Source(),
+            new_session_id=command.new_session_id,
+            at_ms=command.at_ms,
+        ),
+    )
+    head = await rows.find_head(tx, created.row)
+    assert head is not None
+    return head
+
+
+async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessage) -> RunId | None | Refusal:
+    """The run that the message joins, None if it gets one of its own. Only the same principal's are joined."""
+    if command.mode is QueueMode.ENQUEUE:
+        return None
+    active = await ledger.find_active(tx, session.row)
+    queued = await ledger.find_queued(tx, session.row)
+    match command.mode:
+        case QueueMode.REJECT if active or queued:
+            return Refusal(
+                Conflict(
+                    f"Session is busy: {session.key!r}. Wait for its run, or post with queueMode 'enqueue'.",
+                    code="session_busy",
+                )
+            )
+        case QueueMode.COLLECT if queued and _is_collecting(queued[-1], session, command):
+            return queued[-1].id
+        case QueueMode.STEER if active and _is_joinable(active, session, command):
+            return active.id
+        case QueueMode.INTERRUPT if active:
+            await call_off(tx, active)
+        case _:
+            pass
+    return None
+
+
+def _is_collecting(queued: Run, session: SessionHead, command: PostMessage) -> bool:
+    """Not where the run's end is a child's result, or goes with that of a run that ended before."""
+    return queued.report is None and queued.continues is None and _is_like(queued, session, command)
+
+
+def _is_joinable(active: Run, session: SessionHead, command: PostMessage) -> bool:
+    return active.status is RunStatus.RUNNING and _is_like(active, session, command) and not active.is_cancel_requested
+
+
+def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
+    """Whether the message may share the run's answer: of the same principal, for the same place, and no session's."""
+    is_same = run.principal == command.principal and run.place == command.place
+    is_own = run.exchange is None and run.announces is None
+    return is_same and is_own and run.session_id == session.id
+
+
+async def _store(
+    tx: Transaction, session: SessionHead, message: UserMessage, command: PostMessage, *, run_id: RunId | None
+) -> int:
+    event = user_event(message, actor=str(command.principal), run_id=run_id, is_addressed=command.may_repeat)
+    changes: dict[str, SqlValue] = {"interacted_at": command.at_ms, **_shown(session, message)}
+    if session.status == SessionStatus.INACTIVE:
+        changes["status"] = SessionStatus.IDLE.value
+    position = await log.append(
+        tx,
+        session.row,
+        session.id,
+        [event],
+        at_ms=command.at_ms,
+        set=changes,
+        add={"message_count": 1},
+        end=session.end,
+    )
+    return position.last_seq
+
+
+async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
+    session, message = await find_head(tx, command.principal, command.target), command.message
+    if isinstance(session, Refusal):
+        return session
+    if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
+        return _repeated(session, first, message)
+    is_user = isinstance(message, UserMessage)
+    event = NewEvent(
+        type=EventType.USER_MESSAGE if is_user else EventType.ASSISTANT_MESSAGE,
+        actor=str(command.principal),
+        message=message,
+        is_addressed=command.may_repeat,
+        occurred_at=command.occurred_at,
+    )
+    position = await log.append(
+        tx,
+        session.row,
+        session.id,
+        [event],
+        at_ms=command.at_ms,
+        set=_shown(session, message),
+        add={"message_count": 1},
+        end=session.end,
+    )
+    return _posted(session, message, position.last_seq, None)
+
+
+def _shown(session: SessionHead, message: UserMessage | AssistantMessage) -> dict[str, SqlValue]:
+    describes = not session.is_described and isinstance(message, UserMessage)
+    return shown_columns(text_of(message.content), describes=describes)
+
+
+def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:
+    stored = first.message
+    assert isinstance(stored, UserMessage | AssistantMessage)
+    if type(stored) is not type(message) or stored.content != message.content:
+        return Refusal(
+            Conflict(
+                f"Message id was used for another message: {message.message_id!r}. Use a new id.",
+                code="message_id_reused",
+            )
+        )
+    return _posted(session, stored, first.seq, first.run_id)
+
+
+def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: int, run_id: RunId | None) -> Posted:
+    return Posted(
+        session_key=session.key,
+        message_id=MessageId(message.message_id),
+        seq=seq,
+        run_id=run_id,
+        triggered=run_id is not None,
+    )
+
+
+def _check_content(content: tuple[Part, ...]) -> None:
+    if not content:
+        raise Invalid("Message is empty. Give it a text.", code="empty_message")

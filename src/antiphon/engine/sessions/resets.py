@@ -1,0 +1,124 @@
+"""Beginning anew: the same key, a new incarnation. Contract: sessions 6."""
+
+from datetime import datetime
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import SYSTEM, Principal
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.ids import Ids, SessionId
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.session import Session
+from antiphon.domain.session_ids import next_session_id
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.lookup import find_session
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import ResetRule, Rules
+from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.sessions import SessionHead
+
+
+class Resets:
+    """Resets by people; those by configured policy happen when a message arrives."""
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._clock = clock
+        self._ids = ids
+
+    async def reset(self, principal: Principal, target: NamedTarget) -> Session:
+        """The session in its new incarnation. Its queued runs are ended, its active one is being cancelled."""
+        drawn = self._ids.random_hex(12)
+        now, at_ms = self._clock.now(), self._clock.now_ms()
+        return accepted(
+            await self._database.run(reset_session, principal, target, drawn, now, at_ms, sessions=(target,))
+        )
+
+
+async def reset_session(
+    tx: Transaction, principal: Principal, target: NamedTarget, drawn: str, now: datetime, at_ms: int
+) -> Session | Refusal:
+    found = await find_session(tx, principal, target)
+    if isinstance(found, Refusal):
+        return found
+    return await begin_anew(tx, found.session, drawn, actor=str(principal), reason="reset", now=now, at_ms=at_ms)
+
+
+async def begin_anew_if_stale(
+    tx: Transaction, head: SessionHead, rules: Rules, *, session_id: SessionId, now: datetime, at_ms: int
+) -> SessionHead:
+    """The session, in a new incarnation if its configured rule says that the present one is over."""
+    if rules.resets.is_off:
+        return head
+    session = await rows.find_by_row(tx, head.row)
+    assert session is not None
+    rule = _rule_for(session, rules)
+    if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=now):
+        return head
+    if await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
+        return head  # what it waits for is part of this conversation
+    drawn = session_id.partition(":")[2]
+    await begin_anew(tx, session, drawn, actor=str(SYSTEM), reason=rule.mode.value, now=now, at_ms=at_ms)
+    renewed = await rows.find_head(tx, head.row)
+    assert renewed is not None
+    return renewed
+
+
+async def begin_anew(
+    tx: Transaction, session: Session, drawn: str, *, actor: str, reason: str, now: datetime, at_ms: int
+) -> Session:
+    """Ends the incarnation with its runs and starts the next at the base classification."""
+    if active := await ledger.find_active(tx, session.row):
+        await ledger.change(tx, active.id, {"code": "reset"})
+        await call_off(tx, active)
+    waiting = await ledger.find_parked(tx, session.row)
+    for parked in waiting:
+        await call_off(tx, parked)
+    for run in await ledger.find_queued(tx, session.row):
+        outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
+        await end_queued_run(tx, run, outcome, at_ms=at_ms)
+    rest = f"{now:%Y%m%d}-{drawn}" if session.source.kind == "channel" else drawn
+    new_id = next_session_id(session.id, rest)
+    current = await rows.find_by_row(tx, session.row)
+    assert current is not None
+    await rows.end_incarnation(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
+    await rows.start_incarnation(tx, session.row, new_id, first_seq=current.last_seq + 1, at_ms=at_ms)
+    started = NewEvent(
+        type=EventType.SESSION_STARTED,
+        actor=actor,
+        classification=session.base,
+        data={"sessionId": new_id, "reason": reason, "previousSessionId": session.id},
+    )
+    changes: dict[str, SqlValue] = {
+        "incarnation": new_id,
+        "interacted_at": at_ms,
+        "preview": None,
+        "description": None,
+        "description_source": None,
+        "message_count": 0,
+        "turn_count": 0,
+        "context_tokens": 0,
+    }
+    await log.append(tx, session.row, new_id, [started], at_ms=at_ms, set=changes)
+    for parked in waiting:
+        await end_parked_run(tx, parked.id, at_ms)
+    renewed = await rows.find_by_row(tx, session.row)
+    assert renewed is not None
+    return renewed
+
+
+def _rule_for(session: Session, rules: Rules) -> ResetRule:
+    channel = session.key.channel or session.delivery.channel or ""
+    by_channel = rules.resets.by_channel.get(channel)
+    return by_channel or rules.resets.by_type.get(_chat_kind(session)) or rules.resets.common
+
+
+def _chat_kind(session: Session) -> str:
+    if session.key.thread_parent is not None:
+        return "thread"
+    return "group" if session.key.kind is SessionKind.GROUP else "direct"

@@ -1,0 +1,381 @@
+"""Opening, finding, listing, changing and deleting sessions. Contract: sessions 1 to 3, 7."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anyio import to_thread
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Classification
+from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
+from antiphon.domain.keys import SessionKey, SessionKind, main_key
+from antiphon.domain.label import names_all
+from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
+from antiphon.domain.session_ids import key_from_session_id, parse_session_id
+from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
+from antiphon.engine.access.lookup import Found, find_session, look_up, may_access, not_found, target_name
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.reports.follow import abandon_reports
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs.lifecycle import end_queued_run
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.store import deliveries, exchanges, tokens
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.codec import classification_values, json_text, milliseconds
+from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.sessions import ListCursor, SessionFilter
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    principal: Principal
+    target: NamedTarget
+    agent_id: AgentId
+    """Whose session it becomes if it is new."""
+    source: Source
+    metadata: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
+    label: str | None = None
+    taint: Classification | None = None
+    clearance: Classification | None = None
+    parent: SessionRow | None = None
+    """Who spawns it."""
+    place: DeliveryContext | None = None
+    """Where its answers go, as the channel says that opens it for the principal; None for others than channels.
+
+    A channel chooses keys, and whom it opens for takes part.
+    """
+    new_session_id: SessionId
+    """Of the incarnation, if the session is new and the target names none."""
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    session: Session
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    sessions: list[SessionSummary]
+    next: ListCursor | None
+
+
+class Sessions:
+    """The use cases of sessions, for a principal that the edge has authenticated."""
+
+    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._workspaces = workspaces
+        self._clock = clock
+        self._ids = ids
+
+    def target(self, text: str, *, agent_id: AgentId | None = None) -> NamedTarget:
+        """The target that a person or program names; `main` is the default agent's."""
+        target = parse_target(text, agent_id=agent_id or self._rules.default_agent)
+        if isinstance(target, RelativeTarget):
+            raise Invalid(f"Session is named relative to no session: {text!r}. Give its key or id.", code="invalid_key")
+        return target
+
+    async def open(
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        *,
+        agent_id: AgentId | None = None,
+        source: Source | None = None,
+        metadata: JsonObject | None = None,
+        label: str | None = None,
+        taint: Classification | None = None,
+        clearance: Classification | None = None,
+        place: DeliveryContext | None = None,
+    ) -> Opened:
+        """Creates the session, or reopens it with its source kept and its metadata merged.
+
+        `place` is for channels alone: they choose keys, and the principal takes part in the session then. Raises
+        `NotFound` for one that the principal may not know, `Denied` if it may not choose keys, `Invalid` for an
+        agent that is not configured. Contract: sessions 3, keys 4.
+        """
+        source = source or Source()
+        owner_agent = self._agent_for(target, agent_id)
+        command = OpenSession(
+            principal=principal,
+            target=target,
+            agent_id=owner_agent,
+            source=source,
+            metadata=metadata or {},
+            label=label,
+            taint=taint,
+            clearance=clearance,
+            place=place,
+            new_session_id=self.new_session_id(source),
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(open_session, command, sessions=(target,)))
+
+    def _agent_for(self, target: NamedTarget, agent_id: AgentId | None) -> AgentId:
+        named = target.key.agent_id if target.key is not None else None
+        if named is not None and agent_id is not None and named != agent_id:
+            raise Invalid(
+                f"Session key belongs to another agent: {str(target.key)!r}, agentId is {agent_id!r}. Leave out one.",
+                code="agent_mismatch",
+            )
+        return self._rules.agent(named or agent_id or self._rules.default_agent).id
+
+    def new_session_id(self, source: Source) -> SessionId:
+        """An id in the namespace of the source: `channel` ones by their platform and date. Contract: keys 7."""
+        random = self._ids.random_hex(12)
+        if source.kind == "channel":
+            day = self._clock.now().strftime("%Y%m%d")
+            return parse_session_id(f"{source.platform or 'channel'}:{day}-{random}")
+        namespace = "web" if source.platform == "web" else source.kind
+        return parse_session_id(f"{namespace}:{random}")
+
+    async def get(self, principal: Principal, target: NamedTarget) -> Found:
+        """The session and the incarnation that the target names. Raises `NotFound`."""
+        return accepted(await self._database.read(find_session, principal, target))
+
+    async def list(self, where: SessionFilter, *, limit: int, after: ListCursor | None = None) -> SessionPage:
+        """The owner's list, newest first. Contract: list 1, 5."""
+        sessions = await self._database.read(_list_page, where, limit + 1, after)
+        has_more = len(sessions) > limit
+        page = sessions[:limit]
+        return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None)
+
+    async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
+        """Changes columns of the row and says so in the log; patches of different fields do not collide."""
+        at_ms = self._clock.now_ms()
+        return accepted(
+            await self._database.run(patch_session, principal, target, dict(changes), at_ms, sessions=(target,))
+        )
+
+    async def delete(self, principal: Principal, target: NamedTarget) -> None:
+        """Removes the session with its log and runs. Raises `Conflict` where it must stay. Contract: sessions 7."""
+        at_ms = self._clock.now_ms()
+        deleted = accepted(await self._database.run(delete_session, principal, target, at_ms, sessions=(target,)))
+        await remove_workspace(self._workspaces, deleted)
+
+
+async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusal:
+    existing = await look_up(tx, command.target)
+    if existing is not None:
+        found = existing.session
+        if command.place is not None and not command.principal.is_owner:
+            await rows.add_participant(tx, found.row, str(command.principal))
+        if not await may_access(tx, command.principal, found.row):
+            return Refusal(not_found(target_name(command.target)))
+        if command.target.key is None and found.agent_id != command.agent_id:
+            return Refusal(
+                Conflict(
+                    f"Session id belongs to another agent: {command.target.session_id!r} is {found.agent_id!r}'s.",
+                    code="agent_mismatch",
+                )
+            )
+        if command.label is not None and (refusal := _refuse_label(found, command.label)):
+            return Refusal(refusal)
+        return Opened(await _reopen(tx, found, command), is_new=False)
+    if not command.principal.is_owner and command.place is None:
+        return Refusal(Denied("Session keys are chosen by the owner, channels and configured hooks only"))
+    session = await create_session(tx, command)
+    return Opened(session, is_new=True)
+
+
+async def create_session(tx: Transaction, command: OpenSession) -> Session:
+    """The row, its first incarnation and `session_started`. The key must be free."""
+    key = command.target.key
+    session_id = command.target.session_id
+    if key is None:
+        assert session_id is not None
+        key = key_from_session_id(command.agent_id, session_id)
+    is_spawned = command.parent is not None and session_id is None
+    free = None if is_spawned else await _free_session_id(tx, key, session_id)
+    session_id = free or command.new_session_id
+    is_group = key.kind is SessionKind.GROUP or command.source.type is SessionType.GROUP
+    source = command.source
+    columns: dict[str, SqlValue] = {"label": command.label}
+    if is_group:
+        columns["type"] = SessionType.GROUP.value
+    if command.place is not None:
+        columns |= _place_columns(command.place)
+    if command.taint is not None:
+        names = ("base_level", "base_compartments", "base_integrity")
+        columns |= zip(names, classification_values(command.taint), strict=True)
+    if command.clearance is not None:
+        columns |= {
+            "clearance_level": int(command.clearance.level),
+            "clearance_compartments": command.clearance.compartments,
+        }
+    row = await rows.insert(
+        tx,
+        key=key,
+        agent_id=command.agent_id,
+        session_id=session_id,
+        source=source,
+        metadata=command.metadata,
+        at_ms=command.at_ms,
+        columns=columns,
+    )
+    if command.parent is not None:
+        await rows.set_parent(tx, row, command.parent)
+    started = NewEvent(
+        type=EventType.SESSION_STARTED,
+        actor=str(command.principal),
+        data={"sessionId": session_id, "reason": "opened"},
+    )
+    await log.append(tx, row, session_id, [started], at_ms=command.at_ms)
+    if not command.principal.is_owner:
+        await rows.add_participant(tx, row, str(command.principal))
+    session = await rows.find_by_row(tx, row)
+    assert session is not None
+    return session
+
+
+async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | None) -> SessionId | None:
+    """The id asked for, or the one that the key spells (`agent:x:cli:work`), unless it is taken."""
+    candidate = named
+    if candidate is None and key.agent_id is not None and key.kind is SessionKind.OTHER and key.chat_type is None:
+        _, _, rest = key.value.split(":", 2)
+        candidate = SessionId(rest) if ":" in rest else None
+    if candidate is None or await rows.find_incarnation(tx, candidate) is not None:
+        return None
+    return candidate
+
+
+async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Session:
+    changes: dict[str, SqlValue] = {}
+    if command.metadata and {**session.metadata, **command.metadata} != session.metadata:
+        changes["metadata"] = json_text({**session.metadata, **command.metadata})
+    if command.label is not None and command.label != session.label:
+        changes["label"] = command.label
+    if session.status is SessionStatus.INACTIVE:
+        changes["status"] = SessionStatus.IDLE.value
+    if command.place is not None and command.place != session.delivery:
+        changes |= _place_columns(command.place)
+    if not changes:
+        return session
+    changes["interacted_at"] = max(command.at_ms, milliseconds(session.interacted_at))
+    await _change(tx, session, changes, str(command.principal), command.at_ms)
+    changed = await rows.find_by_row(tx, session.row)
+    assert changed is not None
+    return changed
+
+
+def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
+    return {
+        "delivery_channel": place.channel,
+        "delivery_to": place.to,
+        "delivery_account_id": place.account_id,
+        "delivery_thread_id": place.thread_id,
+    }
+
+
+async def patch_session(
+    tx: Transaction, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue], at_ms: int
+) -> Session | Refusal:
+    found = await find_session(tx, principal, target)
+    if isinstance(found, Refusal):
+        return found
+    if "send_policy" in changes and not principal.is_owner:
+        return Refusal(Denied("Send policy is set by the owner only"))
+    if isinstance(label := changes.get("label"), str) and (refusal := _refuse_label(found.session, label)):
+        return Refusal(refusal)
+    await _change(tx, found.session, changes, str(principal), at_ms)
+    changed = await rows.find_by_row(tx, found.session.row)
+    assert changed is not None
+    return changed
+
+
+def _refuse_label(session: Session, label: str) -> Invalid | None:
+    """Why the session may not have the label: `all` names every child of its requester."""
+    if session.depth == 0 or not names_all(label):
+        return None
+    return Invalid(
+        f"Label may not be a sub-agent's: {label!r} names all of them. Use another word.", code="invalid_request"
+    )
+
+
+async def _change(tx: Transaction, session: Session, changes: Mapping[str, SqlValue], actor: str, at_ms: int) -> None:
+    changed = NewEvent(
+        type=EventType.SESSION_CHANGED,
+        actor=actor,
+        classification=session.taint,
+        data={"phase": "patched", "fields": list[JsonValue](sorted(changes))},
+    )
+    await log.append(tx, session.row, session.id, [changed], at_ms=at_ms, set=changes)
+
+
+async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
+    """Removes the deleted session's files, which are nobody's any more, as far as they lie in this home."""
+    try:
+        await to_thread.run_sync(workspaces.remove, session.agent_id, session.row, session.created_at)
+    except (Conflict, Unavailable) as error:
+        logger.warning("Workspace is left", extra={"action": "workspace_left", "code": error.code})
+
+
+async def delete_session(tx: Transaction, principal: Principal, target: NamedTarget, at_ms: int) -> Session | Refusal:
+    found = await find_session(tx, principal, target)
+    if isinstance(found, Refusal):
+        return found
+    session = found.session
+    if refusal := _undeletable(session, is_busy=await ledger.is_active(tx, session.row)):
+        return Refusal(refusal)
+    await bury_session(tx, session, at_ms)
+    return session
+
+
+async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
+    """Removes everything of the session but its number; what it owes is told, its children stay."""
+    for run, outcome in await abandon_reports(tx, session, at_ms):
+        await end_queued_run(tx, run, outcome, at_ms=at_ms)
+    await exchanges.delete_all(tx, session.row)
+    await deliveries.delete_all(tx, session.row)
+    await log.delete_all(tx, session.row)
+    await ledger.delete_all(tx, session.row)
+    await tokens.delete_of_session(tx, session.row)
+    await rows.bury(tx, session.row, at_ms=at_ms)
+    tx.wake(session.row)
+
+
+def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
+    name = repr(str(session.key))
+    if session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP:
+        return Conflict(
+            f"Session is a group's and stays: {name}. Its history belongs to the group.", code="group_session"
+        )
+    if session.key == main_key(session.agent_id):
+        return Conflict(
+            f"Session is the agent's main one and stays: {name}. Use reset to begin anew.",
+            code="main_session",
+        )
+    if is_busy:
+        return Conflict(f"Session is busy: {name}. Cancel its run first, or wait.", code="session_busy")
+    return None
+
+
+async def _list_page(query: Query, where: SessionFilter, limit: int, after: ListCursor | None) -> list[SessionSummary]:
+    return await rows.list_page(query, where, limit=limit, after=after)
+
+
+def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
+    """The columns that a patch sets: those of the same name, and two for a clearance."""
+    columns: dict[str, SqlValue] = {}
+    for name, value in changes.items():
+        match name, value:
+            case "clearance", Classification():
+                columns |= {"clearance_level": int(value.level), "clearance_compartments": value.compartments}
+            case "clearance", _:
+                columns |= {"clearance_level": None, "clearance_compartments": None}
+            case _:
+                assert value is None or isinstance(value, str)
+                columns[name] = value
+    return columns

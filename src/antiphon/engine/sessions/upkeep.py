@@ -1,0 +1,108 @@
+"""What is done from time to time: hiding stale sessions, pruning old events, removing what deletions left.
+
+Contract: sessions 2, 7, 8.
+"""
+
+import logging
+from datetime import timedelta
+
+import anyio
+from anyio import to_thread
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Conflict, Unavailable
+from antiphon.domain.ids import SessionRow
+from antiphon.engine.sessions.sessions import remove_workspace
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database, Transaction
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 3600.0
+BATCH = 1_000
+
+
+class Upkeep:
+    def __init__(
+        self,
+        database: Database,
+        workspaces: Workspaces,
+        clock: Clock,
+        *,
+        stale_after: timedelta | None,
+        retention: timedelta | None,
+    ) -> None:
+        self._database = database
+        self._workspaces = workspaces
+        self._clock = clock
+        self._stale_after = stale_after
+        self._retention = retention
+
+    async def run(self) -> None:
+        """At once, then every hour, until cancelled."""
+        while True:
+            try:
+                await self.hide_stale()
+                await self.prune()
+                await self.remove_workspaces()
+            except (Conflict, Unavailable) as error:
+                logger.warning("Upkeep failed", extra={"action": "upkeep_failed", "code": error.code})
+            await anyio.sleep(INTERVAL_SECONDS)
+
+    async def hide_stale(self) -> int:
+        """Makes idle sessions without an interaction for so long `inactive`; returns how many."""
+        if self._stale_after is None:
+            return 0
+        before_ms = self._clock.now_ms() - int(self._stale_after.total_seconds() * 1000)
+        hidden = 0
+        while changed := await self._database.run(rows.hide_idle_before, before_ms, BATCH):
+            hidden += changed
+        return hidden
+
+    async def prune(self) -> int:
+        """Deletes events older than the retention, but none that an unfinished run needs; returns how many."""
+        if self._retention is None:
+            return 0
+        before_ms = self._clock.now_ms() - int(self._retention.total_seconds() * 1000)
+        pruned, after = 0, SessionRow(0)
+        while page := await self._database.read(rows.list_logs, after, BATCH):
+            for session, first_seq in page:
+                while new_first := await self._database.run(
+                    prune_log, session, before_ms, first_seq + BATCH, sessions=(session,)
+                ):
+                    pruned, first_seq = pruned + new_first - first_seq, new_first
+            after = page[-1][0]
+        return pruned
+
+    async def remove_workspaces(self) -> int:
+        """Removes those of deleted sessions, which a crash between the deletion and its end left; returns how many.
+
+        So do those go whose session was deleted by a process with another home.
+        """
+        found = await to_thread.run_sync(self._workspaces.list_all)
+        sessions = sorted(set(found.values()))
+        removed = 0
+        for start in range(0, len(sessions), BATCH):
+            for left in await self._database.read(rows.list_deleted, sessions[start : start + BATCH]):
+                if self._workspaces.path_of(left.agent_id, left.row, left.created_at) in found:
+                    await remove_workspace(self._workspaces, left)
+                    removed += 1
+        return removed
+
+
+async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:
+    """Deletes the oldest events under `below`; the log's new lowest `seq`, None if nothing was to go."""
+    bounds = await rows.find_bounds(tx, session)
+    if bounds is None:
+        return None
+    needed = await ledger.oldest_unfinished_seq(tx, session)
+    end = min(below, bounds.last_seq, bounds.last_seq if needed is None else needed)
+    first_seq = await log.first_seq_since(tx, session, before_ms, below=end)
+    if first_seq <= bounds.first_seq:
+        return None
+    await log.delete_below(tx, session, first_seq)
+    tx.wake(session)
+    return first_seq

@@ -1,0 +1,1 @@
+"""What is read: lists, histories, trees, searches."""

@@ -1,0 +1,53 @@
+"""Who is at work right now: the sessions with a run that has not ended, and the processes there are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from antiphon.domain.ids import ProcessId, RunId
+from antiphon.domain.text import one_line
+from antiphon.engine.work.processes import Processes
+from antiphon.store import activities
+from antiphon.store.activities import Activity, ActivityPage
+from antiphon.store.database import Database, Query
+from antiphon.store.processes import Process
+
+LONGEST_REQUEST = 200
+"""Characters shown of the message that a run answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is being done at one moment."""
+
+    activities: Sequence[Activity]
+    """One for each busy session: at work first, then queued, each by since when."""
+    requests: Mapping[RunId, str]
+    """The first words of the message that each run answers."""
+    total: int
+    """Of busy sessions, shown or not."""
+    processes: Mapping[ProcessId, Process]
+    """Those that are there, in the order in which they began."""
+
+
+class Activities:
+    def __init__(self, database: Database, processes: Processes | None, this: Process) -> None:
+        self._database = database
+        self._processes = processes
+        self._this = this
+
+    async def now(self, *, limit: int) -> Work:
+        """At most `limit` busy sessions."""
+        page, requests = await self._database.read(_read, limit)
+        living = [self._this] if self._processes is None else await self._processes.list()
+        return Work(
+            activities=page.activities,
+            requests=requests,
+            total=page.total,
+            processes={process.id: process for process in living},
+        )
+
+
+async def _read(query: Query, limit: int) -> tuple[ActivityPage, dict[RunId, str]]:
+    page = await activities.list_activities(query, limit=limit)
+    requests = await activities.read_requests(query, page.activities)
+    return page, {run: one_line(text, LONGEST_REQUEST) for run, text in requests.items()}

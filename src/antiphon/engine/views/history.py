@@ -1,0 +1,112 @@
+"""Reading transcripts: pages for people and programs, and slices for those who follow. Contract: history 1, 2."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Conflict
+from antiphon.domain.event import Event
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.lookup import Found, find_session
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.feed.follow import FRAME_BYTES, PAGE_EVENTS, LogSlice
+from antiphon.store import events as log
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database, Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """Messages of one incarnation, ascending, the newest that the request asked for."""
+
+    session: Session
+    events: list[Event]
+    has_more: bool
+    """Whether there are older messages than these."""
+    last_seq: int
+    """The newest `seq` of the log when the page was read; following goes on from here."""
+
+
+class History:
+    """Reads logs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        *,
+        limit: int,
+        before: int | None = None,
+        include_tools: bool = False,
+    ) -> HistoryPage:
+        """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
+        return accepted(await self._database.read(_read_page, principal, target, limit, before, include_tools))
+
+    async def events(self, session: Session, after: int) -> AsyncIterator[Event]:
+        """Every event of the present incarnation above `after`, ascending, up to where the log ends now."""
+        while True:
+            page = await self._database.read(log.read_incarnation_after, session.row, session.id, after, PAGE_EVENTS)
+            for event in page:
+                yield event
+            if len(page) < PAGE_EVENTS:
+                return
+            after = page[-1].seq
+
+    async def read_logs(self, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
+        """What is new in each session after its cursor; for the hub."""
+        return await self._database.read(_read_slices, dict(cursors))
+
+
+async def _read_page(
+    query: Query,
+    principal: Principal,
+    target: NamedTarget,
+    limit: int,
+    before: int | None,
+    include_tools: bool,
+) -> HistoryPage | Refusal:
+    found = await find_session(query, principal, target)
+    if isinstance(found, Refusal):
+        return found
+    return await read_page(query, found, limit=limit, before=before, include_tools=include_tools)
+
+
+async def read_page(
+    query: Query, found: Found, *, limit: int, before: int | None, include_tools: bool
+) -> HistoryPage | Refusal:
+    """The newest `limit` messages below `before` of the incarnation that was found."""
+    session, incarnation = found.session, found.incarnation
+    if before is not None and before < session.first_seq:
+        return Refusal(
+            Conflict(
+                "Cursor lies in a part of the log that was pruned. Begin without a cursor.",
+                code="cursor_pruned",
+            )
+        )
+    end = (incarnation.last_seq or session.last_seq) + 1
+    events = await log.read_messages_before(
+        query,
+        session.row,
+        incarnation.id,
+        from_seq=incarnation.first_seq,
+        before=end if before is None else min(before, end),
+        limit=limit + 1,
+        include_tools=include_tools,
+    )
+    return HistoryPage(
+        session=session, events=events[:limit][::-1], has_more=len(events) > limit, last_seq=session.last_seq
+    )
+
+
+async def _read_slices(query: Query, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
+    slices: dict[SessionRow, LogSlice] = {}
+    for session, after in cursors.items():
+        if bounds := await rows.find_bounds(query, session):
+            found = await log.read_stretch(query, session, after, PAGE_EVENTS, FRAME_BYTES)
+            slices[session] = LogSlice(bounds.first_seq, bounds.last_seq, tuple(found.events), found.size)
+    return slices

@@ -1,0 +1,111 @@
+"""Searching the messages that a session may read. Contract: search 1, visibility 4, flow 3, 8."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from anyio import to_thread
+
+from antiphon.domain.keys import SessionKey
+from antiphon.domain.message import Role, role_of, text_of
+from antiphon.domain.redaction import redact
+from antiphon.domain.snippet import snippet
+from antiphon.domain.words import query_words
+from antiphon.engine.access.callers import Caller, find_reach
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.visibility import Act, Scope
+from antiphon.store import search as index
+from antiphon.store.database import Database, Query
+from antiphon.store.search import Found
+
+MAX_LIMIT = 25
+NEWEST = 2**63 - 1
+FIRST_DEPTH = 256
+MAX_DEPTH = 1024
+"""Of the messages with all words, how many are looked at in one read; each read goes deeper than the one before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A message with all words of a query."""
+
+    session_key: SessionKey
+    seq: int
+    role: Role
+    created_at: datetime
+    snippet: str
+    """Redacted first and cut then, at most 300 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    scope: Scope
+    expression: str
+
+
+class Search:
+    """Finds messages by their words, as far as the caller sees them."""
+
+    def __init__(self, database: Database, rules: Rules) -> None:
+        self._database = database
+        self._rules = rules
+
+    async def search(self, caller: Caller, query: str, *, limit: int = 10) -> list[Hit]:
+        """Messages of people and models with all words, newest first, at most `limit` (1 to 25).
+
+        Raises `Invalid` (`invalid_query`), `Denied` where reading is switched off, and `NotFound` for a caller that
+        is gone.
+        """
+        words = query_words(query)
+        limit = min(max(limit, 1), MAX_LIMIT)
+        asked = accepted(await self._database.read(_ask, caller, tuple(words), self._rules))
+        if asked is None:
+            return []
+        found: list[Found] = []
+        before: int | None = NEWEST
+        depth = FIRST_DEPTH
+        while before is not None and len(found) < limit:
+            # In parts, so that a search for what is in every message holds nobody up who reads.
+            more, before = await self._database.read(_look, asked, before, depth, limit - len(found))
+            found += more
+            depth = min(4 * depth, MAX_DEPTH)
+        return await to_thread.run_sync(_hits, found, words)
+
+    async def lag(self) -> int:
+        """How many messages cannot be found yet, because they are not indexed."""
+        return await self._database.read(index.count_lag)
+
+
+async def _ask(query: Query, caller: Caller, words: tuple[str, ...], rules: Rules) -> _Asked | Refusal | None:
+    """What the index is asked for; None where the scope is empty."""
+    reach = await find_reach(query, caller, Act.READ, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    sessions = await index.find_narrow(query, reach.scope)
+    if sessions == []:
+        return None
+    return _Asked(reach.scope, index.expression(words, sessions))
+
+
+async def _look(query: Query, asked: _Asked, before: int, depth: int, limit: int) -> tuple[list[Found], int | None]:
+    """Messages and where to go on, in one snapshot with the sessions that the caller sees."""
+    places, then = await index.find_places(
+        query, asked.scope, asked.expression, before=before, depth=depth, limit=limit
+    )
+    return await index.read_found(query, places), then
+
+
+def _hits(found: list[Found], words: list[str]) -> list[Hit]:
+    return [_hit(message, words) for message in found]
+
+
+def _hit(found: Found, words: list[str]) -> Hit:
+    message = found.event.message
+    assert message is not None
+    return Hit(
+        session_key=found.key,
+        seq=found.event.seq,
+        role=role_of(message),
+        created_at=found.event.created_at,
+        snippet=snippet(redact(text_of(message.content)).text, words),
+    )

@@ -1,0 +1,194 @@
+"""Sessions with those that they spawned folded under them, as the owner sees them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.lookup import find_session
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.store import activities, trees
+from antiphon.store import sessions as rows
+from antiphon.store.activities import Activity, LastRun
+from antiphon.store.database import Database, Query
+from antiphon.store.scopes import MAX_DEPTH
+from antiphon.store.trees import Below, Place
+
+NOTHING = Below()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A session in a tree."""
+
+    session: Session
+    level: int
+    """How many sessions of this answer it is under."""
+    activity: Activity | None
+    """The run that it works on or will begin next."""
+    last_run: LastRun | None
+    below: Below
+    children: int
+    """Listed sessions directly under it, shown here or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One or more roots, each followed by the sessions under it, and these by those under them."""
+
+    members: Sequence[Member]
+    omitted: int
+    """Listed sessions under the roots that are beyond the limit or folded."""
+    has_more: bool
+    """Whether there are more roots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A session with those next to it in its tree."""
+
+    parent: Session | None
+    """The nearest one above it that is not deleted."""
+    tree: Tree
+    """The session, and directly under it as many of its children as there is room for."""
+
+
+class Trees:
+    """Every answer is made in one snapshot, by a number of statements that does not grow with the tree."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def under(self, principal: Principal, target: NamedTarget, *, include_inactive: bool, limit: int) -> Tree:
+        """The session, active or not, with all that is under it, of which at most `limit` are shown.
+
+        Those at work are shown before others, then those of little depth, of these the newest. Sessions with the
+        same one above them come in the order in which they were made. Raises `NotFound`, and `Denied` for others than
+        the owner.
+        """
+        return accepted(await self._database.read(_under, principal, target, include_inactive, limit))
+
+    async def recent(self, *, include_inactive: bool, roots: int, limit: int) -> Tree:
+        """The roots that changed last, newest first, with what is under them; at most `limit` sessions under all."""
+        return await self._database.read(_recent, include_inactive, roots, limit)
+
+    async def folded(self, opened: Mapping[SessionRow, int], *, roots: int) -> Tree:
+        """The roots that changed last, and under those that are `opened` the sessions directly under them.
+
+        Roots are newest first; of those under one, those at work come before others, and of each kind the newest
+        first. `opened` says how many to show of each; it may name sessions that are not there.
+        """
+        return await self._database.read(_folded, dict(opened), roots)
+
+    async def family(self, session: Session, *, limit: int) -> Family:
+        """The session's parent and at most `limit` of its children: those at work first, then the newest."""
+        return await self._database.read(_family, session, limit)
+
+
+async def _under(
+    query: Query,
+    principal: Principal,
+    target: NamedTarget,
+    include_inactive: bool,
+    limit: int,
+) -> Tree | Refusal:
+    found = await find_session(query, principal, target)
+    if isinstance(found, Refusal):
+        return found
+    if not principal.is_owner:
+        return Refusal(Denied("Trees are shown to the owner only"))
+    root = found.session
+    below = await trees.list_descendants(query, [_place(root)], include_inactive=include_inactive, limit=limit)
+    return await _tree(query, [root], _by_age(below), include_inactive=include_inactive)
+
+
+async def _recent(
+    query: Query,
+    include_inactive: bool,
+    roots: int,
+    limit: int,
+) -> Tree:
+    found = await trees.list_roots(query, include_inactive=include_inactive, limit=roots + 1)
+    places = [_place(session) for session in found[:roots]]
+    below = await trees.list_descendants(query, places, include_inactive=include_inactive, limit=limit)
+    return await _tree(
+        query, found[:roots], _by_age(below), include_inactive=include_inactive, has_more=len(found) > roots
+    )
+
+
+async def _folded(query: Query, opened: dict[SessionRow, int], roots: int) -> Tree:
+    found = await trees.list_roots(query, include_inactive=False, limit=roots + 1)
+    below: list[Session] = []
+    shown = found[:roots]
+    for _ in range(MAX_DEPTH):
+        parents = {_place(session): opened[session.row] for session in shown if session.row in opened}
+        if not parents:
+            break
+        children = await trees.list_children(query, parents, include_inactive=False)
+        shown = [child for each in children.values() for child in each]
+        below += shown
+    return await _tree(query, found[:roots], below, include_inactive=False, has_more=len(found) > roots)
+
+
+async def _family(query: Query, session: Session, limit: int) -> Family:
+    above = [row for row in session.ancestors if row is not None]
+    parent = await rows.find_by_row(query, above[-1]) if above else None
+    children = await trees.list_children(query, {_place(session): limit}, include_inactive=False)
+    return Family(parent, await _tree(query, [session], children[session.row], include_inactive=False))
+
+
+async def _tree(
+    query: Query,
+    roots: Sequence[Session],
+    below: Sequence[Session],
+    *,
+    include_inactive: bool,
+    has_more: bool = False,
+) -> Tree:
+    """The members in their order; `below` keeps its own among those under the same session."""
+    shown = {session.row: session for session in (*roots, *below)}
+    under: dict[SessionRow | None, list[Session]] = {None: list(roots)}
+    for session in below:
+        under.setdefault(_nearest(session, shown), []).append(session)
+    places = [_place(session) for session in shown.values()]
+    sums = await trees.sum_below(query, places, include_inactive=include_inactive)
+    children = await trees.count_children(query, places, include_inactive=include_inactive)
+    working = await activities.list_activities(query, limit=len(shown), sessions=list(shown))
+    by_session = {activity.session: activity for activity in working.activities}
+    last_runs = await activities.find_last_runs(query, list(shown))
+    members: list[Member] = []
+
+    def add(session: Session, level: int) -> None:
+        members.append(
+            Member(
+                session=session,
+                level=level,
+                activity=by_session.get(session.row),
+                last_run=last_runs.get(session.row),
+                below=sums.get(session.row, NOTHING),
+                children=children.get(session.row, 0),
+            )
+        )
+        for child in under.get(session.row, ()):
+            add(child, level + 1)
+
+    for root in roots:
+        add(root, 0)
+    listed = sum(sums.get(root.row, NOTHING).listed for root in roots)
+    return Tree(members, omitted=listed - len(below), has_more=has_more)
+
+
+def _place(session: Session) -> Place:
+    return Place(session.row, session.depth)
+
+
+def _nearest(session: Session, shown: Mapping[SessionRow, Session]) -> SessionRow | None:
+    """The session nearest above it that is shown."""
+    return next((row for row in reversed(session.ancestors) if row is not None and row in shown), None)
+
+
+def _by_age(sessions: Sequence[Session]) -> list[Session]:
+    return sorted(sessions, key=lambda session: session.row)

@@ -1,0 +1,186 @@
+"""What one session is shown of others: lists, transcripts, status, agents. Contract: list, history, session_status."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Denied
+from antiphon.domain.event import Event
+from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.session import Session, SessionSummary
+from antiphon.domain.targets import Target
+from antiphon.engine.access.callers import Caller, find_reach, find_target
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.views.history import HistoryPage, read_page
+from antiphon.policy.visibility import Act
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database, Query
+from antiphon.store.sessions import ListCursor, SessionFilter
+
+MAX_CHILDREN = 1_000
+"""Children named in one list, of all its sessions together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    session: SessionSummary
+    children: Sequence[str]
+    """Keys of the sessions that it spawned, as far as the caller sees them."""
+    messages: Sequence[Event]
+    """The newest ones without tool results, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    sessions: Sequence[Listed]
+    next: ListCursor | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    session: Session
+    user: str | None
+    """Who asked for its newest run; None where it has had none."""
+    active_run: RunId | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsView:
+    requester: AgentId
+    allow_any: bool
+    agents: Sequence[tuple[AgentId, str | None]]
+    """The requester first, then the others under which it may spawn; None for the name of one not configured."""
+
+
+class Views:
+    """What tools show. Every answer is made within the caller's scope, in one snapshot."""
+
+    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+
+    async def list(
+        self, caller: Caller, where: SessionFilter, *, limit: int, message_limit: int, after: ListCursor | None
+    ) -> ListedPage:
+        """Sessions that the caller sees, newest first; filtered before the limit. Contract: list 1, visibility 4."""
+        read = self._database.read
+        return accepted(await read(_list, caller, self._rules, where, limit, message_limit, after))
+
+    async def history(
+        self,
+        caller: Caller,
+        target: Target,
+        name: str,
+        *,
+        limit: int,
+        before: int | None,
+        include_tools: bool,
+    ) -> HistoryPage:
+        """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
+        read = self._database.read
+        return accepted(await read(_history, caller, self._rules, target, name, limit, before, include_tools))
+
+    async def status(self, caller: Caller, target: Target, name: str) -> StatusView:
+        return accepted(await self._database.read(_status, caller, self._rules, target, name))
+
+    def agents(self, caller: Caller) -> AgentsView:
+        """The agents under which the caller may spawn sessions. Contract: agents_list 1."""
+        agents = self._rules.agents
+        own = agents.get(caller.agent_id)
+        named = own.subagents.allowed if own is not None else ()
+        allow_any = "*" in named
+        others = set(agents) if allow_any else {AgentId(name) for name in named}
+        listed = [caller.agent_id, *sorted(others - {caller.agent_id})]
+        return AgentsView(
+            requester=caller.agent_id,
+            allow_any=allow_any,
+            agents=[(id, agents[id].name if id in agents else None) for id in listed],
+        )
+
+
+async def _list(
+    query: Query,
+    caller: Caller,
+    rules: Rules,
+    where: SessionFilter,
+    limit: int,
+    message_limit: int,
+    after: ListCursor | None,
+) -> ListedPage | Refusal:
+    reach = await find_reach(query, caller, Act.LIST, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    found = await rows.list_page(query, replace(where, scope=reach.scope), limit=limit + 1, after=after)
+    page = found[:limit]
+    children: dict[SessionRow, list[str]] = {}
+    for child in await rows.list_children(query, [session.row for session in page], reach.scope, MAX_CHILDREN):
+        children.setdefault(child.parent, []).append(child.key)
+    messages: dict[SessionRow, list[Event]] = {}
+    if message_limit:
+        readable = await find_reach(query, caller, Act.READ, rules)
+        if isinstance(readable, Refusal):
+            return readable
+        if readable.scope.visibility is not reach.scope.visibility:
+            return Refusal(_unreadable(caller.agent_id))
+        for session in page:
+            messages[session.row] = await _newest(query, session, message_limit)
+    return ListedPage(
+        [Listed(session, children.get(session.row, ()), messages.get(session.row, ())) for session in page],
+        rows.cursor_of(page[-1]) if len(found) > limit else None,
+    )
+
+
+def _unreadable(agent_id: AgentId) -> Denied:
+    return Denied(
+        f"Messages may not be listed: agent {agent_id!r} may list further than it may read. "
+        "Use messageLimit 0, and sessions_history.",
+        code="act_narrowed",
+    )
+
+
+async def _newest(query: Query, session: SessionSummary, limit: int) -> list[Event]:
+    found = await log.read_messages_before(
+        query,
+        session.row,
+        SessionId(session.id),
+        from_seq=0,
+        before=session.last_seq + 1,
+        limit=limit,
+        include_tools=False,
+    )
+    return found[::-1]
+
+
+async def _history(
+    query: Query,
+    caller: Caller,
+    rules: Rules,
+    target: Target,
+    name: str,
+    limit: int,
+    before: int | None,
+    include_tools: bool,
+) -> HistoryPage | Refusal:
+    reach = await find_reach(query, caller, Act.READ, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    found = await find_target(query, caller, reach, target, name)
+    if isinstance(found, Refusal):
+        return found
+    return await read_page(query, found, limit=limit, before=before, include_tools=include_tools)
+
+
+async def _status(query: Query, caller: Caller, rules: Rules, target: Target, name: str) -> StatusView | Refusal:
+    reach = await find_reach(query, caller, Act.STATUS, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    found = await find_target(query, caller, reach, target, name)
+    if isinstance(found, Refusal):
+        return found
+    active = await ledger.find_active(query, found.session.row)
+    user = await ledger.newest_principal(query, found.session.row)
+    return StatusView(found.session, user, None if active is None else active.id)

@@ -1,0 +1,1 @@
+"""Who carries runs out, and where."""

@@ -1,0 +1,38 @@
+"""Stopping without losing work: nothing new is begun, and what is at work may end. Contract: first_start 1."""
+
+import anyio
+
+from antiphon.engine.deliveries.deliverer import Deliverer
+from antiphon.engine.work.dispatch import Dispatch
+from antiphon.engine.work.health import Health
+from antiphon.engine.work.worker import Worker
+
+
+class Drain:
+    """How a process stops working. Messages are still taken meanwhile; they are answered at the next start."""
+
+    def __init__(
+        self, health: Health, dispatch: Dispatch, worker: Worker, deliverer: Deliverer | None, seconds: float
+    ) -> None:
+        self._health = health
+        self._dispatch = dispatch
+        self._worker = worker
+        self._deliverer = deliverer
+        self._seconds = seconds
+        self._has_begun = False
+
+    async def run(self) -> None:
+        """Returns when nothing is at work here any more, at the latest after the seconds; again, at once.
+
+        Being cancelled does not keep it from handing back what has not ended.
+        """
+        if self._has_begun:
+            return
+        self._has_begun = True
+        self._health.begin_drain()
+        with anyio.CancelScope(shield=True):
+            self._dispatch.stop()
+            deadline = anyio.current_time() + self._seconds
+            await self._worker.drain(self._seconds)
+            if self._deliverer is not None:
+                await self._deliverer.drain(max(0.0, deadline - anyio.current_time()))

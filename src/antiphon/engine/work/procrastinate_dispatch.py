@@ -1,0 +1,207 @@
+"""Delivery over PostgreSQL by Procrastinate: a job says "this session has work" and nothing else.
+
+A job carries no lock: which process runs what is decided by the ledger, and a job that finds nothing to do ends.
+While a session is worked on its job stays `doing`, so that a job whose worker's heart stopped tells of the session.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import anyio
+import psycopg
+from procrastinate import App, PsycopgConnector
+from procrastinate.connector import BaseConnector
+from procrastinate.exceptions import ConnectorException, ProcrastinateException
+from procrastinate.jobs import Job, Status
+from procrastinate.manager import JobManager
+from procrastinate.worker import Worker as JobWorker
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.ids import SessionRow
+from antiphon.engine.work.dispatch import Driver
+from antiphon.store import jobs
+from antiphon.store.database import Database, Transaction
+
+logger = logging.getLogger(__name__)
+
+QUEUE = "sessions"
+TASK = "drive"
+MAX_JOBS = 1_000
+"""At the same time in one process; far above the runs, since those that wait hold one each."""
+BEAT_SECONDS = 1.0
+DEAD_SECONDS = 5.0
+SWEEP_SECONDS = 1.0
+RETRY_SECONDS = 0.5
+MAX_SWEPT = 500
+
+
+class _PatientJobManager(JobManager):
+    """Fetches a job only where there is room to work on it, so that others get what this process cannot do yet."""
+
+    driver: Driver | None = None
+    is_stopped = False
+
+    def __init__(self, connector: BaseConnector) -> None:
+        super().__init__(connector)
+        self.to_finish: set[int] = set()
+        """Jobs that ended while the database could not be told."""
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        if self.driver is not None:
+            await self.driver.wait_room()
+        return None if self.is_stopped else await super().fetch_job(queues, worker_id)
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        assert job.id is not None
+        try:
+            await super().finish_job(job, status, delete_job)
+        except (ProcrastinateException, psycopg.Error):
+            self.to_finish.add(job.id)
+
+    async def finish_late(self) -> None:
+        """Tells the database of the jobs that ended meanwhile; those that others buried are gone already."""
+        for job_id in tuple(self.to_finish):
+            if await self.list_jobs_async(id=job_id):
+                await self.finish_job_by_id_async(job_id, Status.SUCCEEDED, delete_job=True)
+            self.to_finish.discard(job_id)
+
+
+class _JobWorker(JobWorker):
+    """Tells when it stops, also by itself because the database went away."""
+
+    def __init__(self, app: App, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        super().stop()
+
+
+async def _autocommit(connection: AsyncConnection[Any]) -> None:
+    """Each of the engine's statements is a transaction of its own: one way to the server instead of three."""
+    await connection.set_autocommit(True)
+
+
+class ProcrastinateDispatch:
+    """Implements `Dispatch`. Without `run` it only defers, as a process does that has no worker."""
+
+    def __init__(self, url: str) -> None:
+        for name in ("procrastinate", "psycopg.pool"):
+            logging.getLogger(name).setLevel(logging.ERROR)  # what matters of it is told here
+        # Without a question to the server before each use: a broken connection costs one more attempt.
+        self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
+            url, min_size=1, max_size=4, open=False, configure=_autocommit, timeout=3, reconnect_timeout=2
+        )
+        self._app = App(connector=PsycopgConnector())
+        self._manager = _PatientJobManager(self._app.job_manager.connector)
+        self._app.job_manager = self._manager
+        self._task = self._app.task(name=TASK, queue=QUEUE)(self._drive)
+        self._driver: Driver | None = None
+        self._database: Database | None = None
+        self._worker: _JobWorker | None = None
+        self._stopped = asyncio.Event()
+
+    def read_from(self, database: Database) -> None:
+        """Where it looks for work that no job tells of; before `run`."""
+        self._database = database
+
+    async def defer(self, connection: AsyncConnection[Any], session: SessionRow) -> None:
+        """Stores the job in the transaction that is open on the connection. Raises what psycopg does."""
+        try:
+            await self._task.configure(connection=connection).defer_async(session=session)
+        except ConnectorException as error:
+            raise error.__cause__ or error from error
+
+    async def run(self, driver: Driver) -> None:
+        self._driver = self._manager.driver = driver
+        # It ends when it is stopped: cancelled in the middle of a query, it would leave jobs `doing`.
+        with anyio.CancelScope(shield=True):
+            async with self._pool, self._app.open_async(self._pool), anyio.create_task_group() as tasks:
+                tasks.start_soon(self._sweep)
+                tasks.start_soon(self._check, driver)
+                while not self._manager.is_stopped:
+                    try:
+                        await self._work()
+                    except (ProcrastinateException, psycopg.Error, OSError) as error:
+                        logger.warning("Job engine broke off", extra={"action": "jobs_failed", "error": str(error)})
+                    await self._pause(RETRY_SECONDS)
+
+    def stop(self) -> None:
+        self._manager.is_stopped = True
+        self._stopped.set()
+        if self._worker is not None:
+            self._worker.stop()
+
+    async def _pause(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._stopped.wait()
+
+    async def _work(self) -> None:
+        self._worker = _JobWorker(
+            self._app,
+            queues=[QUEUE],
+            concurrency=MAX_JOBS,
+            fetch_job_polling_interval=1.0,
+            abort_job_polling_interval=60.0,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            update_heartbeat_interval=BEAT_SECONDS,
+            stalled_worker_timeout=DEAD_SECONDS,
+        )
+        if not self._manager.is_stopped:
+            await self._worker.run()
+
+    async def _drive(self, session: int) -> None:
+        """The job: works on the session until it has no more work, or cannot be worked on here."""
+        assert self._driver is not None and self._worker is not None and self._database is not None
+        row = SessionRow(session)
+        self._driver.take(row)
+        left = asyncio.ensure_future(self._driver.wait_left(row))
+        stopped = asyncio.ensure_future(self._worker.stopped.wait())
+        await asyncio.wait((left, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not left.done() and self._manager.is_stopped:
+            await asyncio.wait((left,))
+        is_given_back = left.done() and not left.result()
+        left.cancel()
+        stopped.cancel()
+        if is_given_back:
+            await self._database.run(_deliver_again, row)
+
+    async def _sweep(self) -> None:
+        """Takes jobs from workers whose heart stopped, and makes those that are missing, until stopped."""
+        assert self._database is not None
+        while not self._manager.is_stopped:
+            try:
+                await self._manager.finish_late()
+                await self._bury_jobs_of_the_dead()
+                undelivered = await self._database.read(jobs.list_undelivered, DEAD_SECONDS, MAX_SWEPT)
+                if undelivered:
+                    await self._database.run(_deliver_again, *undelivered)
+                    logger.info("Work was delivered anew", extra={"action": "jobs_swept", "sessions": len(undelivered)})
+            except (ProcrastinateException, psycopg.Error, Unavailable) as error:
+                logger.warning("Sweep failed", extra={"action": "sweep_failed", "error": str(error)})
+            await self._pause(SWEEP_SECONDS)
+
+    async def _bury_jobs_of_the_dead(self) -> None:
+        for job in await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=DEAD_SECONDS):
+            assert job.id is not None
+            await self._manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
+
+    async def _check(self, driver: Driver) -> None:
+        """Makes up for interrupts that were lost."""
+        while not self._manager.is_stopped:
+            await self._pause(SWEEP_SECONDS)
+            try:
+                await driver.check_all()
+            except Unavailable as error:
+                logger.warning("Runs were not checked", extra={"action": "check_failed", "code": error.code})
+
+
+async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
+    for session in sessions:
+        await tx.dispatch(session)

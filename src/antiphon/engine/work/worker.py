@@ -1,0 +1,531 @@
+"""Drives sessions: claims their runs in order, has them executed, and ends them. Contract: runs 1, 5, 8."""
+
+import asyncio
+import logging
+import os
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from antiphon.clock import Clock
+from antiphon.domain.attachments import Attachment, in_order
+from antiphon.domain.errors import Conflict, Unavailable
+from antiphon.domain.ids import Ids, ProcessId, SessionRow
+from antiphon.domain.message import AssistantMessage, text_content
+from antiphon.domain.run import Outcome, Run, RunStatus
+from antiphon.engine.ledger.fence import Claimant, Fence, Fenced, sessions_of
+from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs import lifecycle
+from antiphon.engine.runs.context import PublishDelta, RunContext
+from antiphon.engine.runs.lifecycle import Ended, NewInput
+from antiphon.engine.runs.runner import AgentRunner, Ending
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.engine.work.slots import Slots
+from antiphon.engine.work.transcripts import Transcripts
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Database, Query
+
+logger = logging.getLogger(__name__)
+
+UNWIND_SECONDS = 30.0
+"""How long cancelled work may take to stop before its run is fenced off."""
+RETRY_SECONDS = 1.0
+"""Between attempts to write to a store that is full or busy."""
+
+
+class StopCause(StrEnum):
+    CANCEL = "cancel"
+    TIMEOUT = "timeout"
+    DRAIN = "drain"
+    FENCED = "fenced"
+    """Another process took the run over: this one may write nothing more of it."""
+
+
+class _Drive:
+    """One session being worked on, and the run of it that is being executed."""
+
+    def __init__(self, session: SessionRow, slots: Slots) -> None:
+        self.session = session
+        self.has_news = False
+        self.run: Run | None = None
+        self.scope: anyio.CancelScope | None = None
+        self.cause: StopCause | None = None
+        self.unwound = anyio.Event()
+        self.is_abandoned = False
+        self.is_done = False
+        self.is_exhausted = False
+        """Whether the run's end found no other waiting."""
+        self.is_unchecked = False
+        """Whether it was to be looked at since its run began: what was meant may be a later one, claimed already."""
+        self.following: Run | None = None
+        """The session's next run, claimed already."""
+        self._slots = slots
+        self.has_slot = True
+
+    def give_back(self) -> None:
+        if self.has_slot:
+            self.has_slot = False
+            self._slots.give_back()
+
+    async def take_again(self) -> None:
+        if not self.has_slot:
+            await self._slots.take_again()
+            self.has_slot = True
+
+    def settle(self, ended: Ended | NewInput | None) -> None:
+        """Notes what the run's end said of the session's next run."""
+        if isinstance(ended, Ended):
+            self.following, self.is_exhausted = ended.following, ended.is_last
+
+    def stop(self, cause: StopCause) -> None:
+        if self.scope is not None and self.cause is None:
+            self.cause = cause
+            self.scope.cancel()
+
+
+class Worker:
+    """Runs agents. `run` must be running in a task; all of its work belongs to that."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        runner: AgentRunner,
+        waits: Waits,
+        rules: Rules,
+        publish_delta: PublishDelta,
+        clock: Clock,
+        ids: Ids,
+        process: ProcessId,
+        workspaces: Workspaces,
+        unwind_seconds: float = UNWIND_SECONDS,
+    ) -> None:
+        self._database = database
+        self._runner = runner
+        self._waits = waits
+        self._rules = rules
+        self._publish_delta = publish_delta
+        self._clock = clock
+        self._ids = ids
+        self._workspaces = workspaces
+        self._unwind_seconds = unwind_seconds
+        self._claimant = Claimant(
+            process=process, time_limits={agent.id: agent.limits.time for agent in rules.agents.values()}
+        )
+        self._slots = Slots(rules.max_concurrent, self._on_free_slot)
+        self._transcripts = Transcripts()
+        self._pending: dict[SessionRow, None] = {}
+        self._driving: dict[SessionRow, _Drive] = {}
+        self._leaving: dict[SessionRow, list[asyncio.Future[bool]]] = {}
+        self._tasks: TaskGroup | None = None
+        self._has_work = asyncio.Event()
+        self._to_check: dict[SessionRow, None] = {}
+        self._is_draining = self._has_drained = False
+        self._room = anyio.Event()
+        self._idle = anyio.Event()
+
+    async def run(self) -> None:
+        """Works on whatever is delivered, until cancelled."""
+        async with anyio.create_task_group() as self._tasks:
+            while True:
+                self._pump()
+                await self._has_work.wait()
+                self._has_work.clear()
+
+    def take(self, session: SessionRow) -> None:
+        """The session has work."""
+        drive = self._driving.get(session)
+        if drive is None:
+            self._pending[session] = None
+        else:
+            drive.has_news = True
+        self._has_work.set()
+
+    def check(self, session: SessionRow) -> None:
+        """If its run is being executed here, looks whether that is to stop."""
+        if session in self._driving:
+            self._to_check[session] = None
+            self._has_work.set()
+
+    async def check_all(self) -> None:
+        """Looks at every run that is being executed here, in one query."""
+        drives = {drive.run.id: drive for drive in self._driving.values() if drive.run is not None}
+        if not drives:
+            return
+        claims = [(run_id, drive.run.fence) for run_id, drive in drives.items() if drive.run is not None]
+        for run_id in await self._database.read(ledger.find_called_off, claims):
+            self.check(drives[run_id].session)
+
+    async def wait_room(self) -> None:
+        """Returns when one more session could be worked on at once, or none ever will."""
+        while self._slots.free <= len(self._pending) and not self._is_draining:
+            self._room = anyio.Event()
+            await self._room.wait()
+
+    def _on_free_slot(self) -> None:
+        self._has_work.set()
+        self._room.set()
+
+    async def wait_left(self, session: SessionRow) -> bool:
+        """Returns once the session is worked on here no more; whether all of its work is done."""
+        if session not in self._pending and session not in self._driving:
+            return True
+        if self._has_drained:
+            return False
+        left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._leaving.setdefault(session, []).append(left)
+        return await left
+
+    async def drain(self, seconds: float) -> None:
+        """Begins no more runs, gives running ones the time to end, then hands them back unfinished."""
+        self._is_draining = True
+        self._room.set()
+        with anyio.move_on_after(seconds):
+            await self._wait_idle()
+        for drive in tuple(self._driving.values()):
+            drive.stop(StopCause.DRAIN)
+        with anyio.move_on_after(self._unwind_seconds):
+            await self._wait_idle()
+        self._has_drained = True
+        for session in tuple(self._leaving):
+            self._tell_left(session, is_done=False)
+
+    def _tell_left(self, session: SessionRow, *, is_done: bool) -> None:
+        for left in self._leaving.pop(session, ()):
+            if not left.done():
+                left.set_result(is_done)
+
+    async def _wait_idle(self) -> None:
+        while self._driving:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+    def _pump(self) -> None:
+        """Starts driving pending sessions as long as there are free slots, and checks on those being driven."""
+        assert self._tasks is not None
+        to_check, self._to_check = self._to_check, {}
+        for session in to_check:
+            drive = self._driving.get(session)
+            if drive is None:
+                continue
+            drive.is_unchecked = True
+            if drive.run is not None and drive.cause is None:
+                self._tasks.start_soon(self._check, drive, drive.run)
+        while self._pending and not self._is_draining and self._slots.try_take():
+            session = next(iter(self._pending))
+            del self._pending[session]
+            drive = self._driving[session] = _Drive(session, self._slots)
+            self._tasks.start_soon(self._drive, drive)
+
+    async def _drive(self, drive: _Drive) -> None:
+        """Works the session's runs off, until there are none or others wait for the slot."""
+        try:
+            while not self._is_draining and not drive.is_abandoned:
+                drive.has_news = False
+                await drive.take_again()
+                if not await self._drive_once(drive) or (self._pending and drive.following is None):
+                    break
+            if drive.following is not None:
+                await self._hand_back(drive.following)
+        except Unavailable as error:
+            logger.warning("Session is left", extra={"action": "drive_failed", "code": error.code})
+            drive.is_done = True
+        finally:
+            if self._driving.get(drive.session) is drive:
+                del self._driving[drive.session]
+                if drive.is_done:
+                    self._tell_left(drive.session, is_done=True)
+                else:
+                    self._pending[drive.session] = None
+            drive.give_back()
+            self._idle.set()
+            self._has_work.set()
+
+    async def _drive_once(self, drive: _Drive) -> bool:
+        """Claims one run and has it executed; False if the session has no more work."""
+        run = None
+        try:
+            run = drive.following or await self._claim(drive.session)
+            drive.following, drive.is_exhausted = None, False
+            if run is not None and self._is_draining:
+                await self._hand_back(run)
+                return False
+            if run is not None:
+                await self._execute(drive, run)
+        except Unavailable as error:
+            if not _is_passing(error):
+                raise
+            await anyio.sleep(RETRY_SECONDS)
+            return True
+        except Exception:  # a fault of ours: the run is taken over like one whose process died
+            logger.exception("Drive failed", extra={"action": "drive_failed", "session": drive.session})
+            await anyio.sleep(RETRY_SECONDS)
+            return True
+        drive.is_done = not drive.has_news and (run is None or drive.is_exhausted)
+        return not drive.is_done
+
+    async def _claim(self, session: SessionRow) -> Run | None:
+        at_ms = self._clock.now_ms()
+        run = await self._database.run(lifecycle.claim, session, self._claimant, at_ms, sessions=(session,))
+        if run is not None and run.attempt > 1:
+            logger.info("Run resumed", extra={"action": "run_resumed", "run_id": run.id, "attempt": run.attempt})
+        return run
+
+    async def _hand_back(self, run: Run) -> None:
+        await self._database.run(lifecycle.hand_back, Fence(run.id, run.fence), sessions=(SessionRow(run.session),))
+
+    async def _finish_run(
+        self,
+        run: Run,
+        outcome: Outcome,
+        message: AssistantMessage | None = None,
+        *,
+        is_counted: bool = True,
+        successors: Claimant | None = None,
+        saw: int | None = None,
+    ) -> Ended | NewInput | None:
+        return await self._database.run(
+            lifecycle.finish_run,
+            Fence(run.id, run.fence),
+            outcome,
+            message,
+            self._clock.now_ms(),
+            is_counted,
+            successors,
+            saw,
+            sessions=sessions_of(run),
+        )
+
+    async def _execute(self, drive: _Drive, run: Run) -> None:
+        agent = self._rules.agents.get(run.agent_id)
+        if agent is None:
+            outcome = Outcome(
+                status=RunStatus.ERROR,
+                error=f"Agent is no longer configured: {run.agent_id!r}",
+                code="unknown_agent",
+            )
+            await self._finish_run(run, outcome)
+            return
+        context = RunContext(
+            run=run,
+            agent=agent,
+            database=self._database,
+            waits=self._waits,
+            slot=drive,
+            publish_delta=self._publish_delta,
+            transcript=self._transcripts.take(run.session_id),
+            clock=self._clock,
+            ids=self._ids,
+        )
+        drive.run, drive.cause, drive.unwound = run, None, anyio.Event()
+        try:
+            with anyio.CancelScope() as drive.scope:
+                if run.deadline is not None:
+                    assert self._tasks is not None
+                    self._tasks.start_soon(self._watch_deadline, drive, run)
+                is_unchecked, drive.is_unchecked = drive.is_unchecked, False
+                if run.is_cancel_requested:
+                    drive.stop(StopCause.CANCEL)
+                elif is_unchecked:
+                    assert self._tasks is not None
+                    self._tasks.start_soon(self._check, drive, run)
+                drive.settle(await self._run_to_end(context))
+                if context.transcript is not None:
+                    self._transcripts.put_back(run.session_id, context.transcript)
+        finally:
+            drive.scope = drive.run = None
+            drive.unwound.set()
+        await self._settle(drive, context)
+
+    async def _settle(self, drive: _Drive, context: RunContext) -> None:
+        """Says in the ledger what became of work that was stopped."""
+        if drive.cause is StopCause.FENCED:
+            logger.warning("Run was taken over", extra={"action": "run_lost", "run_id": context.run.id})
+        elif drive.cause is StopCause.DRAIN:
+            await self._hand_back(context.run)
+        elif drive.cause is not None and not drive.is_abandoned:
+            drive.settle(await self._end_cut(context, drive.cause))
+
+    async def _run_to_end(self, context: RunContext) -> Ended | None:
+        """Until the run has ended in the ledger; None if it is no longer ours."""
+        is_prepared = False
+        while True:
+            try:
+                ending = None if is_prepared else await self._prepare(context.run)
+                is_prepared = ending is None
+                ending = ending or await self._runner.run(context)
+            except Fenced:
+                return None
+            except Unavailable as error:
+                if not _is_passing(error):
+                    raise
+                logger.warning("Store is not able", extra={"action": "store_retry", "code": error.code})
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            except Exception:
+                logger.exception("Runner failed", extra={"action": "runner_failed", "run_id": context.run.id})
+                ending = Ending(outcome=_internal_error())
+            result = await self._finish(context, ending)
+            if not isinstance(result, NewInput):
+                return result
+
+    async def _prepare(self, run: Run) -> Ending | None:
+        """Writes the run's files into its workspace, once; how it ends if that cannot be. Contract: spawn 5.
+
+        What the child made of them meanwhile is its own. Another worker, whose home may have another workspace, writes
+        them again if it has none.
+        """
+        if not run.has_attachments and (run.fence == 1 or run.report is None):
+            return None
+        files = await self._database.read(_find_files, run)
+        if files is None:
+            return None
+        workspace = self._workspaces.path_of(run.agent_id, SessionRow(run.session), files.created_at)
+        if not run.has_attachments:
+            if await to_thread.run_sync(os.path.lexists, workspace):
+                return None
+            await self._set_attachments_due(run, is_due=True)
+        try:
+            await to_thread.run_sync(
+                self._workspaces.write_attachments,
+                run.agent_id,
+                SessionRow(run.session),
+                files.created_at,
+                files.rel_dir,
+                files.attachments,
+            )
+        except (Conflict, Unavailable) as error:
+            return Ending(outcome=Outcome(status=RunStatus.ERROR, error=error.message, code=error.code))
+        await self._set_attachments_due(run, is_due=False)
+        return None
+
+    async def _set_attachments_due(self, run: Run, *, is_due: bool) -> None:
+        if not await self._database.run(lifecycle.set_attachments_due, Fence(run.id, run.fence), is_due):
+            raise Fenced
+
+    async def _finish(self, context: RunContext, ending: Ending) -> Ended | NewInput | None:
+        """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
+        while True:
+            try:
+                result = await self._finish_run(
+                    context.run,
+                    ending.outcome,
+                    ending.message,
+                    is_counted=context.is_counted,
+                    successors=None if self._pending or self._is_draining else self._claimant,
+                    saw=context.last_seq,
+                )
+            except Unavailable as error:
+                if not _is_passing(error):
+                    raise
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            context.streamed.clear()
+            return result
+
+    async def _end_cut(self, context: RunContext, cause: StopCause) -> Ended | NewInput | None:
+        """Ends a run that was cancelled or ran out of time, with the text it had."""
+        partial = "".join(context.streamed)
+        message = None
+        if partial:
+            message = AssistantMessage(
+                message_id=self._ids.new("msg"),
+                content=text_content(partial),
+                saw=context.last_seq,
+                partial=True,
+            )
+        return await self._finish(context, Ending(outcome=_cut(cause, partial), message=message))
+
+    async def _check(self, drive: _Drive, run: Run) -> None:
+        """Looks whether the run is to be cancelled."""
+        try:
+            current = await self._database.read(ledger.find, run.id)
+        except Unavailable:
+            self._to_check[drive.session] = None  # looked at again with the next dispatch
+            return
+        if drive.run is not run or drive.cause is not None:
+            return
+        if current is None or current.fence != run.fence:
+            await self._stop(drive, run, StopCause.FENCED)
+        elif current.is_cancel_requested:
+            await self._stop(drive, run, StopCause.CANCEL)
+
+    async def _watch_deadline(self, drive: _Drive, run: Run) -> None:
+        assert run.deadline is not None
+        unwound = drive.unwound
+        with anyio.move_on_after((run.deadline - self._clock.now()).total_seconds()):
+            await unwound.wait()
+        if not unwound.is_set():
+            await self._stop(drive, run, StopCause.TIMEOUT)
+
+    async def _stop(self, drive: _Drive, run: Run, cause: StopCause) -> None:
+        """Cancels the work; if it does not unwind in time, ends its run without it."""
+        unwound = drive.unwound
+        drive.stop(cause)
+        with anyio.move_on_after(self._unwind_seconds):
+            await unwound.wait()
+        if unwound.is_set() or drive.is_abandoned:
+            return
+        drive.is_abandoned = True
+        logger.error("Run fenced off", extra={"action": "run_fenced_off", "run_id": run.id})
+        await self._fence_off(run, cause)
+        if self._driving.get(drive.session) is drive:
+            del self._driving[drive.session]
+        drive.give_back()
+        self.take(drive.session)
+
+    async def _fence_off(self, run: Run, cause: StopCause) -> None:
+        while True:
+            try:
+                await self._finish_run(run, _cut(cause, ""))
+                return
+            except Unavailable as error:
+                if not _is_passing(error):
+                    return
+                await anyio.sleep(RETRY_SECONDS)
+
+
+class _Files(NamedTuple):
+    """What is to be written before a run's first step."""
+
+    created_at: datetime
+    rel_dir: str
+    attachments: list[Attachment]
+
+
+async def _find_files(query: Query, run: Run) -> _Files | None:
+    """Those of the run's task; None for another run, and for a task without."""
+    session = await rows.find_by_row(query, SessionRow(run.session))
+    spawn = await spawns.find(query, SessionRow(run.session))
+    if session is None or spawn is None:
+        raise Fenced
+    if spawn.receipt is None or spawn.run != run.id:
+        return None
+    attachments = await spawns.list_attachments(query, session.row)
+    return _Files(session.created_at, str(spawn.receipt["relDir"]), in_order(attachments, spawn.receipt))
+
+
+def _is_passing(error: Unavailable) -> bool:
+    return error.code in ("disk_full", "store_busy", "store_unreachable", "outcome_unknown")
+
+
+def _internal_error() -> Outcome:
+    return Outcome(status=RunStatus.ERROR, error="Antiphon failed inside; its log says more.", code="internal_error")
+
+
+def _cut(cause: StopCause, partial: str) -> Outcome:
+    if cause is StopCause.TIMEOUT:
+        return Outcome(
+            status=RunStatus.TIMEOUT,
+            reply=partial,
+            error="The run took longer than it may.",
+            code="run_timeout",
+        )
+    return Outcome(status=RunStatus.CANCELLED, reply=partial, error="The run was cancelled.", code="cancelled")
