@@ -56,6 +56,33 @@ class QueueMode(StrEnum):
     REJECT = "reject"
 
 
+class Purpose(StrEnum):
+    """What a run is for. A continuation has the purpose of the run that it goes on with."""
+
+    MESSAGE = "message"
+    """It answers what a person or a program posted."""
+    REQUEST = "request"
+    """It answers another session's message, the first of an exchange."""
+    EXCHANGE_TURN = "exchange_turn"
+    EXCHANGE_ANNOUNCE = "exchange_announce"
+    """It words what the target's own channel is told of an exchange."""
+    CHILD = "child"
+    """It works on what its session's requester gave it, and owes the result."""
+    RESULTS = "results"
+    """It goes on with results of its session's children."""
+    ANNOUNCE = "announce"
+    """It words what its requester's channel is told of a result."""
+
+    @property
+    def is_of_exchange(self) -> bool:
+        return self in (Purpose.REQUEST, Purpose.EXCHANGE_TURN, Purpose.EXCHANGE_ANNOUNCE)
+
+    @property
+    def speaks_for_itself(self) -> bool:
+        """Whether its reply is its session's own, which goes where the session's answers go."""
+        return self is not Purpose.ANNOUNCE and not self.is_of_exchange
+
+
 MAX_ATTEMPTS = 3
 """Crashed attempts after which a run ends with code `crashed`. Contract: runs 8."""
 
@@ -75,6 +102,7 @@ class Run(Struct, frozen=True, kw_only=True):
     """Of the newest message that it answers; above `seq` where others joined it."""
     status: RunStatus
     mode: QueueMode
+    purpose: Purpose
     principal: Principal
     attempt: int = 0
     fence: int = 0

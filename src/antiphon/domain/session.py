@@ -90,6 +90,10 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     usage: Usage = NO_USAGE
     aborted_last_run: bool = False
 
+    @property
+    def has_description(self) -> bool:
+        return self.description is not None
+
 
 class Session(SessionSummary, frozen=True, kw_only=True):
     """One key's row with its present incarnation."""

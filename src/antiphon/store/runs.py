@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
-from antiphon.domain.run import QueueMode, Run, RunStatus, followed
+from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -21,7 +23,7 @@ r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps,
 r.exchange, r.partner, r.chain, r.hops, r.has_sent, r.place,
 r.report, r.has_spawned, r.has_attachments, r.time_limit, r.wait_call, r.is_yielding, r.is_parked, r.continued_by,
-r.announces, r.continues"""
+r.announces, r.continues, r.purpose"""
 
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_COLUMNS} {_FROM}"
@@ -33,46 +35,68 @@ _SELECT_WITH_END = (
 _ACTIVE = "r.status IN ('running', 'awaiting_approval')"
 
 
-class ExchangeLink(NamedTuple):
-    """What makes a run a part of an exchange."""
+class NewRun(Struct, frozen=True, kw_only=True):
+    """A run that is to be queued; `None` and zero for what it has not."""
 
-    exchange: str
-    partner: SessionRow
-    """The other session."""
-    chain: str
-    hops: int
+    id: RunId
+    purpose: Purpose
+    incarnation: SessionId
+    agent_id: AgentId
+    principal: Principal
+    mode: QueueMode = QueueMode.ENQUEUE
+    place: DeliveryContext | None = None
+    partner: SessionRow | None = None
+    exchange: str | None = None
+    chain: str | None = None
+    hops: int = 0
+    report: str | None = None
+    announces: str | None = None
+    continues: RunId | None = None
+    has_spawned: bool = False
+    has_attachments: bool = False
+    deadline: datetime | None = None
+    time_limit: timedelta | None = None
 
-    @property
-    def columns(self) -> dict[str, SqlValue]:
-        return {"exchange": self.exchange, "partner": self.partner, "chain": self.chain, "hops": self.hops}
+
+async def insert(tx: Transaction, session: SessionRow, run: NewRun, seq: int, at_ms: int) -> None:
+    """Queues the run behind the words of that `seq`."""
+    columns: dict[str, SqlValue] = {
+        "id": run.id,
+        "session": session,
+        "incarnation": run.incarnation,
+        "agent_id": run.agent_id,
+        "seq": seq,
+        "newest_seq": seq,
+        "status": RunStatus.QUEUED.value,
+        "mode": run.mode.value,
+        "purpose": run.purpose.value,
+        "principal": str(run.principal),
+        "created_at": at_ms,
+    }
+    columns |= {column: value for column, value in _more_columns(run).items() if value}
+    await tx.execute(_insert(tuple(columns)), tuple(columns.values()))
 
 
-async def insert(
-    tx: Transaction,
-    *,
-    run_id: RunId,
-    session: SessionRow,
-    incarnation: SessionId,
-    agent_id: AgentId,
-    seq: int,
-    mode: QueueMode,
-    principal: Principal,
-    at_ms: int,
-    columns: Mapping[str, SqlValue] | None = None,
-) -> None:
-    """A queued run; `columns` are those beside what every run has."""
-    more = columns or {}
-    values = (run_id, session, incarnation, agent_id, seq, seq, mode.value, str(principal), at_ms, *more.values())
-    await tx.execute(_insert(tuple(more)), values)
+def _more_columns(run: NewRun) -> dict[str, SqlValue]:
+    return {
+        "place": None if run.place is None else codec.place_text(run.place),
+        "partner": run.partner,
+        "exchange": run.exchange,
+        "chain": run.chain,
+        "hops": run.hops,
+        "report": run.report,
+        "announces": run.announces,
+        "continues": run.continues,
+        "has_spawned": int(run.has_spawned),
+        "has_attachments": int(run.has_attachments),
+        "deadline": None if run.deadline is None else codec.milliseconds(run.deadline),
+        "time_limit": None if run.time_limit is None else run.time_limit // timedelta(milliseconds=1),
+    }
 
 
 @cache
-def _insert(more: tuple[str, ...]) -> str:
-    named = "".join(f", {column}" for column in more)
-    return (
-        "INSERT INTO runs (id, session, incarnation, agent_id, seq, newest_seq, status, mode, principal, created_at"
-        f"{named}) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?{', ?' * len(more)})"
-    )
+def _insert(columns: tuple[str, ...]) -> str:
+    return f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 async def spent_in_chain(query: Query, chain: str) -> int:
@@ -429,6 +453,7 @@ def _run(row: Row) -> Run:
         continued_by=row[41],
         announces=row[42],
         continues=row[43],
+        purpose=Purpose(row[44]),
     )
 
 

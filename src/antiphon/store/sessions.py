@@ -88,7 +88,7 @@ class SessionHead(NamedTuple):
     type: str
     last_seq: int
     first_seq: int
-    is_described: int
+    has_description: bool
     send_policy: str | None
     channel: str | None
     """Where its answers go."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
-from antiphon.domain.ids import Ids, MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
 from antiphon.domain.label import ALL
 from antiphon.domain.message import (
     Provenance,
@@ -22,12 +22,13 @@ from antiphon.domain.message import (
     text_content,
     text_of,
 )
-from antiphon.domain.run import Run
+from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.access.callers import Caller, find_origin
 from antiphon.engine.children.spawn import queue_work
-from antiphon.engine.ledger.append import append_words, derived_id, shown_columns
+from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
+from antiphon.engine.ledger.queue import join_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
@@ -189,7 +190,7 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int
         await spawns.take_open(tx, session)
         await cancel_work(tx, session, at_ms)
         for run in await ledger.find_queued(tx, session):
-            if run.announces is None:
+            if run.purpose is not Purpose.ANNOUNCE:
                 await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
     return children
 
@@ -225,19 +226,15 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         report=ReportStep(id=report_id, stage=ReportStage.STEER),
         provenance=Provenance(kind=ProvenanceKind.INTER_SESSION, source_session_key=str(source.key), source_tool=TOOL),
     )
-    # A parked run has ended: what comes now is for the one that continues it, and for any other before that.
-    run_id = command.run_id if joined is None else None if joined.is_parked else joined.id
-    shown = {**shown_columns(command.text, describes=False), "interacted_at": command.at_ms}
-    seq = await append_words(
-        tx, child, SessionId(child.id), message, source, run_id, command.at_ms, shown, is_addressed=True
-    )
-    if joined is not None:
-        if run_id is not None:
-            await ledger.change(tx, run_id, {"newest_seq": seq})
-        return Steered(child, report_id)
-    spawn = await spawns.find(tx, child.row)
-    assert spawn is not None
-    await queue_work(tx, caller, spawn, source, child, origin, command.run_id, seq, command.at_ms)
+    words = words_from(source, message, Arrival.POSTED, is_addressed=True)
+    if joined is None:
+        spawn = await spawns.find(tx, child.row)
+        assert spawn is not None
+        await queue_work(tx, caller, spawn, source, child, origin, command.run_id, words, command.at_ms)
+    elif joined.is_parked:  # it has ended: what comes now is for the one that continues it, and any other before that
+        await append_words(tx, child, words, command.at_ms)
+    else:
+        await join_run(tx, child, words, joined.id, command.at_ms)
     return Steered(child, report_id)
 
 

@@ -24,14 +24,15 @@ from antiphon.domain.message import (
     text_content,
 )
 from antiphon.domain.report import Report, Stage
-from antiphon.domain.run import QueueMode, Run
+from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.callers import Caller, find_origin
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import append_words, shown_columns
+from antiphon.engine.ledger.append import Arrival, Words, words_from
+from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.messages import SOURCE_TOOL
 from antiphon.engine.rules import Rules
@@ -43,6 +44,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.runs import NewRun
 
 MAX_TASK_BYTES = 1024 * 1024
 ATTACHMENTS_DIRECTORY = ".antiphon/attachments"
@@ -323,9 +325,8 @@ async def _give_task(
         ),
         report=ReportStep(id=run_id, stage=ReportStage.TASK, attachments=rel_dir),
     )
-    shown = shown_columns(request.task, describes=True)
-    seq = await append_words(tx, child, SessionId(child.id), message, parent, run_id, at_ms, shown)
-    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, seq, at_ms)
+    words = words_from(parent, message, Arrival.POSTED)
+    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, words, at_ms)
 
 
 async def queue_work(
@@ -336,32 +337,25 @@ async def queue_work(
     child: Session,
     origin: Run | None,
     run_id: RunId,
-    seq: int,
+    words: Words,
     at_ms: int,
 ) -> None:
-    """The child's run that answers the message, and the result that it owes."""
+    """What the child is told, its run that answers, and the result that it owes."""
     chain = None if origin is None else origin.chain or origin.id
-    columns: dict[str, SqlValue] = {
-        "report": run_id,
-        "partner": parent.row,
-        "chain": chain,
-        "hops": 0 if origin is None else origin.hops,
-        "time_limit": None if spawn.time_limit is None else spawn.time_limit // timedelta(milliseconds=1),
-        "has_attachments": int(spawn.receipt is not None and run_id == spawn.run),
-    }
-    is_delivered = await ledger.is_busy(tx, child.row)
-    await ledger.insert(
-        tx,
-        run_id=run_id,
-        session=child.row,
+    run = NewRun(
+        id=run_id,
+        purpose=Purpose.CHILD,
         incarnation=SessionId(child.id),
         agent_id=child.agent_id,
-        seq=seq,
-        mode=QueueMode.ENQUEUE,
         principal=caller.principal,
-        at_ms=at_ms,
-        columns=columns,
+        partner=parent.row,
+        chain=chain,
+        hops=0 if origin is None else origin.hops,
+        report=run_id,
+        has_attachments=spawn.receipt is not None and run_id == spawn.run,
+        time_limit=spawn.time_limit,
     )
+    await queue_run(tx, child, words, run, at_ms)
     report = Report(
         id=run_id,
         run=run_id,
@@ -377,5 +371,3 @@ async def queue_work(
     await spawns.insert_report(tx, report, at_ms)
     if origin is not None:
         await ledger.change(tx, origin.id, {"has_spawned": 1, "chain": chain})
-    if not is_delivered:
-        await tx.dispatch(child.row)

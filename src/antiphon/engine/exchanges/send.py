@@ -14,7 +14,7 @@ from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, Not
 from antiphon.domain.exchange import REPLY_SKIP, Exchange, Stage
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, Target
@@ -22,8 +22,9 @@ from antiphon.engine.access.callers import Caller, Reach, find_by_label, find_or
 from antiphon.engine.access.lookup import Found
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import provenance_of
-from antiphon.engine.ledger.append import append_words, shown_columns
+from antiphon.engine.ledger.append import Arrival, words_from
 from antiphon.engine.ledger.cycles import waits_for
+from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -33,6 +34,7 @@ from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Named, Query, SqlValue, Transaction
+from antiphon.store.runs import NewRun
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 
@@ -281,26 +283,19 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
         provenance=provenance_of(source),
         exchange=ExchangeStep(id=exchange.id, stage=ExchangeStage.REQUEST),
     )
-    incarnation = SessionId(target.id)
-    described = shown_columns(command.text, describes=target.description is None)
-    changes: dict[str, SqlValue] = {"interacted_at": command.at_ms, **described}
-    seq = await append_words(tx, target, incarnation, message, source, command.run_id, command.at_ms, changes)
-    is_delivered = await ledger.is_busy(tx, target.row)
-    await ledger.insert(
-        tx,
-        run_id=command.run_id,
-        session=target.row,
-        incarnation=incarnation,
+    run = NewRun(
+        id=command.run_id,
+        purpose=Purpose.REQUEST,
+        incarnation=SessionId(target.id),
         agent_id=target.agent_id,
-        seq=seq,
-        mode=QueueMode.ENQUEUE,
         principal=exchange.principal,
-        at_ms=command.at_ms,
-        columns=ledger.ExchangeLink(exchange.id, source.row, exchange.chain, exchange.hops).columns,
+        exchange=exchange.id,
+        partner=source.row,
+        chain=exchange.chain,
+        hops=exchange.hops,
     )
+    await queue_run(tx, target, words_from(source, message, Arrival.POSTED), run, command.at_ms)
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
-    if not is_delivered:
-        await tx.dispatch(target.row)
 
 
 async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None:

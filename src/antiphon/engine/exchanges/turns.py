@@ -32,17 +32,20 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
-from antiphon.domain.run import QueueMode, Run
+from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import append_words, derived_id
+from antiphon.engine.ledger.append import append_words, derived_id, words_from
+from antiphon.engine.ledger.queue import queue_run
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Query, Transaction
+from antiphon.store.runs import NewRun
 
 SOURCE_TOOL = "sessions_send"
+_PURPOSES = {ExchangeStage.TURN: Purpose.EXCHANGE_TURN, ExchangeStage.ANNOUNCE: Purpose.EXCHANGE_ANNOUNCE}
 WITHHELD = "[A reply waits that this session may not read: it holds data above this session. The owner can release it.]"
 
 
@@ -143,18 +146,19 @@ async def _act(tx: Transaction, exchange: Exchange, action: Action, sides: _Side
                 of=exchange.max_turns,
                 asked_by=exchange.origin_run,
             )
-            await _queue(tx, exchange, side, sides, content, stage, run, at_ms)
+            await _queue(tx, exchange, side, sides, content, stage, at_ms)
         case Announce():
             said = (exchange.request, exchange.first_reply or "", exchange.latest_reply or "")
             content = tuple(TextPart(text=text) for text in said)
             stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.ANNOUNCE)
-            await _queue(tx, exchange, Side.TARGET, sides, content, stage, run, at_ms)
+            await _queue(tx, exchange, Side.TARGET, sides, content, stage, at_ms)
         case Record(side, words, is_error):
             stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
             incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation
             message = _message(exchange, side, sides, text_content(text), stage, at_ms)
-            await append_words(tx, sides.of(side), incarnation, message, sides.other(side), None, at_ms)
+            words = words_from(sides.other(side), message, incarnation=incarnation)
+            await append_words(tx, sides.of(side), words, at_ms)
 
 
 async def _queue(
@@ -164,28 +168,23 @@ async def _queue(
     sides: _Sides,
     content: tuple[Part, ...],
     stage: ExchangeStep,
-    run: Run,
     at_ms: int,
 ) -> None:
     """The prompt of a turn and the run that answers it."""
     session, other = sides.of(side), sides.other(side)
-    run_id = RunId(derived_id("run", at_ms, exchange.id, stage.stage.value, str(stage.turn)))
-    message = _message(exchange, side, sides, content, stage, at_ms)
-    seq = await append_words(tx, session, SessionId(session.id), message, other, run_id, at_ms)
-    await ledger.insert(
-        tx,
-        run_id=run_id,
-        session=session.row,
+    run = NewRun(
+        id=RunId(derived_id("run", at_ms, exchange.id, stage.stage.value, str(stage.turn))),
+        purpose=_PURPOSES[stage.stage],
         incarnation=SessionId(session.id),
         agent_id=session.agent_id,
-        seq=seq,
-        mode=QueueMode.ENQUEUE,
         principal=exchange.principal,
-        at_ms=at_ms,
-        columns=ledger.ExchangeLink(exchange.id, other.row, exchange.chain, exchange.hops).columns,
+        exchange=exchange.id,
+        partner=other.row,
+        chain=exchange.chain,
+        hops=exchange.hops,
     )
-    if session.row != run.session or not run.fence:
-        await tx.dispatch(session.row)
+    message = _message(exchange, side, sides, content, stage, at_ms)
+    await queue_run(tx, session, words_from(other, message), run, at_ms)
 
 
 def _message(

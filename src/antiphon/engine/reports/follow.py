@@ -23,18 +23,20 @@ from antiphon.domain.report import (
     record_parts,
     what_follows,
 )
-from antiphon.domain.run import Outcome, QueueMode, Run, RunStatus
+from antiphon.domain.run import Outcome, Purpose, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.domain.spawn import Cleanup, Mode
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import derived_id
-from antiphon.engine.reports import messages as report_log
+from antiphon.engine.ledger.append import Words, append_words, derived_id
+from antiphon.engine.ledger.queue import queue_run
+from antiphon.engine.reports import messages
 from antiphon.engine.reports.result import find_result
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
-from antiphon.store.codec import milliseconds, moment, place_text
+from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import SqlValue, Transaction
+from antiphon.store.runs import NewRun
 
 
 class CalledOff(NamedTuple):
@@ -51,7 +53,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
     """
     if run.report is not None:
         return await spawns.find_report(tx, run.report)
-    if depth == 0 or run.exchange is not None or run.announces is not None or status is RunStatus.CANCELLED:
+    if depth == 0 or not run.purpose.speaks_for_itself or status is RunStatus.CANCELLED:
         return None
     spawn = await spawns.find(tx, run.session)
     if spawn is None or spawn.mode is not Mode.SESSION:
@@ -232,17 +234,17 @@ async def _record(
         following = Following.RUN
     origin = None if report.origin_run is None else await ledger.find(tx, report.origin_run)
     if origin is not None and not origin.is_over:
-        await report_log.append_record(tx, report, child, requester, parts, None, (), at_ms)
+        await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
         await spawns.change_report(
             tx, report.id, {"stage": Stage.RECORDED.value, "origin_run": report.origin_run, "ended_at": at_ms}
         )
         return []
     if following is Following.RUN:
         run_id = RunId(derived_id("run", at_ms, report.id, "answer"))
-        seq = await report_log.append_record(tx, report, child, requester, parts, run_id, (report.id,), at_ms)
-        await _queue(tx, requester, run_id, seq, report, origin, _to_place(report), at_ms)
+        words = messages.record_words(report, child, requester, parts, (report.id,))
+        await queue_run(tx, requester, words, _answering(requester, run_id, report, origin), at_ms)
     else:
-        await report_log.append_record(tx, report, child, requester, parts, None, (), at_ms)
+        await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
     if following is Following.ANNOUNCE:
         await _queue_announcement(tx, report, child, requester, parts, origin, at_ms)
     else:
@@ -264,17 +266,15 @@ async def _record_for_waiter(
     awaited = await spawns.list_awaited(tx, waiter)
     is_last = all(other.stage is not Stage.OPEN or other.id == report.id for other in awaited)
     if parked is None or not parked.is_parked or not is_last:
-        await report_log.append_record(tx, report, child, requester, parts, None, (), at_ms)
+        await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
         await _settle(tx, replace(report, is_taken=True), at_ms, may_delete=parked is None or not parked.is_parked)
         return []
     run_id = _continuation_of(parked)
     end = _why_not(parked, requester, at_ms)
     answers = () if end is not None else tuple(other.id for other in awaited)
-    seq = await report_log.append_record(
-        tx, report, child, requester, parts, run_id, answers, at_ms, is_continued=end is None
-    )
+    words = messages.record_words(report, child, requester, parts, answers, is_continued=end is None)
     await _settle(tx, replace(report, is_taken=True), at_ms)
-    return await _go_on(tx, parked, requester, run_id, seq, end, at_ms)
+    return await _go_on(tx, parked, requester, run_id, words, end, at_ms)
 
 
 async def _after_whom(tx: Transaction, report: Report, requester: Session) -> Report:
@@ -325,7 +325,7 @@ async def _follow_records(
             to_answer.setdefault((report.place, report.principal), []).append(report)
             await _settle(tx, report, at_ms)
         elif following is Following.ANNOUNCE and child is not None:
-            record = await report_log.find_record(tx, report, session)
+            record = await messages.find_record(tx, report, session)
             await _queue_announcement(tx, report, child, session, record, origin, at_ms)
         else:
             await _settle(tx, report, at_ms)
@@ -337,8 +337,8 @@ async def _answer(tx: Transaction, session: Session, reports: Sequence[Report], 
     """A run of the requester that goes on with records of one place and principal, which stand in its log already."""
     run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
     answers = tuple(report.id for report in reports)
-    seq = await report_log.append_notice(tx, session, SessionId(session.id), run_id, answers, at_ms)
-    await _queue(tx, session, run_id, seq, reports[0], origin, _to_place(reports[0]), at_ms)
+    words = await messages.notice_words(tx, session, SessionId(session.id), run_id, answers)
+    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin), at_ms)
 
 
 async def _continue(
@@ -346,39 +346,43 @@ async def _continue(
 ) -> list[CalledOff]:
     run_id = _continuation_of(parked)
     end = _why_not(parked, session, at_ms)
-    seq = await report_log.append_notice(
+    words = await messages.notice_words(
         tx,
         session,
         SessionId(parked.session_id),
         run_id,
         () if end is not None else tuple(answers),
-        at_ms,
         is_continued=end is None,
         why_not=None if end is None else end.error,
     )
-    return await _go_on(tx, parked, session, run_id, seq, end, at_ms)
+    return await _go_on(tx, parked, session, run_id, words, end, at_ms)
 
 
 async def _go_on(
-    tx: Transaction, parked: Run, session: Session, run_id: RunId, seq: int, end: Outcome | None, at_ms: int
+    tx: Transaction, parked: Run, session: Session, run_id: RunId, words: Words, end: Outcome | None, at_ms: int
 ) -> list[CalledOff]:
     """The run that continues the parked one; what it owed, was asked and may take is that of the other.
 
     With `end` it is to end so at once.
     """
-    columns: dict[str, SqlValue] = {
-        "continues": parked.id,
-        "report": parked.report,
-        "announces": parked.announces,
-        "partner": parked.partner,
-        "exchange": parked.exchange,
-        "chain": parked.chain,
-        "hops": parked.hops,
-        "has_spawned": 1,
-        "deadline": None if parked.deadline is None else milliseconds(parked.deadline),
-        "place": None if parked.place is None else place_text(parked.place),
-    }
-    await _insert(tx, session, SessionId(parked.session_id), run_id, seq, parked.principal, columns, at_ms)
+    continuation = NewRun(
+        id=run_id,
+        purpose=parked.purpose,
+        incarnation=SessionId(parked.session_id),
+        agent_id=session.agent_id,
+        principal=parked.principal,
+        place=parked.place,
+        partner=parked.partner,
+        exchange=parked.exchange,
+        chain=parked.chain,
+        hops=parked.hops,
+        report=parked.report,
+        announces=parked.announces,
+        continues=parked.id,
+        has_spawned=True,
+        deadline=parked.deadline,
+    )
+    await queue_run(tx, session, words, continuation, at_ms)
     await ledger.change(tx, parked.id, {"is_parked": 0, "continued_by": run_id})
     await spawns.move_origin(tx, parked.id, run_id)
     await spawns.delete_awaited(tx, parked.id, at_ms)
@@ -433,8 +437,9 @@ async def _queue_announcement(
 ) -> None:
     """A turn of the child that words what the requester's channel is told."""
     run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
-    seq = await report_log.append_question(tx, report, child, requester, parts, run_id, at_ms)
-    await _queue(tx, child, run_id, seq, report, origin, {"announces": report.id, "partner": requester.row}, at_ms)
+    run = _following(child, run_id, Purpose.ANNOUNCE, report, origin)
+    run = replace(run, announces=report.id, partner=requester.row)
+    await queue_run(tx, child, messages.question_words(report, child, requester, parts), run, at_ms)
     await spawns.change_report(tx, report.id, {"stage": Stage.ANNOUNCING.value, "ended_at": at_ms})
 
 
@@ -442,7 +447,7 @@ async def _deliver_announcement(tx: Transaction, run: Run, report_id: str, at_ms
     report = await spawns.find_report(tx, report_id)
     if report is None or report.stage is not Stage.ANNOUNCING:
         return
-    text = announced_text(run.status, run.reply or "", text_of(await report_log.find_question(tx, report)))
+    text = announced_text(run.status, run.reply or "", text_of(await messages.find_question(tx, report)))
     child = await rows.find_by_row(tx, report.child)
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
     # Of a conversation that was begun anew since nothing is told any more.
@@ -506,48 +511,19 @@ def _continuation_of(parked: Run) -> RunId:
     return RunId(derived_id("run", ended_ms, parked.id, "continued"))
 
 
-def _to_place(report: Report) -> dict[str, SqlValue]:
-    """What sends the answer of a run to where the child was spawned for."""
-    return {} if report.place is None else {"place": place_text(report.place)}
+def _answering(session: Session, run_id: RunId, report: Report, origin: Run | None) -> NewRun:
+    """A run of the requester; its answer goes to where the child was spawned for."""
+    return replace(_following(session, run_id, Purpose.RESULTS, report, origin), place=report.place)
 
 
-async def _queue(
-    tx: Transaction,
-    session: Session,
-    run_id: RunId,
-    seq: int,
-    report: Report,
-    origin: Run | None,
-    columns: dict[str, SqlValue],
-    at_ms: int,
-) -> None:
+def _following(session: Session, run_id: RunId, purpose: Purpose, report: Report, origin: Run | None) -> NewRun:
     """A run of the session's present incarnation, in the chain of the run that spawned."""
-    chain: dict[str, SqlValue] = {} if origin is None else {"chain": origin.chain, "hops": origin.hops}
-    await _insert(tx, session, SessionId(session.id), run_id, seq, report.principal, {**chain, **columns}, at_ms)
-
-
-async def _insert(
-    tx: Transaction,
-    session: Session,
-    incarnation: SessionId,
-    run_id: RunId,
-    seq: int,
-    principal: Principal,
-    columns: dict[str, SqlValue],
-    at_ms: int,
-) -> None:
-    is_delivered = await ledger.is_busy(tx, session.row)
-    await ledger.insert(
-        tx,
-        run_id=run_id,
-        session=session.row,
-        incarnation=incarnation,
+    return NewRun(
+        id=run_id,
+        purpose=purpose,
+        incarnation=SessionId(session.id),
         agent_id=session.agent_id,
-        seq=seq,
-        mode=QueueMode.ENQUEUE,
-        principal=principal,
-        at_ms=at_ms,
-        columns=columns,
+        principal=report.principal,
+        chain=None if origin is None else origin.chain,
+        hops=0 if origin is None else origin.hops,
     )
-    if not is_delivered:
-        await tx.dispatch(session.row)

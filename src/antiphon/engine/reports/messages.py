@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import (
     Part,
@@ -18,63 +16,67 @@ from antiphon.domain.message import (
 from antiphon.domain.report import Report
 from antiphon.domain.session import Session
 from antiphon.domain.text import PREVIEW_LENGTH, flat, one_line
-from antiphon.engine.ledger.append import append_words, derived_id
+from antiphon.engine.ledger.append import Words, derived_id, words_from
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
-from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.database import Query
 
 SOURCE_TOOL = "sessions_spawn"
 CAME = "Results of sub-agents came while you were at work{names}. They stand above."
 NOT_CONTINUED = "The wait for sub-agents is over, and nothing is gone on with. {why}"
 
 
-async def append_record(
-    tx: Transaction,
+def record_words(
     report: Report,
     child: Session,
     requester: Session,
     parts: tuple[Part, ...],
-    run_id: RunId | None,
-    answers: tuple[str, ...],
-    at_ms: int,
+    answers: tuple[str, ...] = (),
     *,
     is_continued: bool = False,
-) -> int:
-    """The child's result in its requester's log; its `seq`. It starts the run, if one is given, which answers."""
+) -> Words:
+    """The child's result, for its requester's log; `answers` are the results that a run goes on with."""
     assert report.requester_incarnation is not None
     message = _message(child, parts, report.id, ReportStage.RECORD, answers, is_continued=is_continued)
-    source = child if child.taint.flows_to(requester.taint) else replace(child, taint=requester.taint)
-    set: dict[str, SqlValue] = {}
-    if report.requester_incarnation == requester.id:
-        # Of the three texts what the child said, not the frame around it.
-        said = f"{flat(child.label or 'sub-agent')}: {text_of(parts[1:2])}"
-        set["preview"] = one_line(said, PREVIEW_LENGTH)
-    return await append_words(
-        tx, requester, report.requester_incarnation, message, source, run_id, at_ms, set, is_addressed=True
+    # Of the three texts what the child said, not the frame around it.
+    said = f"{flat(child.label or 'sub-agent')}: {text_of(parts[1:2])}"
+    return words_from(
+        child,
+        message,
+        classification=child.taint if child.taint.flows_to(requester.taint) else requester.taint,
+        incarnation=report.requester_incarnation,
+        is_addressed=True,
+        preview=one_line(said, PREVIEW_LENGTH),
     )
 
 
-async def append_notice(
-    tx: Transaction,
+async def notice_words(
+    query: Query,
     session: Session,
     incarnation: SessionId,
     run_id: RunId,
     answers: tuple[str, ...],
-    at_ms: int,
     *,
     is_continued: bool = False,
     why_not: str | None = None,
-) -> int:
+) -> Words:
     """What a run begins with whose records stand in the log already; with `why_not` it does not go on with them."""
-    text = CAME.format(names=await _names(tx, answers)) if why_not is None else NOT_CONTINUED.format(why=why_not)
-    content = text_content(text)
-    message = _message(session, content, run_id, ReportStage.CONTINUATION, answers, is_continued=is_continued)
-    return await append_words(tx, session, incarnation, message, session, run_id, at_ms, is_addressed=True)
+    text = CAME.format(names=await _names(query, answers)) if why_not is None else NOT_CONTINUED.format(why=why_not)
+    message = _message(
+        session, text_content(text), run_id, ReportStage.CONTINUATION, answers, is_continued=is_continued
+    )
+    return words_from(session, message, incarnation=incarnation, is_addressed=True)
 
 
-async def _names(tx: Transaction, answers: Sequence[str]) -> str:
-    found = [await rows.find_by_row(tx, report.child) for report in await spawns.list_reports(tx, answers)]
+def question_words(report: Report, child: Session, requester: Session, parts: tuple[Part, ...]) -> Words:
+    """The record once more, in the child's own log, for the turn that words what the requester's channel is told."""
+    message = _message(requester, parts, report.id, ReportStage.ANNOUNCE, (report.id,))
+    return words_from(requester, message, classification=child.taint, is_addressed=True)  # the words are the child's
+
+
+async def _names(query: Query, answers: Sequence[str]) -> str:
+    found = [await rows.find_by_row(query, report.child) for report in await spawns.list_reports(query, answers)]
     names = ", ".join(flat(child.label or str(child.key)) for child in found if child is not None)
     return f": {names}" if names else ""
 
@@ -82,21 +84,6 @@ async def _names(tx: Transaction, answers: Sequence[str]) -> str:
 async def find_record(query: Query, report: Report, requester: Session) -> tuple[Part, ...]:
     """The record as it stands in the requester's log."""
     return await _find(query, requester.row, report.id, ReportStage.RECORD)
-
-
-async def append_question(
-    tx: Transaction,
-    report: Report,
-    child: Session,
-    requester: Session,
-    parts: tuple[Part, ...],
-    run_id: RunId,
-    at_ms: int,
-) -> int:
-    """The record once more, in the child's own log, for the turn that words what the requester's channel is told."""
-    message = _message(requester, parts, report.id, ReportStage.ANNOUNCE, (report.id,))
-    source = replace(requester, taint=child.taint)  # the words are the child's own
-    return await append_words(tx, child, SessionId(child.id), message, source, run_id, at_ms, is_addressed=True)
 
 
 async def find_question(query: Query, report: Report) -> tuple[Part, ...]:

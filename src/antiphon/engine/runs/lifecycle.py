@@ -222,7 +222,7 @@ async def finish_run(
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
     ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end, is_parked=is_parked)
-    if run.exchange is None and run.announces is None and outcome.status is RunStatus.OK and run.code != "reset":
+    if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
         await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms)
     await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms)
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)

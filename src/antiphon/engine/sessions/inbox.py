@@ -10,7 +10,7 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict, Denied, Invalid
-from antiphon.domain.event import Event, EventType, NewEvent, user_event
+from antiphon.domain.event import Event
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import (
@@ -22,14 +22,14 @@ from antiphon.domain.message import (
     Provenance,
     Role,
     UserMessage,
-    text_of,
 )
-from antiphon.domain.run import QueueMode, Run, RunStatus
-from antiphon.domain.session import DeliveryContext, SessionStatus, SessionType, Source
+from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus
+from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.lookup import find_head
 from antiphon.engine.access.send_policy import may_post
-from antiphon.engine.ledger.append import shown_columns
+from antiphon.engine.ledger.append import Arrival, Words, append_words
+from antiphon.engine.ledger.queue import join_run, queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import call_off
@@ -40,8 +40,8 @@ from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.codec import place_text
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.database import Database, Transaction
+from antiphon.store.runs import NewRun
 from antiphon.store.sessions import SessionHead
 
 MAX_MESSAGE_ID = 200
@@ -196,33 +196,24 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         mentioned=message.mentioned,
         owner_trigger=command.rules.owner_trigger,
     ):
-        seq = await _store(tx, session, message, command, run_id=None)
-        return _posted(session, message, seq, None)
-    run_id = await _run_to_join(tx, session, command)
-    if isinstance(run_id, Refusal):
-        return run_id
-    seq = await _store(tx, session, message, command, run_id=run_id or command.run_id)
-    if run_id is not None:
-        await ledger.change(tx, run_id, {"newest_seq": seq})
-    else:
-        run_id = command.run_id
-        # Whoever works off the run before this one works off this one too.
-        is_delivered = await ledger.is_busy(tx, session.row)
-        await ledger.insert(
-            tx,
-            run_id=run_id,
-            session=session.row,
-            incarnation=session.id,
-            agent_id=session.agent_id,
-            seq=seq,
-            mode=command.mode,
-            principal=command.principal,
-            at_ms=command.at_ms,
-            columns=None if command.place is None else {"place": place_text(command.place)},
-        )
-        if not is_delivered:
-            await tx.dispatch(session.row)
-    return _posted(session, message, seq, run_id)
+        return _posted(session, message, await append_words(tx, session, _words(session, command), command.at_ms), None)
+    joined = await _run_to_join(tx, session, command)
+    if isinstance(joined, Refusal):
+        return joined
+    if joined is not None:
+        seq = await join_run(tx, session, _words(session, command), joined, command.at_ms)
+        return _posted(session, message, seq, joined)
+    run = NewRun(
+        id=command.run_id,
+        purpose=Purpose.MESSAGE,
+        incarnation=session.id,
+        agent_id=session.agent_id,
+        mode=command.mode,
+        principal=command.principal,
+        place=command.place,
+    )
+    seq = await queue_run(tx, session, _words(session, command), run, command.at_ms)
+    return _posted(session, message, seq, run.id)
 
 
 async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | Refusal:
@@ -288,28 +279,13 @@ def _is_joinable(active: Run, session: SessionHead, command: PostMessage) -> boo
 def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
     """Whether the message may share the run's answer: of the same principal, for the same place, and no session's."""
     is_same = run.principal == command.principal and run.place == command.place
-    is_own = run.exchange is None and run.announces is None
-    return is_same and is_own and run.session_id == session.id
+    return is_same and run.purpose.speaks_for_itself and run.session_id == session.id
 
 
-async def _store(
-    tx: Transaction, session: SessionHead, message: UserMessage, command: PostMessage, *, run_id: RunId | None
-) -> int:
-    event = user_event(message, actor=str(command.principal), run_id=run_id, is_addressed=command.may_repeat)
-    changes: dict[str, SqlValue] = {"interacted_at": command.at_ms, **_shown(session, message)}
-    if session.status == SessionStatus.INACTIVE:
-        changes["status"] = SessionStatus.IDLE.value
-    position = await log.append(
-        tx,
-        session.row,
-        session.id,
-        [event],
-        at_ms=command.at_ms,
-        set=changes,
-        add={"message_count": 1},
-        end=session.end,
+def _words(session: SessionHead, command: PostMessage) -> Words:
+    return Words(
+        message=command.message, actor=str(command.principal), is_addressed=command.may_repeat, end=session.end
     )
-    return position.last_seq
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
@@ -318,30 +294,15 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
         return _repeated(session, first, message)
-    is_user = isinstance(message, UserMessage)
-    event = NewEvent(
-        type=EventType.USER_MESSAGE if is_user else EventType.ASSISTANT_MESSAGE,
-        actor=str(command.principal),
+    words = Words(
         message=message,
+        actor=str(command.principal),
+        arrival=Arrival.APPENDED,
         is_addressed=command.may_repeat,
         occurred_at=command.occurred_at,
-    )
-    position = await log.append(
-        tx,
-        session.row,
-        session.id,
-        [event],
-        at_ms=command.at_ms,
-        set=_shown(session, message),
-        add={"message_count": 1},
         end=session.end,
     )
-    return _posted(session, message, position.last_seq, None)
-
-
-def _shown(session: SessionHead, message: UserMessage | AssistantMessage) -> dict[str, SqlValue]:
-    describes = not session.is_described and isinstance(message, UserMessage)
-    return shown_columns(text_of(message.content), describes=describes)
+    return _posted(session, message, await append_words(tx, session, words, command.at_ms), None)
 
 
 def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:
