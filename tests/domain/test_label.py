@@ -1,8 +1,8 @@
 import pytest
 
+from antiphon.domain.finding import Finding, ResultSource, record_parts
 from antiphon.domain.label import parse_child_label, parse_label
 from antiphon.domain.message import NO_USAGE, text_of
-from antiphon.domain.report import Finding, ResultSource, record_parts
 from antiphon.domain.run import RunStatus
 from antiphon.domain.text import flat
 from tests.claims import requirement

@@ -1,22 +1,21 @@
 """A report: the result that a child owes to the session which spawned it, and what follows when it comes.
 
-Pure. The engine tells what happened and does what is answered; between a child's end and what follows there is only
-the report's row. Contract: spawn 7, 8.
+A pure state machine. The engine tells it what happened and does what it answers; between a child's end and what
+follows there is only the report's row. Contract: spawn 7, 8.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.exchange import ANNOUNCE_SKIP
 from antiphon.domain.ids import RunId, SessionId, SessionRow
-from antiphon.domain.message import Part, TextPart, Usage
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import is_silent
-from antiphon.domain.text import flat
 
 
 class Stage(StrEnum):
@@ -59,24 +58,193 @@ class Report(Struct, frozen=True, kw_only=True):
     """Whether the requester has the result already, by a wait."""
 
 
-class Following(StrEnum):
-    """What follows from a record, once the run that spawned the child has ended."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What decides beside the report itself, as it stands in the unit that asks."""
+
+    has_requester: bool = True
+    """Whether the requester's session is there."""
+    is_present: bool = True
+    """Whether the requester's incarnation is still the one that spawned."""
+    may_flow: bool = True
+    """Whether the requester may read what the child says."""
+    may_word: bool = True
+    """Whether the child can be asked for words; one that is about to go cannot."""
+    is_origin_over: bool = True
+    """Whether the run that spawned has ended, or a call from outside spawned."""
+    follower: RunId | None = None
+    """Another run of the requester, which waits for the result now or has just yielded; what follows waits for it."""
+    is_waiter_parked: bool = False
+    """Whether the run that yielded still waits."""
+    is_last_awaited: bool = False
+    """Whether all others have come that it waits for."""
+
+
+class Then(StrEnum):
+    """What begins with a record."""
 
     NOTHING = "nothing"
-    ANNOUNCE = "announce"
-    """A turn of the child that words what the requester's channel is told."""
-    RUN = "run"
-    """A run of the requester that answers the record."""
+    ANSWER = "answer"
+    """A run of the requester that goes on with it."""
+    CONTINUE = "continue"
+    """The run that continues the one which waited for this result and others."""
 
 
-def what_follows(report: Report, *, is_present: bool, may_flow: bool) -> Following:
-    """`is_present` says whether the requester's incarnation is still the one that spawned.
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The result enters the requester's log."""
 
-    A child whose words may not flow to its requester says nothing to that one's channel. Contract: spawn 7, flow 6.
+    then: Then = Then.NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A run of the requester goes on with the record, which stands in its log already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A turn of the child words what the requester's channel is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """The requester's channel is told this text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """Nothing more follows: the child is archived or deleted in its time; the attachments of its task go."""
+
+    may_delete: bool = True
+    """Whether no run will still go on with the result that the child holds."""
+
+
+Action = Record | Answer | Word | Tell | PutAway
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """The report's next state, and what has to be done for it, in order."""
+
+    report: Report
+    actions: tuple[Action, ...] = ()
+
+
+def on_child_ended(report: Report, situation: Situation) -> Consequences:
+    """The run that was to bring the result ended; with `may_word` unset the child is being deleted."""
+    assert report.stage is Stage.OPEN
+    if not situation.has_requester or report.requester_incarnation is None:
+        return Consequences(replace(report, stage=Stage.KEPT), (PutAway(may_delete=False),))
+    if report.waiter is not None:
+        return _come_for_waiter(report, situation)
+    report = replace(report, origin_run=situation.follower or report.origin_run)
+    if not situation.is_origin_over:
+        return Consequences(replace(report, stage=Stage.RECORDED), (Record(),))
+    following = _following(report, situation)
+    if isinstance(following, Answer):
+        return Consequences(replace(report, stage=Stage.DONE), (Record(Then.ANSWER), PutAway()))
+    return _then(report, (Record(),), following)
+
+
+def on_origin_ended(report: Report, situation: Situation, *, is_called_off: bool = False) -> Consequences:
+    """The run that spawned has ended after the result came. If it was called off, nothing follows."""
+    assert report.stage is Stage.RECORDED
+    return _then(report, (), None if is_called_off else _following(report, situation))
+
+
+def on_yield(report: Report, waiter: RunId) -> Consequences:
+    """The run that spawned ends until all results are there. It goes on with this one, unless that was taken."""
+    assert report.stage is Stage.RECORDED
+    if report.is_taken:
+        return Consequences(replace(report, stage=Stage.DONE), (PutAway(),))
+    come = replace(report, stage=Stage.DONE, waiter=waiter, is_taken=True)
+    return Consequences(come, (PutAway(may_delete=False),))
+
+
+def on_released(report: Report, situation: Situation) -> Consequences:
+    """The run that waited for it is not continued, and another run had begun it: it has its own consequences again."""
+    if report.stage is not Stage.DONE:
+        return Consequences(replace(report, waiter=None))
+    return _then(
+        replace(report, waiter=None, is_taken=False),
+        (),
+        _following(replace(report, waiter=None, is_taken=False), situation),
+    )
+
+
+def on_waited(report: Report, *, is_wording_called_off: bool) -> Consequences:
+    """A wait of the requester brought the result: nothing more is told of it.
+
+    A turn that was to word it does not begin any more; one that has begun goes on.
     """
-    if report.is_taken or report.is_from_outside or not is_present or report.waiter is not None:
-        return Following.NOTHING
-    return Following.ANNOUNCE if report.place is not None and may_flow else Following.RUN
+    match report.stage:
+        case Stage.RECORDED | Stage.DONE:
+            return Consequences(replace(report, is_taken=True))
+        case Stage.ANNOUNCING if is_wording_called_off:
+            return Consequences(replace(report, stage=Stage.DONE, is_taken=True), (PutAway(),))
+        case _:
+            return Consequences(report)
+
+
+def on_announce_ended(report: Report, status: RunStatus, reply: str, record: str, situation: Situation) -> Consequences:
+    """The child worded the result, or failed to. What it says reaches the channel unless it rose above its requester.
+
+    Of a conversation that was begun anew since nothing is told any more.
+    """
+    assert report.stage is Stage.ANNOUNCING
+    done = replace(report, stage=Stage.DONE)
+    text = announced_text(status, reply, record)
+    if text is None or report.place is None or not situation.has_requester or not situation.is_present:
+        return Consequences(done, (PutAway(),))
+    return Consequences(done, (Tell(text) if situation.may_flow else Answer(), PutAway()))
+
+
+def on_child_deleted(report: Report, situation: Situation) -> Consequences:
+    """The child is deleted while it words the result: the requester goes on with the record itself."""
+    assert report.stage is Stage.ANNOUNCING
+    is_there = situation.has_requester and situation.is_present
+    return Consequences(replace(report, stage=Stage.DONE), (Answer(),) if is_there else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heir:
+    """To whom the children of a deleted session report, and what they report follows: as it did itself."""
+
+    requester: SessionRow | None = None
+    """None if nobody is left."""
+    incarnation: SessionId | None = None
+    run: RunId | None = None
+    place: DeliveryContext | None = None
+    is_from_outside: bool = False
+
+
+def on_requester_deleted(report: Report, heir: Heir, *, is_answered: bool, is_newest: bool) -> Consequences:
+    """The requester's session is deleted: results go to its own requester; without one they are kept.
+
+    What came and was not gone on with (`is_answered` unset) comes anew, to the heir. The newest report of a child
+    that stays says to whom it will report, though it is done.
+    """
+    inherited = replace(
+        report,
+        requester=heir.requester,
+        requester_incarnation=heir.incarnation,
+        place=heir.place,
+        is_from_outside=heir.is_from_outside,
+        waiter=None,
+    )
+    if report.stage is Stage.OPEN:
+        return Consequences(replace(inherited, origin_run=heir.run))
+    if not is_answered:
+        return Consequences(replace(inherited, stage=Stage.OPEN, is_taken=False, origin_run=heir.run))
+    if report.stage is Stage.DONE and is_newest:
+        return Consequences(replace(inherited, origin_run=None))
+    alone = replace(report, requester=None, origin_run=None, waiter=None)
+    if report.stage in (Stage.RECORDED, Stage.ANNOUNCING):
+        return Consequences(replace(alone, stage=Stage.KEPT), (PutAway(may_delete=False),))
+    return Consequences(alone)
 
 
 def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
@@ -89,81 +257,26 @@ def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
     return None if is_silent(reply, ANNOUNCE_SKIP) else reply
 
 
-class ResultSource(StrEnum):
-    """What a result was taken from."""
-
-    REPLY = "reply"
-    TOOL = "tool"
-    """The last tool call that did something: the child itself said nothing."""
-    EARLIER_WORDS = "earlier_words"
-    """What the child said before its last reply, which was empty."""
+def _come_for_waiter(report: Report, situation: Situation) -> Consequences:
+    come = replace(report, stage=Stage.DONE, is_taken=True)
+    if situation.is_waiter_parked and situation.is_last_awaited:
+        return Consequences(come, (PutAway(), Record(Then.CONTINUE)))
+    return Consequences(come, (Record(), PutAway(may_delete=not situation.is_waiter_parked)))
 
 
-_SOURCE_NOTES = {
-    ResultSource.TOOL: "The sub-agent said nothing; the result is that of its last tool call.",
-    ResultSource.EARLIER_WORDS: "The sub-agent's last reply is empty; the result is what it said before.",
-}
+def _following(report: Report, situation: Situation) -> Answer | Word | None:
+    """What follows from a record, once the run that spawned the child has ended.
+
+    A child whose words may not flow to its requester says nothing to that one's channel. Contract: spawn 7, flow 6.
+    """
+    if report.is_taken or report.is_from_outside or not situation.is_present or report.waiter is not None:
+        return None
+    can_word = report.place is not None and situation.may_flow and situation.may_word
+    return Word() if can_word else Answer()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What is told of a child that ended. Statuses and numbers are the runtime's, never a model's."""
-
-    name: str
-    """Its label, else its key."""
-    session_key: str
-    session_id: str
-    status: RunStatus
-    error: str | None
-    result: str | None
-    """None if it may not flow to the requester."""
-    source: ResultSource
-    notes: tuple[str, ...]
-    runtime_ms: int
-    usage: Usage
-
-
-NO_RESULT = "(no output)"
-WITHHELD = (
-    "[A result waits that this session may not read: it holds data above this session. The owner can release it.]"
-)
-
-
-def status_line(status: RunStatus, error: str | None) -> str:
-    """`ok | error: … | timeout | cancelled`, on one line."""
-    return f"error: {flat(error or '') or 'unknown'}" if status is RunStatus.ERROR else status.value
-
-
-def record_parts(finding: Finding) -> tuple[Part, ...]:
-    """Three texts: what goes before the result, the result, what comes behind. Contract: spawn 7."""
-    if finding.result is None:
-        return _withheld_parts(finding)
-    result = finding.result or NO_RESULT
-    notes = list(finding.notes)
-    if finding.result and finding.source in _SOURCE_NOTES:
-        notes.insert(0, _SOURCE_NOTES[finding.source])
-    if finding.status is RunStatus.TIMEOUT:
-        notes.insert(0, "The time limit was reached; the result is what there was by then.")
-    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
-    told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
-    return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))
-
-
-def _withheld_parts(finding: Finding) -> tuple[Part, ...]:
-    """That a result waits, and nothing of what it is or took. Contract: flow 6."""
-    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {finding.status.value}\nResult:\n"
-    return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
-
-
-def _stats(finding: Finding) -> str:
-    usage = finding.usage
-    stats = [
-        f"runtime {finding.runtime_ms / 1000:.1f} s",
-        f"tokens {usage.input_tokens} in, {usage.output_tokens} out",
-        f"session {finding.session_key}",
-        f"id {finding.session_id}",
-        f"transcript /sessions/{finding.session_key}/transcript",
-    ]
-    if usage.cost_microusd is not None:
-        stats.append(f"cost {usage.cost_microusd / 1_000_000:.4f} USD")
-    return "Stats: " + " · ".join(stats)
+def _then(report: Report, actions: tuple[Action, ...], following: Answer | Word | None) -> Consequences:
+    if isinstance(following, Word):
+        return Consequences(replace(report, stage=Stage.ANNOUNCING), (*actions, following))
+    begun = () if following is None else (following,)
+    return Consequences(replace(report, stage=Stage.DONE), (*actions, *begun, PutAway()))

@@ -1,12 +1,12 @@
 """Rows of children: how they were spawned, their attachments, and the results that they owe."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.attachments import Attachment
-from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import MessageId, RunId, SessionRow
 from antiphon.domain.report import Report, Stage
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext
@@ -15,6 +15,8 @@ from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.scopes import MAX_DEPTH
 
+AT_ONCE = 500
+"""Ids in one statement."""
 DUE = SessionRow(-1)
 """No session's row; woken when something was given a time at which it is due."""
 
@@ -217,10 +219,21 @@ async def insert_report(tx: Transaction, report: Report, at_ms: int) -> None:
     )
 
 
-async def change_report(tx: Transaction, report_id: str, columns: Mapping[str, SqlValue]) -> None:
-    """Sets columns of the row."""
-    changed = ", ".join(f"{name} = ?" for name in columns)
-    await tx.execute(f"UPDATE reports SET {changed} WHERE id = ?", (*columns.values(), report_id))
+async def change_report(tx: Transaction, before: Report, after: Report, at_ms: int) -> None:
+    """Stores what differs; the others of its columns may be changed by units beside this one."""
+    old, new = _report_values(before), _report_values(after)
+    changes = {column: value for column, value in new.items() if value != old[column]}
+    if "stage" in changes and after.stage is not Stage.OPEN:
+        changes["ended_at"] = at_ms
+    if not changes:
+        return
+    changed = ", ".join(f"{column} = ?" for column in changes)
+    await tx.execute(f"UPDATE reports SET {changed} WHERE id = ?", (*changes.values(), before.id))
+
+
+async def set_run(tx: Transaction, report_id: str, run: RunId) -> None:
+    """Another run's end brings the result now: the one that continues the first."""
+    await tx.execute("UPDATE reports SET run = ? WHERE id = ?", (run, report_id))
 
 
 async def take_open(tx: Transaction, child: SessionRow) -> None:
@@ -312,27 +325,6 @@ async def find_newest_of_child(query: Query, child: SessionRow) -> Report | None
     )
 
 
-class Heir(NamedTuple):
-    """To whom the children of a deleted session report, and what they report follows: as it did itself."""
-
-    requester: SessionRow | None = None
-    """None if nobody is left."""
-    incarnation: SessionId | None = None
-    run: RunId | None = None
-    place: DeliveryContext | None = None
-    is_from_outside: bool = False
-
-
-def _of_heir(heir: Heir) -> dict[str, SqlValue]:
-    return {
-        "requester": heir.requester,
-        "requester_incarnation": heir.incarnation,
-        "place": None if heir.place is None else codec.place_text(heir.place),
-        "is_from_outside": int(heir.is_from_outside),
-        "waiter": None,
-    }
-
-
 async def list_unanswered(query: Query, requester: SessionRow) -> list[Report]:
     """Results of children still there that came to the session, and with which none of its runs has gone on yet."""
     return await _list(
@@ -344,36 +336,32 @@ async def list_unanswered(query: Query, requester: SessionRow) -> list[Report]:
     )
 
 
-async def reopen_for(tx: Transaction, report_id: str, heir: Heir) -> None:
-    """The result that came to a deleted session comes anew, to its heir."""
-    columns = {"stage": Stage.OPEN.value, "is_taken": 0, "origin_run": heir.run, **_of_heir(heir)}
-    await change_report(tx, report_id, columns)
-
-
-async def leave_to(tx: Transaction, requester: SessionRow, heir: Heir) -> list[SessionRow]:
-    """The deleted requester's open results go to its own requester; without one they are kept. Contract: spawn 7.
-
-    So do those which children that stay will owe: the newest of each says to whom. Answers the children whose
-    finished results nobody is left for.
-    """
-    columns = _of_heir(heir)
-    changed = ", ".join(f"{name} = ?" for name in columns)
-    await tx.execute(
-        f"UPDATE reports SET {changed}, origin_run = ? WHERE requester = ? AND stage = 'open'",
-        (*columns.values(), heir.run, requester),
-    )
-    await tx.execute(
-        f"UPDATE reports SET {changed}, origin_run = NULL "
-        "WHERE requester = ? AND stage = 'done' AND id IN (SELECT MAX(t.id) FROM reports t "
-        "JOIN spawns p ON p.child = t.child WHERE t.requester = ? AND p.mode = 'session' GROUP BY t.child)",
-        (*columns.values(), requester, requester),
-    )
-    rows = await tx.fetch_all(
-        "UPDATE reports SET requester = NULL, origin_run = NULL, waiter = NULL, stage = CASE stage WHEN 'recorded' "
-        "THEN 'kept' WHEN 'announcing' THEN 'kept' ELSE stage END WHERE requester = ? RETURNING child, stage",
+async def list_newest_of_those_that_stay(query: Query, requester: SessionRow) -> list[str]:
+    """Of each child of mode `session` the session's newest report, which says to whom the next will go."""
+    rows = await query.fetch_all(
+        "SELECT MAX(t.id) FROM reports t JOIN spawns p ON p.child = t.child "
+        "WHERE t.requester = ? AND p.mode = 'session' GROUP BY t.child",
         (requester,),
     )
-    return [row[0] for row in rows if row[1] == "kept"]
+    return [row[0] for row in rows]
+
+
+async def list_of_requester(query: Query, requester: SessionRow, also: Collection[str]) -> list[Report]:
+    """What children of the session owe, or what has come and is not done with; and those of the ids, oldest first."""
+    reports = await _list(query, "t.requester = ? AND t.stage IN ('open', 'recorded', 'announcing')", requester)
+    found = {report.id: report for report in reports}
+    missing = [id for id in also if id not in found]
+    for start in range(0, len(missing), AT_ONCE):
+        for report in await list_reports(query, missing[start : start + AT_ONCE]):
+            found[report.id] = report
+    return [found[id] for id in sorted(found)]
+
+
+async def leave_alone(tx: Transaction, requester: SessionRow) -> None:
+    """What a deleted session was told long ago names it no more."""
+    await tx.execute(
+        "UPDATE reports SET requester = NULL, origin_run = NULL, waiter = NULL WHERE requester = ?", (requester,)
+    )
 
 
 class CalledOff(NamedTuple):

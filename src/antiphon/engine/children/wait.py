@@ -16,7 +16,7 @@ from antiphon.engine.deliveries.outbox import answers_to
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.engine.reports.follow import take
+from antiphon.engine.reports.settle import take
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.store import events as log
 from antiphon.store import exchanges, spawns

@@ -1,49 +1,66 @@
 """What follows when a child's run ends, and when the run that spawned it ends, each in the ending transaction.
 
 The record enters the requester's log in the transaction that ends the child's work, so there is one and no second.
-`domain/report` says what follows; here it is carried out. Contract: spawn 7, 8.
+`domain/report` decides; here it is looked around, under the requester's lock, and carried out. Contract: spawn 7, 8.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import RunId, SessionId, SessionRow
-from antiphon.domain.message import (
-    Part,
-    text_of,
-)
+from antiphon.domain.finding import record_parts
+from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.message import Part, text_of
 from antiphon.domain.report import (
-    Following,
+    Answer,
+    Consequences,
+    PutAway,
+    Record,
     Report,
+    Situation,
     Stage,
-    announced_text,
-    record_parts,
-    what_follows,
+    Tell,
+    Then,
+    Word,
+    on_announce_ended,
+    on_child_ended,
+    on_origin_ended,
+    on_released,
+    on_yield,
 )
-from antiphon.domain.run import Outcome, Purpose, Run, RunStatus
+from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
-from antiphon.domain.spawn import Cleanup, Mode
+from antiphon.domain.spawn import Mode
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import Words, append_words, derived_id
+from antiphon.engine.ledger.append import append_words, derived_id
 from antiphon.engine.ledger.queue import queue_run
-from antiphon.engine.reports import messages
+from antiphon.engine.reports import messages, parking
+from antiphon.engine.reports.parking import CalledOff, Continued
 from antiphon.engine.reports.result import find_result
+from antiphon.engine.reports.settle import put_away
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
-from antiphon.store.codec import milliseconds, moment
-from antiphon.store.database import SqlValue, Transaction
+from antiphon.store.database import Transaction
 from antiphon.store.runs import NewRun
 
 
-class CalledOff(NamedTuple):
-    """A queued run that is to end at once, since what it would go on with was called off."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """Who takes part in carrying out what follows from one report."""
 
-    run: Run
-    outcome: Outcome
+    child: Session | None
+    requester: Session | None
+    origin: Run | None = None
+    """In whose chain runs are queued."""
+    parts: tuple[Part, ...] = ()
+    """The record."""
+    parked: Run | None = None
+    """The run that waits for the result."""
+    announced: Run | None = None
+    """The run that worded it."""
 
 
 async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at_ms: int) -> Report | None:
@@ -82,54 +99,20 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
     return report
 
 
-async def must_park(
-    tx: Transaction, run: Run, delivery: DeliveryContext, status: RunStatus, owed: Report | None
-) -> bool:
-    """Whether the run, ending now, waits for children: it yielded, or it owes a result that theirs belong to.
-
-    `delivery` is where answers of its session go.
-    """
-    if status not in (RunStatus.OK, RunStatus.ERROR) or run.is_cancel_requested:
-        return False
-    is_asked = run.is_yielding and status is RunStatus.OK
-    if not is_asked and (owed is None or not run.has_spawned):
-        return False
-    children = await spawns.list_open(tx, run, outbox.answers_to(run, delivery))
-    # Whoever yields goes on, also with what a wait of the same step took.
-    has_come = any(is_asked or not report.is_taken for report in await spawns.list_recorded(tx, run.id))
-    return has_come or any(is_asked or report.origin_run == run.id for report in children)
-
-
 async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
     """Lets the run, which has ended, wait for all children of its session; goes on at once if they have ended."""
     came = await spawns.list_recorded(tx, run.id)
-    recorded = [report for report in came if not report.is_taken]
     session = await rows.find_by_row(tx, run.session)
     assert session is not None
     has_open = await spawns.wait_for_all(tx, run, outbox.answers_to(run, session.delivery))
     for report in came:
-        if report.is_taken:
-            await _settle(tx, report, at_ms)
-    for report in recorded:
-        await spawns.change_report(tx, report.id, {"waiter": run.id})
-        await _settle(tx, replace(report, is_taken=True), at_ms, may_delete=False)
+        await _carry_out(tx, report, on_yield(report, run.id), _Scene(child=None, requester=session), at_ms)
     if has_open:
         if run.deadline is not None:
             tx.wake(spawns.DUE)
         return []
-    return await _continue(tx, run, session, [report.id for report in recorded], at_ms)
-
-
-async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int) -> list[CalledOff]:
-    """What follows from a run that has ended and is not continued."""
-    called_off: list[CalledOff] = []
-    if owed is not None and owed.stage is Stage.OPEN:
-        called_off += await _record(tx, owed, run, at_ms)
-    if run.announces is not None:
-        await _deliver_announcement(tx, run, run.announces, at_ms)
-    if run.has_spawned:
-        await _follow_children(tx, run, at_ms)
-    return called_off
+    answers = [report.id for report in came if not report.is_taken]
+    return await _follow_continued(tx, await parking.continue_run(tx, run, session, answers, at_ms), session, at_ms)
 
 
 async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
@@ -137,160 +120,110 @@ async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
     session = await rows.find_by_row(tx, run.session)
     if session is None:
         return []
-    return await _continue(tx, run, session, (), at_ms)
+    return await _follow_continued(tx, await parking.continue_run(tx, run, session, (), at_ms), session, at_ms)
 
 
-async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list[CalledOff]:
-    """A session is being deleted: what it still owes is told as failed, its children's results go to its requester.
-
-    Contract: spawn 7, sessions 7.
-    """
-    reports = await spawns.list_of_child(tx, session.row)
-    unanswered = await spawns.list_unanswered(tx, session.row)
+async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int) -> list[CalledOff]:
+    """What follows from a run that has ended and is not continued."""
     called_off: list[CalledOff] = []
-    for run in await ledger.find_parked(tx, session.row):
-        await ledger.change(tx, run.id, {"is_parked": 0})
-    for report in reports:
-        if report.stage is Stage.ANNOUNCING and report.requester is not None:
-            requester = await rows.find_by_row(tx, report.requester)
-            if requester is not None and requester.id == report.requester_incarnation:
-                await _answer(tx, requester, [report], None, at_ms)
-        if report.stage is not Stage.OPEN:
-            continue
-        run = await ledger.find(tx, report.run)
-        if run is not None:
-            gone = replace(run, status=RunStatus.ERROR, error="The session was deleted.", code="session_deleted")
-            called_off += await _record(tx, report, gone, at_ms, may_announce=False)
-    heir = await _find_heir(tx, reports)
-    for report in unanswered:
-        await spawns.reopen_for(tx, report.id, heir)
-    for child in await spawns.leave_to(tx, session.row, heir):
-        await _put_by(tx, child, at_ms, may_delete=False)
-    for report in unanswered:
-        inherited, run = await spawns.find_report(tx, report.id), await ledger.find(tx, report.run)
-        if inherited is not None and run is not None:
-            called_off += await _record(tx, inherited, run, at_ms)
-    await spawns.delete_all(tx, session.row)
+    if owed is not None and owed.stage is Stage.OPEN:
+        called_off += await record(tx, owed, run, at_ms)
+    if run.announces is not None:
+        await _follow_announcement(tx, run, run.announces, at_ms)
+    if run.has_spawned:
+        await _follow_children(tx, run, at_ms)
     return called_off
 
 
-async def _find_heir(tx: Transaction, reports: Sequence[Report]) -> spawns.Heir:
-    """Whom the session of these reports owed the newest, as it stands now that they were told."""
-    newest = None if not reports else await spawns.find_report(tx, reports[-1].id)
-    held: SessionRow | None = None
-    while newest is not None and newest.requester is not None and newest.requester != held:
-        # Its run may be about to be continued, and it may be about to be deleted itself.
-        held = newest.requester
-        await rows.hold(tx, held)
-        newest = await spawns.find_report(tx, newest.id)
-    if newest is None or newest.requester is None:
-        return spawns.Heir()
-    run = None if newest.origin_run is None else await ledger.find(tx, newest.origin_run)
-    while run is not None and run.continued_by is not None:
-        run = await ledger.find(tx, run.continued_by)
-    return spawns.Heir(
-        newest.requester,
-        newest.requester_incarnation,
-        None if run is None else run.id,
-        newest.place,
-        newest.is_from_outside,
-    )
-
-
-async def _record(
-    tx: Transaction, report: Report, run: Run, at_ms: int, *, may_announce: bool = True
-) -> list[CalledOff]:
+async def record(tx: Transaction, report: Report, run: Run, at_ms: int, *, may_word: bool = True) -> list[CalledOff]:
     """Puts the result into the requester's log, exactly once, and begins what follows from it.
 
     A child that is about to go may not word it: then the requester answers the record itself.
     """
     child = await rows.find_by_row(tx, report.child)
+    held = await _hold_requester(tx, report)
+    if held is None or child is None:
+        return []
+    report = held
+    requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
+    situation = await _look_around(tx, report, child, requester, may_word=may_word)
+    parts: tuple[Part, ...] = ()
+    parked: Run | None = None
+    if requester is not None and report.requester_incarnation is not None:
+        parts = record_parts(await find_result(tx, report, run, child, requester, at_ms))
+        parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
+    consequences = on_child_ended(report, situation)
+    origin = await _origin_of(tx, consequences.report)
+    if situation.follower is not None and origin is not None and not origin.has_spawned:
+        await ledger.change(tx, origin.id, {"has_spawned": 1})
+    scene = _Scene(child=child, requester=requester, origin=origin, parts=parts, parked=parked)
+    return await _carry_out(tx, report, consequences, scene, at_ms)
+
+
+async def answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
+    """A run of the requester that goes on with records of one place and principal, which stand in its log already."""
+    run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
+    names = tuple(report.id for report in reports)
+    words = await messages.notice_words(tx, session, SessionId(session.id), run_id, names)
+    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin), at_ms)
+
+
+async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
+    """The report as it stands once its requester's row is held; None if the result has come already.
+
+    The requester's run may be beginning to wait, and its other children be ending, in units that have not committed:
+    whoever is last must see them.
+    """
     while report.requester is not None:
-        # Its run may be beginning to wait, and its other children be ending, in units that have not committed:
-        # whoever is last must see them.
         await rows.hold(tx, report.requester)
         current = await spawns.find_report(tx, report.id)
         if current is None or current.stage is not Stage.OPEN:
-            return []
-        is_held, report = current.requester == report.requester, current
-        if is_held:
-            break
-    requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
-    if child is None:
-        return []
-    if requester is None or report.requester_incarnation is None:
-        await _keep(tx, report, at_ms)
-        return []
-    parts = record_parts(await find_result(tx, report, run, child, requester, at_ms))
+            return None
+        if current.requester == report.requester:
+            return current
+        report = current
+    return report
+
+
+async def _look_around(
+    tx: Transaction, report: Report, child: Session, requester: Session | None, *, may_word: bool
+) -> Situation:
+    """What decides when the child has ended."""
+    if requester is None:
+        return Situation(has_requester=False)
     if report.waiter is not None:
-        return await _record_for_waiter(tx, report, report.waiter, child, requester, parts, at_ms)
-    report = await _after_whom(tx, report, requester)
-    following = what_follows(
-        report,
+        parked = await ledger.find(tx, report.waiter)
+        others = [other for other in await spawns.list_awaited(tx, report.waiter) if other.id != report.id]
+        return Situation(
+            is_waiter_parked=parked is not None and parked.is_parked,
+            is_last_awaited=all(other.stage is not Stage.OPEN for other in others),
+        )
+    follower = await _find_follower(tx, report, requester)
+    origin = follower or await _origin_of(tx, report)
+    return Situation(
         is_present=requester.id == report.requester_incarnation,
         may_flow=child.taint.flows_to(requester.taint),
+        may_word=may_word,
+        is_origin_over=origin is None or origin.is_over,
+        follower=None if follower is None else follower.id,
     )
-    if following is Following.ANNOUNCE and not may_announce:
-        following = Following.RUN
-    origin = None if report.origin_run is None else await ledger.find(tx, report.origin_run)
-    if origin is not None and not origin.is_over:
-        await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
-        await spawns.change_report(
-            tx, report.id, {"stage": Stage.RECORDED.value, "origin_run": report.origin_run, "ended_at": at_ms}
-        )
-        return []
-    if following is Following.RUN:
-        run_id = RunId(derived_id("run", at_ms, report.id, "answer"))
-        words = messages.record_words(report, child, requester, parts, (report.id,))
-        await queue_run(tx, requester, words, _answering(requester, run_id, report, origin), at_ms)
-    else:
-        await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
-    if following is Following.ANNOUNCE:
-        await _queue_announcement(tx, report, child, requester, parts, origin, at_ms)
-    else:
-        await _settle(tx, report, at_ms)
-    return []
 
 
-async def _record_for_waiter(
-    tx: Transaction,
-    report: Report,
-    waiter: RunId,
-    child: Session,
-    requester: Session,
-    parts: tuple[Part, ...],
-    at_ms: int,
-) -> list[CalledOff]:
-    """The record of a child that a parked run waits for; the last one starts its continuation."""
-    parked = await ledger.find(tx, waiter)
-    awaited = await spawns.list_awaited(tx, waiter)
-    is_last = all(other.stage is not Stage.OPEN or other.id == report.id for other in awaited)
-    if parked is None or not parked.is_parked or not is_last:
-        await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
-        await _settle(tx, replace(report, is_taken=True), at_ms, may_delete=parked is None or not parked.is_parked)
-        return []
-    run_id = _continuation_of(parked)
-    end = _why_not(parked, requester, at_ms)
-    answers = () if end is not None else tuple(other.id for other in awaited)
-    words = messages.record_words(report, child, requester, parts, answers, is_continued=end is None)
-    await _settle(tx, replace(report, is_taken=True), at_ms)
-    return await _go_on(tx, parked, requester, run_id, words, end, at_ms)
-
-
-async def _after_whom(tx: Transaction, report: Report, requester: Session) -> Report:
-    """The report, following the requester's run that waits for it now, or has just yielded, if one has."""
+async def _find_follower(tx: Transaction, report: Report, requester: Session) -> Run | None:
+    """The requester's run that waits for the result now, or has just yielded and is to go on with it."""
     active = await ledger.find_active(tx, requester.row)
     if active is None or active.session_id != report.requester_incarnation:
-        return report
-    if not {report.id, report.run} & set(active.waiting_for):
-        if not active.is_yielding:
-            return report
-        place = outbox.answers_to(active, requester.delivery)
-        if report.id not in [other.id for other in await spawns.list_open(tx, active, place)]:
-            return report
-    if not active.has_spawned:
-        await ledger.change(tx, active.id, {"has_spawned": 1})
-    return replace(report, origin_run=active.id)
+        return None
+    if {report.id, report.run} & set(active.waiting_for):
+        return active
+    if not active.is_yielding:
+        return None
+    awaited = await spawns.list_open(tx, active, outbox.answers_to(active, requester.delivery))
+    return active if report.id in [other.id for other in awaited] else None
+
+
+async def _origin_of(tx: Transaction, report: Report) -> Run | None:
+    return None if report.origin_run is None else await ledger.find(tx, report.origin_run)
 
 
 async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
@@ -302,213 +235,130 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
     if session is None:
         return
     is_off = run.status is RunStatus.CANCELLED or (run.status is RunStatus.TIMEOUT and run.report is not None)
-    if is_off:
-        for report in recorded:
-            await _settle(tx, report, at_ms)
-    else:
-        await _follow_records(tx, session, recorded, run, at_ms)
+    found: list[_Came] = []
+    for report in recorded:
+        child = await rows.find_by_row(tx, report.child)
+        situation = _standing_of(report, child, session)
+        found.append(_Came(report, on_origin_ended(report, situation, is_called_off=is_off), child))
+    await _follow_records(tx, session, found, run, at_ms)
+
+
+async def _follow_continued(tx: Transaction, continued: Continued, session: Session, at_ms: int) -> list[CalledOff]:
+    """Results that the parked run waited for and others had begun have their own consequences again."""
+    found: list[_Came] = []
+    for report in continued.released:
+        child = await rows.find_by_row(tx, report.child)
+        found.append(_Came(report, on_released(report, _standing_of(report, child, session)), child))
+    await _follow_records(tx, session, found, None, at_ms)
+    return [] if continued.called_off is None else [continued.called_off]
+
+
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """A result that stands in its requester's log, and what follows from it now."""
+
+    report: Report
+    consequences: Consequences
+    child: Session | None
+
+
+def _standing_of(report: Report, child: Session | None, requester: Session) -> Situation:
+    return Situation(
+        is_present=requester.id == report.requester_incarnation,
+        may_flow=child is not None and child.taint.flows_to(requester.taint),
+    )
 
 
 async def _follow_records(
-    tx: Transaction, session: Session, recorded: Sequence[Report], origin: Run | None, at_ms: int
+    tx: Transaction, session: Session, found: Sequence[_Came], origin: Run | None, at_ms: int
 ) -> None:
-    """What follows from results that stand in the session's log."""
+    """Carries out what follows; results of one place and principal are answered by one run."""
     to_answer: dict[tuple[DeliveryContext | None, Principal], list[Report]] = {}
-    for report in recorded:
-        child = await rows.find_by_row(tx, report.child)
-        following = what_follows(
-            report,
-            is_present=session.id == report.requester_incarnation,
-            may_flow=child is not None and child.taint.flows_to(session.taint),
-        )
-        if following is Following.RUN:
-            to_answer.setdefault((report.place, report.principal), []).append(report)
-            await _settle(tx, report, at_ms)
-        elif following is Following.ANNOUNCE and child is not None:
-            record = await messages.find_record(tx, report, session)
-            await _queue_announcement(tx, report, child, session, record, origin, at_ms)
-        else:
-            await _settle(tx, report, at_ms)
+    for came in found:
+        actions = came.consequences.actions
+        if Answer() in actions:
+            to_answer.setdefault((came.report.place, came.report.principal), []).append(came.report)
+        parts: tuple[Part, ...] = ()
+        if Word() in actions:
+            parts = await messages.find_record(tx, came.report, session)
+        others = tuple(action for action in actions if action != Answer())
+        scene = _Scene(child=came.child, requester=session, origin=origin, parts=parts)
+        await _carry_out(tx, came.report, Consequences(came.consequences.report, others), scene, at_ms)
     for reports in to_answer.values():
-        await _answer(tx, session, reports, origin, at_ms)
+        await answer(tx, session, reports, origin, at_ms)
 
 
-async def _answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
-    """A run of the requester that goes on with records of one place and principal, which stand in its log already."""
-    run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
-    answers = tuple(report.id for report in reports)
-    words = await messages.notice_words(tx, session, SessionId(session.id), run_id, answers)
-    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin), at_ms)
-
-
-async def _continue(
-    tx: Transaction, parked: Run, session: Session, answers: Sequence[str], at_ms: int
-) -> list[CalledOff]:
-    run_id = _continuation_of(parked)
-    end = _why_not(parked, session, at_ms)
-    words = await messages.notice_words(
-        tx,
-        session,
-        SessionId(parked.session_id),
-        run_id,
-        () if end is not None else tuple(answers),
-        is_continued=end is None,
-        why_not=None if end is None else end.error,
-    )
-    return await _go_on(tx, parked, session, run_id, words, end, at_ms)
-
-
-async def _go_on(
-    tx: Transaction, parked: Run, session: Session, run_id: RunId, words: Words, end: Outcome | None, at_ms: int
-) -> list[CalledOff]:
-    """The run that continues the parked one; what it owed, was asked and may take is that of the other.
-
-    With `end` it is to end so at once.
-    """
-    continuation = NewRun(
-        id=run_id,
-        purpose=parked.purpose,
-        incarnation=SessionId(parked.session_id),
-        agent_id=session.agent_id,
-        principal=parked.principal,
-        place=parked.place,
-        partner=parked.partner,
-        exchange=parked.exchange,
-        chain=parked.chain,
-        hops=parked.hops,
-        report=parked.report,
-        announces=parked.announces,
-        continues=parked.id,
-        has_spawned=True,
-        deadline=parked.deadline,
-    )
-    await queue_run(tx, session, words, continuation, at_ms)
-    await ledger.change(tx, parked.id, {"is_parked": 0, "continued_by": run_id})
-    await spawns.move_origin(tx, parked.id, run_id)
-    await spawns.delete_awaited(tx, parked.id, at_ms)
-    if parked.report is not None:
-        await spawns.change_report(tx, parked.report, {"run": run_id})
-    if end is None:
-        return []
-    await _release(tx, parked, session, run_id, at_ms)
-    run = await ledger.find(tx, run_id)
-    assert run is not None
-    return [CalledOff(run, end)]
-
-
-async def _release(tx: Transaction, parked: Run, session: Session, run_id: RunId, at_ms: int) -> None:
-    """What the run waited for and others had begun has its own consequences now that it is not continued."""
-    came: list[Report] = []
-    for report in await spawns.list_awaited(tx, parked.id):
-        if report.origin_run in (None, parked.id, run_id):
-            continue
-        await spawns.change_report(tx, report.id, {"waiter": None})
-        if report.stage is Stage.DONE:
-            came.append(replace(report, waiter=None, is_taken=False))
-    await _follow_records(tx, session, came, None, at_ms)
-
-
-def _why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:
-    """How the work ends instead of being continued; None if it goes on."""
-    if session.id != parked.session_id:
-        return Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
-    if parked.is_cancel_requested:
-        return Outcome(
-            status=RunStatus.CANCELLED, reply=parked.reply or "", error="The run was cancelled.", code="cancelled"
-        )
-    if parked.deadline is not None and parked.deadline <= moment(at_ms):
-        return Outcome(
-            status=RunStatus.TIMEOUT,
-            reply=parked.reply or "",
-            error="The run took longer than it may.",
-            code="run_timeout",
-        )
-    return None
-
-
-async def _queue_announcement(
-    tx: Transaction,
-    report: Report,
-    child: Session,
-    requester: Session,
-    parts: tuple[Part, ...],
-    origin: Run | None,
-    at_ms: int,
-) -> None:
-    """A turn of the child that words what the requester's channel is told."""
-    run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
-    run = _following(child, run_id, Purpose.ANNOUNCE, report, origin)
-    run = replace(run, announces=report.id, partner=requester.row)
-    await queue_run(tx, child, messages.question_words(report, child, requester, parts), run, at_ms)
-    await spawns.change_report(tx, report.id, {"stage": Stage.ANNOUNCING.value, "ended_at": at_ms})
-
-
-async def _deliver_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int) -> None:
+async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int) -> None:
+    """The child's turn that was to word its result has ended."""
     report = await spawns.find_report(tx, report_id)
     if report is None or report.stage is not Stage.ANNOUNCING:
         return
-    text = announced_text(run.status, run.reply or "", text_of(await messages.find_question(tx, report)))
+    asked = text_of(await messages.find_question(tx, report))
     child = await rows.find_by_row(tx, report.child)
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
-    # Of a conversation that was begun anew since nothing is told any more.
-    is_present = requester is not None and requester.id == report.requester_incarnation
-    if text is not None and report.place is not None and child is not None and requester is not None and is_present:
-        if child.taint.flows_to(requester.taint):
-            behalf = (requester.row, SessionId(requester.id))
-            await outbox.enqueue(tx, run, report.place, text, at_ms, on_behalf_of=behalf)
-        else:  # it rose in the announce turn
-            await _answer(tx, requester, [report], None, at_ms)
-    await _settle(tx, report, at_ms)
+    situation = Situation(has_requester=False)
+    if child is not None and requester is not None:
+        situation = _standing_of(report, child, requester)
+    consequences = on_announce_ended(report, run.status, run.reply or "", asked, situation)
+    scene = _Scene(child=child, requester=requester, announced=run)
+    await _carry_out(tx, report, consequences, scene, at_ms)
 
 
-async def take(tx: Transaction, report: Report, at_ms: int) -> None:
-    """A wait of the requester brought the result: nothing more is told of it. Contract: spawn 7.
-
-    A turn that was to word it does not begin any more; one that has begun goes on.
-    """
-    if report.stage in (Stage.RECORDED, Stage.DONE):
-        await spawns.change_report(tx, report.id, {"is_taken": 1})
-    elif report.stage is Stage.ANNOUNCING and await ledger.call_off_announcement(tx, report.child, report.id):
-        await _settle(tx, replace(report, is_taken=True), at_ms)
-
-
-async def _keep(tx: Transaction, report: Report, at_ms: int) -> None:
-    """Nobody is left for the result: it stays in the child."""
-    await spawns.change_report(tx, report.id, {"stage": Stage.KEPT.value, "ended_at": at_ms})
-    await _put_by(tx, report.child, at_ms, may_delete=False)
-
-
-async def _settle(tx: Transaction, report: Report, at_ms: int, *, may_delete: bool = True) -> None:
-    """Nothing more follows from the result. `may_delete`: no run will still go on with it."""
-    columns: dict[str, SqlValue] = {"stage": Stage.DONE.value, "is_taken": int(report.is_taken), "ended_at": at_ms}
-    await spawns.change_report(tx, report.id, columns)
-    await _put_by(tx, report.child, at_ms, may_delete=may_delete)
-
-
-async def _put_by(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete: bool = True) -> None:
-    """The attachments of a task that is over go; the child is archived or deleted in its time.
-
-    `may_delete` says that nobody needs the result any more which it holds.
-    """
-    spawn = await spawns.find(tx, child)
-    if spawn is None:
-        return
-    if spawn.receipt is not None:
-        task = await spawns.find_report(tx, spawn.run)
-        if task is None or task.stage is not Stage.OPEN:
-            await spawns.drop_attachments(tx, child)
-    if spawn.mode is not Mode.RUN:
-        return
-    if spawn.cleanup is Cleanup.DELETE:
-        if may_delete:
-            await spawns.set_due(tx, child, at_ms)
-    elif spawn.archive_after is not None:
-        await spawns.set_due(tx, child, at_ms + round(spawn.archive_after.total_seconds() * 1000))
+async def _carry_out(
+    tx: Transaction, before: Report, consequences: Consequences, scene: _Scene, at_ms: int
+) -> list[CalledOff]:
+    report = consequences.report
+    await spawns.change_report(tx, before, report, at_ms)
+    called_off: list[CalledOff] = []
+    for action in consequences.actions:
+        match action:
+            case Record(then):
+                called_off += await _record(tx, report, then, scene, at_ms)
+            case Answer():
+                assert scene.requester is not None
+                await answer(tx, scene.requester, [report], scene.origin, at_ms)
+            case Word():
+                await _ask_for_words(tx, report, scene, at_ms)
+            case Tell(text):
+                assert scene.announced is not None and scene.requester is not None and report.place is not None
+                behalf = (scene.requester.row, SessionId(scene.requester.id))
+                await outbox.enqueue(tx, scene.announced, report.place, text, at_ms, on_behalf_of=behalf)
+            case PutAway(may_delete):
+                await put_away(tx, report.child, at_ms, may_delete=may_delete)
+    return called_off
 
 
-def _continuation_of(parked: Run) -> RunId:
-    ended_ms = milliseconds(parked.ended_at or parked.created_at)
-    return RunId(derived_id("run", ended_ms, parked.id, "continued"))
+async def _record(tx: Transaction, report: Report, then: Then, scene: _Scene, at_ms: int) -> list[CalledOff]:
+    child, requester, parts = scene.child, scene.requester, scene.parts
+    assert child is not None and requester is not None
+    match then:
+        case Then.NOTHING:
+            await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
+            return []
+        case Then.ANSWER:
+            run = _answering(requester, RunId(derived_id("run", at_ms, report.id, "answer")), report, scene.origin)
+            words = messages.record_words(report, child, requester, parts, (report.id,))
+            await queue_run(tx, requester, words, run, at_ms)
+            return []
+        case Then.CONTINUE:
+            parked = scene.parked
+            assert parked is not None
+            end = parking.why_not(parked, requester, at_ms)
+            awaited = await spawns.list_awaited(tx, parked.id)
+            answers = () if end is not None else tuple(each.id for each in awaited)
+            words = messages.record_words(report, child, requester, parts, answers, is_continued=end is None)
+            continued = await parking.go_on(tx, parked, requester, words, end, at_ms)
+            return await _follow_continued(tx, continued, requester, at_ms)
+
+
+async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene, at_ms: int) -> None:
+    """A turn of the child that words what the requester's channel is told."""
+    child, requester = scene.child, scene.requester
+    assert child is not None and requester is not None
+    run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
+    run = _following(child, run_id, Purpose.ANNOUNCE, report, scene.origin)
+    run = replace(run, announces=report.id, partner=requester.row)
+    await queue_run(tx, child, messages.question_words(report, child, requester, scene.parts), run, at_ms)
 
 
 def _answering(session: Session, run_id: RunId, report: Report, origin: Run | None) -> NewRun:

@@ -1,7 +1,8 @@
 """What there is to tell of a child that ended, from the ledger and the logs of its runs. Contract: spawn 7."""
 
+from antiphon.domain.finding import Finding, ResultSource
 from antiphon.domain.message import AssistantMessage, ToolResult, text_of
-from antiphon.domain.report import Finding, Report, ResultSource
+from antiphon.domain.report import Report
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.silence import spoken

@@ -25,7 +25,7 @@ from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.fence import Claimant, Fence
 from antiphon.engine.ledger.run_log import AGENT_ACTOR, append, append_steps, call_name, closing_result
 from antiphon.engine.reports import follow as reports
-from antiphon.engine.reports.follow import CalledOff
+from antiphon.engine.reports.parking import CalledOff, must_park
 from antiphon.store import events as log
 from antiphon.store import processes, spawns
 from antiphon.store import runs as ledger
@@ -216,9 +216,7 @@ async def finish_run(
     owed = await reports.find_owed(tx, run, outcome.status, found.depth, at_ms)
     if owed is not None:
         run = replace(run, report=owed.id)
-    is_parked = (run.is_yielding or run.has_spawned) and await reports.must_park(
-        tx, run, found.place, outcome.status, owed
-    )
+    is_parked = (run.is_yielding or run.has_spawned) and await must_park(tx, run, found.place, outcome.status, owed)
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
     ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end, is_parked=is_parked)

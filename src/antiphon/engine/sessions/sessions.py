@@ -20,7 +20,7 @@ from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.lookup import Found, find_session, look_up, may_access, not_found, target_name
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.engine.reports.follow import abandon_reports
+from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces

@@ -1,0 +1,88 @@
+"""A finding: what is told of a child that ended, and the three texts of its record. Contract: spawn 7."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from antiphon.domain.message import Part, TextPart, Usage
+from antiphon.domain.run import RunStatus
+from antiphon.domain.text import flat
+
+
+class ResultSource(StrEnum):
+    """What a result was taken from."""
+
+    REPLY = "reply"
+    TOOL = "tool"
+    """The last tool call that did something: the child itself said nothing."""
+    EARLIER_WORDS = "earlier_words"
+    """What the child said before its last reply, which was empty."""
+
+
+_SOURCE_NOTES = {
+    ResultSource.TOOL: "The sub-agent said nothing; the result is that of its last tool call.",
+    ResultSource.EARLIER_WORDS: "The sub-agent's last reply is empty; the result is what it said before.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is told of a child that ended. Statuses and numbers are the runtime's, never a model's."""
+
+    name: str
+    """Its label, else its key."""
+    session_key: str
+    session_id: str
+    status: RunStatus
+    error: str | None
+    result: str | None
+    """None if it may not flow to the requester."""
+    source: ResultSource
+    notes: tuple[str, ...]
+    runtime_ms: int
+    usage: Usage
+
+
+NO_RESULT = "(no output)"
+WITHHELD = (
+    "[A result waits that this session may not read: it holds data above this session. The owner can release it.]"
+)
+
+
+def status_line(status: RunStatus, error: str | None) -> str:
+    """`ok | error: … | timeout | cancelled`, on one line."""
+    return f"error: {flat(error or '') or 'unknown'}" if status is RunStatus.ERROR else status.value
+
+
+def record_parts(finding: Finding) -> tuple[Part, ...]:
+    """Three texts: what goes before the result, the result, what comes behind. Contract: spawn 7."""
+    if finding.result is None:
+        return _withheld_parts(finding)
+    result = finding.result or NO_RESULT
+    notes = list(finding.notes)
+    if finding.result and finding.source in _SOURCE_NOTES:
+        notes.insert(0, _SOURCE_NOTES[finding.source])
+    if finding.status is RunStatus.TIMEOUT:
+        notes.insert(0, "The time limit was reached; the result is what there was by then.")
+    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
+    told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
+    return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))
+
+
+def _withheld_parts(finding: Finding) -> tuple[Part, ...]:
+    """That a result waits, and nothing of what it is or took. Contract: flow 6."""
+    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {finding.status.value}\nResult:\n"
+    return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
+
+
+def _stats(finding: Finding) -> str:
+    usage = finding.usage
+    stats = [
+        f"runtime {finding.runtime_ms / 1000:.1f} s",
+        f"tokens {usage.input_tokens} in, {usage.output_tokens} out",
+        f"session {finding.session_key}",
+        f"id {finding.session_id}",
+        f"transcript /sessions/{finding.session_key}/transcript",
+    ]
+    if usage.cost_microusd is not None:
+        stats.append(f"cost {usage.cost_microusd / 1_000_000:.4f} USD")
+    return "Stats: " + " · ".join(stats)

@@ -1,0 +1,101 @@
+"""A session is deleted: what it owes is told as failed, and what it is owed goes to its own requester.
+
+Contract: spawn 7, sessions 7.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.report import (
+    Answer,
+    Heir,
+    PutAway,
+    Report,
+    Situation,
+    Stage,
+    on_child_deleted,
+    on_requester_deleted,
+)
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import Session
+from antiphon.engine.reports.follow import answer, record
+from antiphon.engine.reports.parking import CalledOff
+from antiphon.engine.reports.settle import put_away
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store import spawns
+from antiphon.store.database import Transaction
+
+
+async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list[CalledOff]:
+    """Lets nothing wait for the session any more, and it for nothing; the runs that are to end at once."""
+    own = await spawns.list_of_child(tx, session.row)
+    unanswered = {report.id for report in await spawns.list_unanswered(tx, session.row)}
+    for run in await ledger.find_parked(tx, session.row):
+        await ledger.change(tx, run.id, {"is_parked": 0})
+    called_off = await _tell_as_failed(tx, own, at_ms)
+    heir = await _find_heir(tx, own)
+    inherited: list[Report] = []
+    newest = await spawns.list_newest_of_those_that_stay(tx, session.row)
+    for report in await spawns.list_of_requester(tx, session.row, {*unanswered, *newest}):
+        consequences = on_requester_deleted(
+            report, heir, is_answered=report.id not in unanswered, is_newest=report.id in newest
+        )
+        await spawns.change_report(tx, report, consequences.report, at_ms)
+        for action in consequences.actions:
+            assert isinstance(action, PutAway)
+            await put_away(tx, report.child, at_ms, may_delete=action.may_delete)
+        if report.id in unanswered:
+            inherited.append(consequences.report)
+    await spawns.leave_alone(tx, session.row)
+    for report in inherited:
+        run = await ledger.find(tx, report.run)
+        if run is not None:
+            called_off += await record(tx, report, run, at_ms)
+    await spawns.delete_all(tx, session.row)
+    return called_off
+
+
+async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) -> list[CalledOff]:
+    """What the session itself still owes, or was about to word."""
+    called_off: list[CalledOff] = []
+    for report in own:
+        if report.stage is Stage.ANNOUNCING:
+            requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
+            is_present = requester is not None and requester.id == report.requester_incarnation
+            consequences = on_child_deleted(
+                report, Situation(has_requester=requester is not None, is_present=is_present)
+            )
+            await spawns.change_report(tx, report, consequences.report, at_ms)
+            if Answer() in consequences.actions:
+                assert requester is not None
+                await answer(tx, requester, [report], None, at_ms)
+        elif report.stage is Stage.OPEN and (run := await ledger.find(tx, report.run)) is not None:
+            gone = replace(run, status=RunStatus.ERROR, error="The session was deleted.", code="session_deleted")
+            called_off += await record(tx, report, gone, at_ms, may_word=False)
+    return called_off
+
+
+async def _find_heir(tx: Transaction, own: Sequence[Report]) -> Heir:
+    """Whom the session of these reports owed the newest, as it stands now that they were told."""
+    newest = None if not own else await spawns.find_report(tx, own[-1].id)
+    held: SessionRow | None = None
+    while newest is not None and newest.requester is not None and newest.requester != held:
+        # Its run may be about to be continued, and it may be about to be deleted itself.
+        held = newest.requester
+        await rows.hold(tx, held)
+        newest = await spawns.find_report(tx, newest.id)
+    if newest is None or newest.requester is None:
+        return Heir()
+    run = None if newest.origin_run is None else await ledger.find(tx, newest.origin_run)
+    while run is not None and run.continued_by is not None:
+        run = await ledger.find(tx, run.continued_by)
+    return Heir(
+        requester=newest.requester,
+        incarnation=newest.requester_incarnation,
+        run=None if run is None else run.id,
+        place=newest.place,
+        is_from_outside=newest.is_from_outside,
+    )

@@ -1,0 +1,133 @@
+"""Runs that have ended and wait for children, and the run that continues each. Contract: spawn 8."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.report import Report
+from antiphon.domain.run import Outcome, Run, RunStatus
+from antiphon.domain.session import DeliveryContext, Session
+from antiphon.engine.deliveries import outbox
+from antiphon.engine.ledger.append import Words, derived_id
+from antiphon.engine.ledger.queue import queue_run
+from antiphon.engine.reports import messages
+from antiphon.store import runs as ledger
+from antiphon.store import spawns
+from antiphon.store.codec import milliseconds, moment
+from antiphon.store.database import Transaction
+from antiphon.store.runs import NewRun
+
+
+class CalledOff(NamedTuple):
+    """A queued run that is to end at once, since what it would go on with was called off."""
+
+    run: Run
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A parked run is no longer parked."""
+
+    called_off: CalledOff | None = None
+    """Its continuation, if that is to end at once."""
+    released: Sequence[Report] = ()
+    """What others had begun and the run waited for; it has its own consequences again."""
+
+
+async def must_park(
+    tx: Transaction, run: Run, delivery: DeliveryContext, status: RunStatus, owed: Report | None
+) -> bool:
+    """Whether the run, ending now, waits for children: it yielded, or it owes a result that theirs belong to.
+
+    `delivery` is where answers of its session go.
+    """
+    if status not in (RunStatus.OK, RunStatus.ERROR) or run.is_cancel_requested:
+        return False
+    is_asked = run.is_yielding and status is RunStatus.OK
+    if not is_asked and (owed is None or not run.has_spawned):
+        return False
+    children = await spawns.list_open(tx, run, outbox.answers_to(run, delivery))
+    # Whoever yields goes on, also with what a wait of the same step took.
+    has_come = any(is_asked or not report.is_taken for report in await spawns.list_recorded(tx, run.id))
+    return has_come or any(is_asked or report.origin_run == run.id for report in children)
+
+
+async def continue_run(tx: Transaction, parked: Run, session: Session, answers: Sequence[str], at_ms: int) -> Continued:
+    """Goes on with results that stand in the session's log already, or ends the work that waited for them."""
+    end = why_not(parked, session, at_ms)
+    words = await messages.notice_words(
+        tx,
+        session,
+        SessionId(parked.session_id),
+        continuation_of(parked),
+        () if end is not None else tuple(answers),
+        is_continued=end is None,
+        why_not=None if end is None else end.error,
+    )
+    return await go_on(tx, parked, session, words, end, at_ms)
+
+
+async def go_on(
+    tx: Transaction, parked: Run, session: Session, words: Words, end: Outcome | None, at_ms: int
+) -> Continued:
+    """The run that continues the parked one; what it owed, was asked and may take is that of the other.
+
+    With `end` it is to end so at once.
+    """
+    run_id = continuation_of(parked)
+    continuation = NewRun(
+        id=run_id,
+        purpose=parked.purpose,
+        incarnation=SessionId(parked.session_id),
+        agent_id=session.agent_id,
+        principal=parked.principal,
+        place=parked.place,
+        partner=parked.partner,
+        exchange=parked.exchange,
+        chain=parked.chain,
+        hops=parked.hops,
+        report=parked.report,
+        announces=parked.announces,
+        continues=parked.id,
+        has_spawned=True,
+        deadline=parked.deadline,
+    )
+    await queue_run(tx, session, words, continuation, at_ms)
+    await ledger.change(tx, parked.id, {"is_parked": 0, "continued_by": run_id})
+    await spawns.move_origin(tx, parked.id, run_id)
+    await spawns.delete_awaited(tx, parked.id, at_ms)
+    if parked.report is not None:
+        await spawns.set_run(tx, parked.report, run_id)
+    if end is None:
+        return Continued()
+    run = await ledger.find(tx, run_id)
+    assert run is not None
+    awaited = await spawns.list_awaited(tx, parked.id)
+    others = [report for report in awaited if report.origin_run not in (None, parked.id, run_id)]
+    return Continued(CalledOff(run, end), others)
+
+
+def why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:
+    """How the work ends instead of being continued; None if it goes on."""
+    if session.id != parked.session_id:
+        return Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
+    if parked.is_cancel_requested:
+        return Outcome(
+            status=RunStatus.CANCELLED, reply=parked.reply or "", error="The run was cancelled.", code="cancelled"
+        )
+    if parked.deadline is not None and parked.deadline <= moment(at_ms):
+        return Outcome(
+            status=RunStatus.TIMEOUT,
+            reply=parked.reply or "",
+            error="The run took longer than it may.",
+            code="run_timeout",
+        )
+    return None
+
+
+def continuation_of(parked: Run) -> RunId:
+    """The id of the run that goes on with the parked one; the same whoever asks."""
+    ended_ms = milliseconds(parked.ended_at or parked.created_at)
+    return RunId(derived_id("run", ended_ms, parked.id, "continued"))
