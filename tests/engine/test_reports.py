@@ -868,6 +868,28 @@ async def test_of_two_children_that_end_at_once_one_is_the_last(open_home: OpenH
         assert [len(record.answers) for record in await records(app, key_of("boss"))] == [0, 2]
 
 
+@requirement("runs:5", "spawn:8")
+async def test_a_run_that_is_cancelled_while_it_yields_ends_cancelled(open_home: OpenHome) -> None:
+    gates = Gates()
+    async with open_home(settings(**NESTED), Parts(tools=[gates.tool])) as app:
+        await open_peer(app, "boss")
+        posted = await post(app, key_of("boss"), f"{spawn_directive('!sleep 60')}\n{wait_at('end')}")
+        await gates.until_reached("end")
+        run = await find_run(app, posted.run_id)
+
+        async def end_cancelled_yield(tx: Transaction) -> None:
+            await ledger.change(tx, run.id, {"is_yielding": 1, "cancel_requested": 1})
+            outcome = Outcome(status=RunStatus.OK, reply="")
+            ended = await finish_run(tx, Fence(run.id, run.fence), outcome, None, milliseconds(run.created_at))
+            assert isinstance(ended, Ended)
+
+        await app.database.run(end_cancelled_yield, sessions=(run.session,))
+        ended = await find_run(app, posted.run_id)
+        assert (ended.status, ended.code, ended.is_parked) == (RunStatus.CANCELLED, "cancelled", False)
+        gates.open("end")
+        await settle(app)
+
+
 @requirement("spawn:7", "spawn:8", "sessions:7")
 async def test_a_child_that_is_deleted_while_its_requester_begins_to_wait_is_gone_on_with(
     open_home: OpenHome, server: str

@@ -203,6 +203,9 @@ async def finish_run(
     run = found.run
     if run.is_cancel_requested and run.code == "reset":
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
+    elif run.is_cancel_requested and run.is_yielding and outcome.status is RunStatus.OK:
+        # It ends without final words, and nothing will continue it.
+        outcome = replace(outcome, status=RunStatus.CANCELLED, code="cancelled", error="The run was cancelled.")
     saw = saw if message is None else message.saw
     if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
         if message is not None:
