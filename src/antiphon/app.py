@@ -31,6 +31,7 @@ from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
 from antiphon.domain.errors import Invalid
+from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.activities import Activities
@@ -43,6 +44,7 @@ from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
+from antiphon.engine.home_keys import find_home_key
 from antiphon.engine.inbox import Inbox
 from antiphon.engine.indexer import Indexer
 from antiphon.engine.joins import Joins
@@ -166,7 +168,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
-        app, worker = _build(base, backend, process, channels)
+        home_key = await find_home_key(backend.database, base.ids)
+        app, worker = _build(base, backend, process, channels, home_key)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -266,7 +269,11 @@ async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Cha
 
 
 def _build(
-    base: _Base, backend: Backend, process: ProcessId, channels: Mapping[ChannelAccount, Channel]
+    base: _Base,
+    backend: Backend,
+    process: ProcessId,
+    channels: Mapping[ChannelAccount, Channel],
+    home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
@@ -311,6 +318,7 @@ def _build(
         rules=rules,
         clock=clock,
         ids=ids,
+        home_key=home_key,
         sessions=sessions,
         inbox=inbox,
         runs=Runs(database, clock),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
+from antiphon.domain.tokens import OWNER_PREFIX
 
 OWNER_TOKEN_NAME = "owner.token"
 
@@ -40,7 +41,7 @@ def owner_token(home: Path, ids: Ids) -> str:
         if token is not None:
             temporary.unlink(missing_ok=True)
             return token
-        token = f"ant_{ids.random_hex(48)}"
+        token = f"{OWNER_PREFIX}_{ids.random_hex(48)}"
         os.fchmod(file.fileno(), 0o600)
         file.truncate(0)
         file.write(token + "\n")

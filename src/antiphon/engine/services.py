@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from antiphon.clock import Clock
+from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import Ids
 from antiphon.engine.activities import Activities
 from antiphon.engine.deliveries import Deliveries
@@ -29,6 +30,7 @@ class Services:
     rules: Rules
     clock: Clock
     ids: Ids
+    home_key: HomeKey
     sessions: Sessions
     inbox: Inbox
     runs: Runs

@@ -9,6 +9,7 @@ from antiphon.domain.actor import Principal, session_principal
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.tokens import BOUND_PREFIX
 from antiphon.engine.access import find_session
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.store import tokens
@@ -26,7 +27,7 @@ class Tokens:
         self, principal: Principal, target: NamedTarget, *, name: str | None = None, life: timedelta | None = None
     ) -> tuple[SessionToken, str]:
         """A new token, and the secret that is shown this once. Raises `NotFound` for the session."""
-        id = self._ids.new("tok")
+        id = self._ids.new(BOUND_PREFIX)
         secret = f"{id}_{self._ids.random_hex(48)}"
         now_ms = self._clock.now_ms()
         expires_at_ms = None if life is None else now_ms + int(life.total_seconds() * 1000)
