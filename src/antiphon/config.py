@@ -22,6 +22,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -130,6 +131,7 @@ class Section(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
         allow_inf_nan=False,
+        hide_input_in_errors=True,
     )
 
     @field_validator("*", mode="before")
@@ -280,6 +282,9 @@ class SubagentsSection(Section):
     """How many may spawn one another: with 1 only sessions that were not spawned themselves may."""
     max_children_per_agent: Annotated[int, Field(ge=1, le=1000)] = 5
     """Children of one session that may be at work at the same time."""
+    models: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
+    """Models that a spawn may name, such as `openai:*`; unless set the agent's own, and those of agents that it may
+    spawn."""
     run_timeout_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 0
     """How long a child's run may take, where its spawning does not say; 0 sets no limit."""
     archive_after_minutes: Annotated[float, Field(ge=0, le=_MOST_MINUTES)] = 60
@@ -294,6 +299,7 @@ class SubagentsSection(Section):
             allowed=self.allow_agents,
             max_depth=self.max_spawn_depth,
             max_children=self.max_children_per_agent,
+            models=self.models,
             time_limit=timedelta(seconds=self.run_timeout_seconds) if self.run_timeout_seconds else None,
             archive_after=timedelta(minutes=self.archive_after_minutes) if self.archive_after_minutes else None,
         )
@@ -609,6 +615,18 @@ class Config(Section):
     tools: ToolsSection = ToolsSection()
     channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
+    _directory: Path | None = PrivateAttr(None)
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the configuration file lies; None where there is none."""
+        return self._directory
+
+    def read_from(self, directory: Path) -> Self:
+        """The same, as it was read from a file in that directory."""
+        read = self.model_copy()
+        read._directory = directory
+        return read
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
@@ -815,7 +833,7 @@ def load_config(
     except ValidationError as error:
         raise Invalid(_explain(error, path, text, origins), code="invalid_config") from error
     config.rules()
-    return config
+    return config if path is None else config.read_from(path.parent)
 
 
 def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[tuple[str, ...], str], str]]:

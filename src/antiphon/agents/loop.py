@@ -62,7 +62,7 @@ class AgentLoop:
         session = await context.session()
         agent = context.agent
         try:
-            model = self._models.open(session.model or agent.model, context_tokens=agent.context_tokens)
+            model = await self._models.find(session.model or agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:
             return _failed(error.code, error.message)
         await self._models.prepare(model)

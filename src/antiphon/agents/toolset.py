@@ -167,7 +167,9 @@ def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]
             raise Invalid(f"Tool takes a variable number of arguments: {declared.name!r}. Name each one.")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hint, default)
-    return context_parameter, create_model(declared.name, __config__=ConfigDict(extra="forbid"), **fields)
+    return context_parameter, create_model(
+        declared.name, __config__=ConfigDict(extra="forbid", hide_input_in_errors=True), **fields
+    )
 
 
 def _text(value: Any) -> str:
@@ -178,7 +180,8 @@ def _text(value: Any) -> str:
 
 def _explain(error: ValidationError) -> str:
     problems = "; ".join(
-        f"{'.'.join(str(place) for place in item['loc']) or 'arguments'}: {item['msg']}" for item in error.errors()
+        f"{'.'.join(str(place)[:60] for place in item['loc']) or 'arguments'}: {item['msg']}"
+        for item in error.errors()[:10]
     )
     return _failure("invalid_arguments", f"Arguments do not fit: {problems}")
 

@@ -46,7 +46,7 @@ Name = Annotated[Text, AfterValidator(_printable), Field(min_length=1, max_lengt
 class WebhookMessage(BaseModel):
     """The body of a message that comes in. Unknown names are refused. Contract: answers 3."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, hide_input_in_errors=True)
 
     message_id: Name
     """The sender's own; the same again is the same message."""

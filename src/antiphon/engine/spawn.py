@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -38,6 +38,7 @@ from antiphon.engine.report_log import SOURCE_TOOL
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions import OpenSession, create_session
 from antiphon.policy.decision import Deny
+from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -99,12 +100,12 @@ class Spawns:
     """Children of sessions."""
 
     def __init__(
-        self, database: Database, rules: Rules, check_model: Callable[[str], None], clock: Clock, ids: Ids
+        self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]], clock: Clock, ids: Ids
     ) -> None:
         self._database = database
         self._rules = rules
         self._check_model = check_model
-        """Raises `Invalid` for a model that cannot be had."""
+        """Raises `Invalid` for a model that cannot be had. Asked only for those that policy lets the caller name."""
         self._clock = clock
         self._ids = ids
 
@@ -113,10 +114,10 @@ class Spawns:
 
         The first check that fails refuses: `Invalid` (`invalid_agent_id`, `unsupported`, `unknown_agent`, an empty or
         too large task, a model, an attachment), `Denied` (`spawn_depth`, `spawn_children`, `spawn_agent`,
-        `spawn_unsandboxed`). Nothing is left of a refused one.
+        `spawn_unsandboxed`, `spawn_model`). Nothing is left of a refused one.
         """
         agent_id, mode = _check_request(caller, request)
-        attachments, refused = self._check_late(request)
+        attachments, refused = await self._check_late(caller, request)
         command = SpawnChild(
             caller=caller,
             request=request,
@@ -134,18 +135,31 @@ class Spawns:
         )
         return accepted(await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,)))
 
-    def _check_late(self, request: SpawnRequest) -> tuple[tuple[Attachment, ...], tuple[AntiphonError, ...]]:
+    async def _check_late(
+        self, caller: Caller, request: SpawnRequest
+    ) -> tuple[tuple[Attachment, ...], tuple[AntiphonError, ...]]:
         """The attachments, and why model and attachments will not do, in the contract's order."""
         refused: list[AntiphonError] = []
-        if request.model is not None:
-            try:
-                self._check_model(request.model)
-            except Invalid as error:
-                refused.append(error)
+        if request.model is not None and (refusal := await self._refuse_model(caller, request.model)):
+            refused.append(refusal)
         try:
             return check_attachments(request.attachments), tuple(refused)
         except AntiphonError as error:
             return (), (*refused, error)
+
+    async def _refuse_model(self, caller: Caller, name: str) -> AntiphonError | None:
+        """Why the child may not have the model; by its name alone, before anything of that name is opened."""
+        own = self._rules.agents.get(caller.agent_id)
+        if own is None:
+            return None  # the unit refuses that first
+        decision = decide_child_model(name, own, self._rules.agents)
+        if isinstance(decision, Deny):
+            return Denied(decision.reason, code=decision.rule)
+        try:
+            await self._check_model(name)
+        except Invalid as error:
+            return error
+        return None
 
     def _uuid(self) -> str:
         digits = self._ids.random_hex(32)
