@@ -546,7 +546,7 @@ class WebhookSection(Section):
     agent: str | None = None
     """Whose sessions its chats are; `agents.default` unless set."""
     principal: Literal["guest", "owner"] = "guest"
-    """Whose rights its messages have: those of a guest of its own, or the owner's."""
+    """Whose rights its messages have: those of a guest, each peer its own, or the owner's."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
 
@@ -562,6 +562,21 @@ class ChannelsSection(Section):
         default_factory=dict[str, WebhookSection]
     )
     """Programs that speak with sessions by signed POST requests, by their name."""
+
+
+class GuestSection(Section):
+    tools: tuple[str, ...] = ()
+    """Tools that guests may cause calls of beside the session tools, which they have for the session alone that they
+    write in: Python functions, `<server>__<tool>` of MCP servers, `run_command`, `sessions_spawn`."""
+
+
+class RolesSection(Section):
+    guest: GuestSection = GuestSection()
+    """Whoever writes and is not the owner, such as the peers of a webhook."""
+
+
+class AccessSection(Section):
+    roles: RolesSection = RolesSection()
 
 
 class SessionScope(StrEnum):
@@ -613,6 +628,7 @@ class Config(Section):
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
     tools: ToolsSection = ToolsSection()
+    access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
     _directory: Path | None = PrivateAttr(None)
@@ -631,7 +647,7 @@ class Config(Section):
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
         text = self.model_dump_json(
-            include={"agents", "limits", "messages", "groups", "session", "tools", "channels"},
+            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels"},
             exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -713,6 +729,7 @@ class Config(Section):
             exchanges=self.session.agent_to_agent.rules(),
             send_policy=self.session.send_policy.policy(),
             subagent_tools=frozenset(self.tools.subagents.tools),
+            guest_tools=frozenset(self.access.roles.guest.tools),
         )
 
     def _visibility(self) -> VisibilityRules:

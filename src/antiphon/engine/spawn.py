@@ -239,7 +239,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     )
     await spawns.insert(tx, spawn, command.at_ms)
     await spawns.add_attachments(tx, child.row, command.attachments)
-    await _give_task(tx, command, spawn, parent, child, origin, rel_dir)
+    await _give_task(tx, command, spawn, parent, child, origin, rel_dir, rules)
     return Spawned(run_id=command.run_id, child=key, mode=command.mode, receipt=spawn.receipt)
 
 
@@ -323,6 +323,7 @@ async def _give_task(
     child: Session,
     origin: Run | None,
     rel_dir: str | None,
+    rules: Rules,
 ) -> None:
     """The task as the child's first message, its run, and the result that it owes."""
     request, at_ms, run_id = command.request, command.at_ms, command.run_id
@@ -339,7 +340,7 @@ async def _give_task(
     )
     shown = shown_columns(request.task, describes=True)
     seq = await append_words(tx, child, SessionId(child.id), message, parent, run_id, at_ms, shown)
-    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, seq, at_ms)
+    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, seq, at_ms, rules)
 
 
 async def queue_work(
@@ -352,14 +353,17 @@ async def queue_work(
     run_id: RunId,
     seq: int,
     at_ms: int,
+    rules: Rules,
 ) -> None:
     """The child's run that answers the message, and the result that it owes."""
     chain = None if origin is None else origin.chain or origin.id
+    is_sandboxed = caller.is_sandboxed or rules.are_sandboxed(parent, child)
     columns: dict[str, SqlValue] = {
         "report": run_id,
         "partner": parent.row,
         "chain": chain,
         "hops": 0 if origin is None else origin.hops,
+        "is_sandboxed": int(is_sandboxed),
         "time_limit": None if spawn.time_limit is None else spawn.time_limit // timedelta(milliseconds=1),
         "has_attachments": int(spawn.receipt is not None and run_id == spawn.run),
     }
@@ -386,6 +390,7 @@ async def queue_work(
         is_from_outside=origin is None,
         place=outbox.answers_to(origin, parent.delivery),
         principal=caller.principal,
+        is_sandboxed=is_sandboxed,
         stage=Stage.OPEN,
     )
     await spawns.insert_report(tx, report, at_ms)
