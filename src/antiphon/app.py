@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio import to_thread
 
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop, RetryPolicy
@@ -163,7 +164,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         tools=[*installed_tools(), *map(_function_tool, parts.tools)],
         webhooks=config.webhooks(),
     )
-    _check_models(base.rules, base.models)
+    await to_thread.run_sync(_check_models, base.rules, base.models)
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
@@ -209,15 +210,15 @@ class _Base:
     """Those from elsewhere."""
     webhooks: Sequence[WebhookSettings]
 
-    def check_model(self, name: str) -> None:
+    async def check_model(self, name: str) -> None:
         """Raises `Invalid` for a model that cannot be had; also without its key, where runs are worked on here.
 
         Workers may have keys of which a process that is a gateway alone knows nothing.
         """
         if self.config.gateway.role.works:
-            self.models.check_key(name)
+            await self.models.check_key(name)
         else:
-            self.models.open(name)
+            await self.models.find(name)
 
 
 def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
@@ -475,7 +476,9 @@ def _function_tool(function: ToolFunction) -> FunctionTool:
 
 def open_models(home: Path, config: Config) -> Models:
     """The models that the configuration allows, by name; none is loaded yet."""
-    return Models({name: _provider(section) for name, section in config.providers.items()}, directory=home)
+    beside = () if config.directory is None else (config.directory,)
+    providers = {name: _provider(section) for name, section in config.providers.items()}
+    return Models(providers, scripts=(home, *beside))
 
 
 def _provider(section: ProviderSection) -> ProviderSettings:
@@ -530,8 +533,8 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
         max_body_bytes=app.config.gateway.max_body_bytes,
     )
 
-    def check_model(name: str) -> None:
-        app.models.open(name)
+    async def check_model(name: str) -> None:
+        await app.models.find(name)
 
     return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox)
 

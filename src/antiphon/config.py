@@ -22,6 +22,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -130,6 +131,7 @@ class Section(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
         allow_inf_nan=False,
+        hide_input_in_errors=True,
     )
 
     @field_validator("*", mode="before")
@@ -280,6 +282,9 @@ class SubagentsSection(Section):
     """How many may spawn one another: with 1 only sessions that were not spawned themselves may."""
     max_children_per_agent: Annotated[int, Field(ge=1, le=1000)] = 5
     """Children of one session that may be at work at the same time."""
+    models: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
+    """Models that a spawn may name, such as `openai:*`; unless set the agent's own, and those of agents that it may
+    spawn."""
     run_timeout_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 0
     """How long a child's run may take, where its spawning does not say; 0 sets no limit."""
     archive_after_minutes: Annotated[float, Field(ge=0, le=_MOST_MINUTES)] = 60
@@ -294,6 +299,7 @@ class SubagentsSection(Section):
             allowed=self.allow_agents,
             max_depth=self.max_spawn_depth,
             max_children=self.max_children_per_agent,
+            models=self.models,
             time_limit=timedelta(seconds=self.run_timeout_seconds) if self.run_timeout_seconds else None,
             archive_after=timedelta(minutes=self.archive_after_minutes) if self.archive_after_minutes else None,
         )
@@ -540,7 +546,7 @@ class WebhookSection(Section):
     agent: str | None = None
     """Whose sessions its chats are; `agents.default` unless set."""
     principal: Literal["guest", "owner"] = "guest"
-    """Whose rights its messages have: those of a guest of its own, or the owner's."""
+    """Whose rights its messages have: those of a guest, each peer its own, or the owner's."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
 
@@ -556,6 +562,21 @@ class ChannelsSection(Section):
         default_factory=dict[str, WebhookSection]
     )
     """Programs that speak with sessions by signed POST requests, by their name."""
+
+
+class GuestSection(Section):
+    tools: tuple[str, ...] = ()
+    """Tools that guests may cause calls of beside the session tools, which they have for the session alone that they
+    write in: Python functions, `<server>__<tool>` of MCP servers, `run_command`, `sessions_spawn`."""
+
+
+class RolesSection(Section):
+    guest: GuestSection = GuestSection()
+    """Whoever writes and is not the owner, such as the peers of a webhook."""
+
+
+class AccessSection(Section):
+    roles: RolesSection = RolesSection()
 
 
 class SessionScope(StrEnum):
@@ -607,13 +628,26 @@ class Config(Section):
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
     tools: ToolsSection = ToolsSection()
+    access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
+    _directory: Path | None = PrivateAttr(None)
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the configuration file lies; None where there is none."""
+        return self._directory
+
+    def read_from(self, directory: Path) -> Self:
+        """The same, as it was read from a file in that directory."""
+        read = self.model_copy()
+        read._directory = directory
+        return read
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
         text = self.model_dump_json(
-            include={"agents", "limits", "messages", "groups", "session", "tools", "channels"},
+            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels"},
             exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -695,6 +729,7 @@ class Config(Section):
             exchanges=self.session.agent_to_agent.rules(),
             send_policy=self.session.send_policy.policy(),
             subagent_tools=frozenset(self.tools.subagents.tools),
+            guest_tools=frozenset(self.access.roles.guest.tools),
         )
 
     def _visibility(self) -> VisibilityRules:
@@ -815,7 +850,7 @@ def load_config(
     except ValidationError as error:
         raise Invalid(_explain(error, path, text, origins), code="invalid_config") from error
     config.rules()
-    return config
+    return config if path is None else config.read_from(path.parent)
 
 
 def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[tuple[str, ...], str], str]]:

@@ -232,11 +232,11 @@ async def test_a_message_acts_as_the_guest_that_takes_part_in_its_session_alone(
     async with serve_door(open_home, clock) as (served, client):
         await served.open("main")
         await answered(served.app, await ring(client, clock, message("hello")))
-        guest = Principal(PrincipalKind.GUEST, "webhook:door")
+        guest = Principal(PrincipalKind.GUEST, "webhook:door:anna")
         sessions = served.app.services.sessions
         assert (await sessions.get(guest, sessions.target(DOOR))).session.message_count == 2
         (event,) = [event for event in await read_log(served.app, DOOR) if event.type == "user_message"]
-        assert event.actor == "guest:webhook:door"
+        assert event.actor == "guest:webhook:door:anna"
         for path in ("/sessions", f"/sessions/{DOOR}", "/sessions/main", "/deliveries", "/channels/other"):
             body = message("hello")
             assert (await client.get(path, headers=signed(body, clock))).status_code == 401

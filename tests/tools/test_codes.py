@@ -138,7 +138,14 @@ async def _told_of_a_chain(app: App) -> list[dict[str, Any]]:
 @requirement("answers:1", "spawn:2")
 async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:
     agents: list[dict[str, Any]] = [
-        {"id": "main", "subagents": {"allowAgents": ["gone", "helper"], "maxChildrenPerAgent": 1}},
+        {
+            "id": "main",
+            "subagents": {
+                "allowAgents": ["gone", "helper"],
+                "maxChildrenPerAgent": 1,
+                "models": ["no:model", "openai:*", "odd:*"],
+            },
+        },
         *({"id": "helper"}, {"id": "boxed", "sandbox": {"mode": "all"}}),
     ]
     task: dict[str, Any] = {"task": "look"}
@@ -152,7 +159,7 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monk
         {"attachments": [{"name": str(number), "content": "x" * 1_048_576} for number in range(6)]},
         *({"attachments": [name, name]}, {"attachments": [{**name, "content": "?", "encoding": "base64"}]}),
         {"attachments": [{**name, "content": "\ud800"}]},
-        *({"model": "openai:gpt-5"}, {"model": "odd:model"}),
+        *({"model": "openai:gpt-5"}, {"model": "odd:model"}, {"model": "other:model"}),
     ]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     odd = {"base_url": "http://127.0.0.1:9", "api_key": "ключ"}

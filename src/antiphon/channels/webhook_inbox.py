@@ -46,7 +46,7 @@ Name = Annotated[Text, AfterValidator(_printable), Field(min_length=1, max_lengt
 class WebhookMessage(BaseModel):
     """The body of a message that comes in. Unknown names are refused. Contract: answers 3."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, hide_input_in_errors=True)
 
     message_id: Name
     """The sender's own; the same again is the same message."""
@@ -93,7 +93,7 @@ class WebhookInbox:
         verify(secret, headers, body, self._clock.now().timestamp())
         assert webhook is not None
         message = WebhookMessage.model_validate_json(body)
-        principal = principal_of(webhook)
+        principal = principal_of(webhook, message.peer)
         place = place_of(webhook, message.peer, message.thread_id)
         target = NamedTarget(self._key_of(webhook, message), None)
         await self._sessions.open(
@@ -127,9 +127,9 @@ class WebhookInbox:
         return key_of(webhook, message.peer, message.thread_id)
 
 
-def principal_of(webhook: WebhookSettings) -> Principal:
-    """Whose rights the webhook's messages have."""
-    return OWNER if webhook.is_owner else Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}")
+def principal_of(webhook: WebhookSettings, peer: str) -> Principal:
+    """Whose rights the peer's messages have: those of a guest, each peer its own, or the owner's."""
+    return OWNER if webhook.is_owner else Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}:{peer}")
 
 
 def key_of(webhook: WebhookSettings, peer: str, thread: str | None) -> SessionKey:

@@ -221,6 +221,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         principal=caller.principal,
         chain=chain,
         hops=hops,
+        is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, target),
         request=command.text,
         request_run=command.run_id,
         stage=Stage.REQUEST,
@@ -296,7 +297,9 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
         mode=QueueMode.ENQUEUE,
         principal=exchange.principal,
         at_ms=command.at_ms,
-        columns=ledger.ExchangeLink(exchange.id, source.row, exchange.chain, exchange.hops).columns,
+        columns=ledger.ExchangeLink(
+            exchange.id, source.row, exchange.chain, exchange.hops, exchange.is_sandboxed
+        ).columns,
     )
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
     if not is_delivered:

@@ -71,6 +71,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
         requester_incarnation=SessionId(requester.id) if is_of_now else newest.requester_incarnation,
         waiter=None,
         principal=run.principal,
+        is_sandboxed=first.is_sandboxed or run.is_sandboxed,
         stage=Stage.OPEN,
         is_taken=False,
     )
@@ -312,7 +313,7 @@ async def _follow_records(
     tx: Transaction, session: Session, recorded: Sequence[Report], origin: Run | None, at_ms: int
 ) -> None:
     """What follows from results that stand in the session's log."""
-    to_answer: dict[tuple[DeliveryContext | None, Principal], list[Report]] = {}
+    to_answer: dict[tuple[DeliveryContext | None, Principal, bool], list[Report]] = {}
     for report in recorded:
         child = await rows.find_by_row(tx, report.child)
         following = what_follows(
@@ -321,7 +322,7 @@ async def _follow_records(
             may_flow=child is not None and child.taint.flows_to(session.taint),
         )
         if following is Following.RUN:
-            to_answer.setdefault((report.place, report.principal), []).append(report)
+            to_answer.setdefault((report.place, report.principal, report.is_sandboxed), []).append(report)
             await _settle(tx, report, at_ms)
         elif following is Following.ANNOUNCE and child is not None:
             record = await report_log.find_record(tx, report, session)
@@ -333,7 +334,7 @@ async def _follow_records(
 
 
 async def _answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
-    """A run of the requester that goes on with records of one place and principal, which stand in its log already."""
+    """A run of the requester that goes on with records of the same place and rights, which stand in its log already."""
     run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
     answers = tuple(report.id for report in reports)
     seq = await report_log.append_notice(tx, session, SessionId(session.id), run_id, answers, at_ms)
@@ -365,6 +366,7 @@ async def _go_on(
 
     With `end` it is to end so at once.
     """
+    came = [report for report in await spawns.list_awaited(tx, parked.id) if report.stage is not Stage.OPEN]
     columns: dict[str, SqlValue] = {
         "continues": parked.id,
         "report": parked.report,
@@ -373,6 +375,7 @@ async def _go_on(
         "exchange": parked.exchange,
         "chain": parked.chain,
         "hops": parked.hops,
+        "is_sandboxed": int(parked.is_sandboxed or any(each.is_sandboxed for each in came)),
         "has_spawned": 1,
         "deadline": None if parked.deadline is None else milliseconds(parked.deadline),
         "place": None if parked.place is None else place_text(parked.place),
@@ -522,7 +525,8 @@ async def _queue(
 ) -> None:
     """A run of the session's present incarnation, in the chain of the run that spawned."""
     chain: dict[str, SqlValue] = {} if origin is None else {"chain": origin.chain, "hops": origin.hops}
-    await _insert(tx, session, SessionId(session.id), run_id, seq, report.principal, {**chain, **columns}, at_ms)
+    columns = {**chain, "is_sandboxed": int(report.is_sandboxed), **columns}
+    await _insert(tx, session, SessionId(session.id), run_id, seq, report.principal, columns, at_ms)
 
 
 async def _insert(

@@ -287,6 +287,8 @@ async def patch_session(
         return found
     if "send_policy" in changes and not principal.is_owner:
         return Refusal(Denied("Send policy is set by the owner only"))
+    if "model" in changes and not principal.is_owner:
+        return Refusal(Denied("Model is set by the owner only"))
     if isinstance(label := changes.get("label"), str) and (refusal := _refuse_label(found.session, label)):
         return Refusal(refusal)
     await _change(tx, found.session, changes, str(principal), at_ms)

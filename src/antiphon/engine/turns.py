@@ -182,7 +182,9 @@ async def _queue(
         mode=QueueMode.ENQUEUE,
         principal=exchange.principal,
         at_ms=at_ms,
-        columns=ledger.ExchangeLink(exchange.id, other.row, exchange.chain, exchange.hops).columns,
+        columns=ledger.ExchangeLink(
+            exchange.id, other.row, exchange.chain, exchange.hops, exchange.is_sandboxed
+        ).columns,
     )
     if session.row != run.session or not run.fence:
         await tx.dispatch(session.row)

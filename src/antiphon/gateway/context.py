@@ -1,6 +1,6 @@
 """What routes find in the request: the services, and who asks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,7 +30,7 @@ class Gateway:
     services: Services
     tool_calls: ToolCalls
     settings: GatewaySettings
-    check_model: Callable[[str], None]
+    check_model: Callable[[str], Awaitable[None]]
     """Raises `Invalid` for a model name that cannot be used."""
     webhooks: InboundWebhooks
 

@@ -1,7 +1,7 @@
 """The HTTP application: routes, and one shape for every error. Contract: answers 5, gateway 4."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -55,7 +55,7 @@ def build_gateway(
     tool_calls: ToolCalls,
     mcp: AsgiApp,
     settings: GatewaySettings,
-    check_model: Callable[[str], None],
+    check_model: Callable[[str], Awaitable[None]],
     inbound: InboundWebhooks,
 ) -> AsgiApp:
     """The whole application, behind its guard."""

@@ -41,7 +41,9 @@ Label = Annotated[Text, Field(max_length=MAX_LABEL_LENGTH), AfterValidator(parse
 class Body(BaseModel):
     """Unknown names are refused. Contract: answers 3."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=False)
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", populate_by_name=False, hide_input_in_errors=True
+    )
 
 
 async def check_query(request: Request) -> None:

@@ -110,7 +110,7 @@ async def patch_session(request: Request, key: str, body: PatchBody) -> dict[str
     gateway = gateway_of(request)
     named = {name: getattr(body, name) for name in body.model_fields_set}
     if named.get("model") is not None:
-        gateway.check_model(named["model"])
+        await gateway.check_model(named["model"])
     if "clearance" in named:
         named["clearance"] = body.clearance.classification() if body.clearance else None
     columns = session_columns(named)

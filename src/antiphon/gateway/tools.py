@@ -26,10 +26,11 @@ async def list_tools(
 ) -> dict[str, Any]:
     """The tools that there are, or that a session has, with the JSON Schema of their arguments."""
     gateway = gateway_of(request)
-    if session_key is None:
+    read_target = gateway.services.sessions.target
+    target = await gateway.tool_calls.acting_target(bound_session(request), session_key, read_target)
+    if target is None:
         schemas = gateway.tool_calls.schemas
     else:
-        target = gateway.services.sessions.target(session_key)
         schemas = await gateway.tool_calls.schemas_for(principal_of(request), target)
     tools = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in schemas]
     return {"tools": tools}

@@ -21,7 +21,7 @@ r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps,
 r.exchange, r.partner, r.chain, r.hops, r.has_sent, r.place,
 r.report, r.has_spawned, r.has_attachments, r.time_limit, r.wait_call, r.is_yielding, r.is_parked, r.continued_by,
-r.announces, r.continues"""
+r.announces, r.continues, r.is_sandboxed"""
 
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_COLUMNS} {_FROM}"
@@ -41,10 +41,17 @@ class ExchangeLink(NamedTuple):
     """The other session."""
     chain: str
     hops: int
+    is_sandboxed: bool
 
     @property
     def columns(self) -> dict[str, SqlValue]:
-        return {"exchange": self.exchange, "partner": self.partner, "chain": self.chain, "hops": self.hops}
+        return {
+            "exchange": self.exchange,
+            "partner": self.partner,
+            "chain": self.chain,
+            "hops": self.hops,
+            "is_sandboxed": int(self.is_sandboxed),
+        }
 
 
 async def insert(
@@ -429,6 +436,7 @@ def _run(row: Row) -> Run:
         continued_by=row[41],
         announces=row[42],
         continues=row[43],
+        is_sandboxed=bool(row[44]),
     )
 
 

@@ -32,7 +32,9 @@ _IDENTITY = frozenset(
 class Arguments(BaseModel):
     """The arguments of one tool, camelCase on the wire; anything else is refused."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod
