@@ -410,7 +410,8 @@ class ProviderSection(Section):
 
 class RunsSection(Section):
     max_concurrent: Annotated[int, Field(ge=1)] = 16
-    """Runs that work at the same time, in one process."""
+    """Runs that work at the same time, in one process. Two of these places (one where there are fewer than six) are the
+    owner's; of the others one guest holds half at most."""
 
 
 class QueueSection(Section):

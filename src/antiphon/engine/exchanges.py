@@ -300,7 +300,7 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
     )
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
     if not is_delivered:
-        await tx.dispatch(target.row)
+        await tx.dispatch(target.row, exchange.principal)
 
 
 async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None:

@@ -206,8 +206,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         await ledger.change(tx, run_id, {"newest_seq": seq})
     else:
         run_id = command.run_id
-        # Whoever works off the run before this one works off this one too.
-        is_delivered = await ledger.is_busy(tx, session.row)
+        # Whoever works off the run before this one works off this one too; but a guest's may wait for a place.
+        is_delivered = await ledger.is_busy(tx, session.row, for_owner=command.principal.is_owner)
         await ledger.insert(
             tx,
             run_id=run_id,
@@ -221,7 +221,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             columns=None if command.place is None else {"place": place_text(command.place)},
         )
         if not is_delivered:
-            await tx.dispatch(session.row)
+            await tx.dispatch(session.row, command.principal)
     return _posted(session, message, seq, run_id)
 
 

@@ -185,7 +185,7 @@ async def _queue(
         columns=ledger.ExchangeLink(exchange.id, other.row, exchange.chain, exchange.hops).columns,
     )
     if session.row != run.session or not run.fence:
-        await tx.dispatch(session.row)
+        await tx.dispatch(session.row, exchange.principal)
 
 
 def _message(
