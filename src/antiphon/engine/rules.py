@@ -11,6 +11,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.run import QueueMode
 from antiphon.policy.send import SendPolicy
+from antiphon.policy.shares import Shares
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import VisibilityRules
 
@@ -90,6 +91,7 @@ class Rules:
     visibility: VisibilityRules = field(default_factory=VisibilityRules)
     exchanges: ExchangeRules = field(default_factory=ExchangeRules)
     send_policy: SendPolicy = field(default_factory=SendPolicy)
+    shares: Shares = field(default_factory=Shares)
     subagent_tools: frozenset[str] = frozenset()
     """Session tools that sub-agents have beside sending to their requester."""
 

@@ -216,6 +216,16 @@ async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None
     return None if row is None else row[0]
 
 
+async def count_queued_by(query: Query, principal: Principal, limit: int) -> int:
+    """How many runs of a principal wait that is not the owner; counts no further than the limit."""
+    row = await query.fetch_one(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE principal = ? AND status = 'queued' "
+        "AND principal <> 'owner:owner' LIMIT ?) queued",
+        (str(principal), limit),
+    )
+    return 0 if row is None else int(row[0])
+
+
 async def list_busy_sessions(query: Query) -> list[SessionRow]:
     """Every session with a run that has not ended."""
     rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR {_ACTIVE}")
