@@ -15,6 +15,7 @@ from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
 from antiphon.domain.label import names_all
 from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
@@ -192,6 +193,10 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusa
         return Opened(await _reopen(tx, found, command), is_new=False)
     if not command.principal.is_owner and command.place is None:
         return Refusal(Denied("Session keys are chosen by the owner, channels and configured hooks only"))
+    try:
+        check_new_key(_key_of(command))
+    except Invalid as error:
+        return Refusal(error)
     if refusal := await refuse_session(tx, command.principal, command.shares):
         return refusal
     session = await create_session(tx, command)
@@ -207,11 +212,8 @@ async def _refuse_part(tx: Transaction, command: OpenSession, session: SessionRo
 
 async def create_session(tx: Transaction, command: OpenSession) -> Session:
     """The row, its first incarnation and `session_started`. The key must be free."""
-    key = command.target.key
+    key = _key_of(command)
     session_id = command.target.session_id
-    if key is None:
-        assert session_id is not None
-        key = key_from_session_id(command.agent_id, session_id)
     is_spawned = command.parent is not None and session_id is None
     free = None if is_spawned else await _free_session_id(tx, key, session_id)
     session_id = free or command.new_session_id
@@ -253,6 +255,14 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
     session = await rows.find_by_row(tx, row)
     assert session is not None
     return session
+
+
+def _key_of(command: OpenSession) -> SessionKey:
+    """The key that is named, or that the named id makes."""
+    if command.target.key is not None:
+        return command.target.key
+    assert command.target.session_id is not None
+    return key_from_session_id(command.agent_id, command.target.session_id)
 
 
 async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | None) -> SessionId | None:
