@@ -36,6 +36,7 @@ from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.activities import Activities
+from antiphon.engine.buckets import Buckets
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
 from antiphon.engine.deliverer import Deliverer
@@ -49,6 +50,7 @@ from antiphon.engine.home_keys import find_home_key
 from antiphon.engine.inbox import Inbox
 from antiphon.engine.indexer import Indexer
 from antiphon.engine.joins import Joins
+from antiphon.engine.replies import Replies
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runner import AgentRunner
@@ -336,6 +338,7 @@ def _build(
         hub=hub,
         sign_in=SignIn(database, clock, ids),
         tokens=Tokens(database, clock, ids),
+        buckets=Buckets(rules.shares.rates, clock),
         health=Health(database, backend.processes),
     )
     tool_calls = ToolCalls(tools, callers, rules, ids)
@@ -360,6 +363,8 @@ def _build(
             sessions,
             inbox,
             waits,
+            Replies(database, rules),
+            services.buckets,
             clock,
             ids,
             is_global=config.session.scope is SessionScope.GLOBAL,

@@ -44,6 +44,7 @@ from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.shares import Rate, Rates, Shares
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import Act, AgentToAgent, Visibility, VisibilityRules
 
@@ -212,13 +213,49 @@ class DailyTotalSection(Section):
     """All agents together; twice an agent's unless set."""
 
 
+class OwnerLimitsSection(Section):
+    requests_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 600_000
+    """Requests that write or call a tool, of the owner's programs together, in one process."""
+    burst: Annotated[int, Field(ge=1, le=10**9)] = 60_000
+    """How many of them at once, after a pause."""
+
+
+class GuestLimitsSection(Section):
+    requests_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 120
+    """Messages and calls of tools of each guest, peer of a webhook or bound token, in one process; all peers of a
+    webhook together may send ten times as many."""
+    burst: Annotated[int, Field(ge=1, le=10**9)] = 60
+    """How many of them at once, after a pause."""
+    sessions: Annotated[int, Field(ge=1)] = 100
+    """Sessions that each guest may take part in."""
+    stored_bytes: Annotated[int, Field(ge=1)] = 64 * MEBIBYTE
+    """Bytes that each guest may have written into sessions that exist."""
+    queued_runs: Annotated[int, Field(ge=1)] = 20
+    """Runs of each guest, or bound token, that may wait for their turn."""
+
+
 class LimitsSection(Section):
+    owner: OwnerLimitsSection = OwnerLimitsSection()
+    """How often the owner may ask."""
+    guest: GuestLimitsSection = GuestLimitsSection()
+    """What each principal may take that is not the owner."""
     run: RunLimitsSection = RunLimitsSection()
     """What one run may take."""
     daily: DailySection = DailySection()
     """What each agent may spend in a UTC day."""
     daily_total: DailyTotalSection = DailyTotalSection()
     """What all agents together may spend in a UTC day."""
+
+    def shares(self) -> Shares:
+        return Shares(
+            sessions=self.guest.sessions,
+            stored_bytes=self.guest.stored_bytes,
+            queued_runs=self.guest.queued_runs,
+            rates=Rates(
+                guest=Rate(per_minute=self.guest.requests_per_minute, burst=self.guest.burst),
+                owner=Rate(per_minute=self.owner.requests_per_minute, burst=self.owner.burst),
+            ),
+        )
 
 
 class ActsSection(Section):
@@ -416,7 +453,8 @@ class ProviderSection(Section):
 
 class RunsSection(Section):
     max_concurrent: Annotated[int, Field(ge=1)] = 16
-    """Runs that work at the same time, in one process."""
+    """Runs that work at the same time, in one process. Two of these places (one where there are fewer than six) are the
+    owner's; of the others one guest holds half at most."""
 
 
 class QueueSection(Section):
@@ -728,6 +766,7 @@ class Config(Section):
             visibility=self._visibility(),
             exchanges=self.session.agent_to_agent.rules(),
             send_policy=self.session.send_policy.policy(),
+            shares=self.limits.shares(),
             subagent_tools=frozenset(self.tools.subagents.tools),
             guest_tools=frozenset(self.access.roles.guest.tools),
         )

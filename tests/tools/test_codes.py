@@ -95,6 +95,7 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
 @requirement("answers:1", "send:1")
 async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
     limits: dict[str, Any] = {"session__agent_to_agent": {"maxHops": 1, "maxPingPongTurns": 0}}
+    limits["limits__guest__queued_runs"] = 1
     gates = Gates()
     async with open_home(settings(**limits), Parts(tools=[gates.tool])) as app:
         own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
@@ -118,6 +119,9 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
             (own, {**to_peer, "message": wait_at("reply"), "timeoutSeconds": 0.01}),
         ]
         answers = [await call(app, session, "sessions_send", **arguments) for session, arguments in attempts]
+        queued: dict[str, Any] = {**to_peer, "message": "!say queued", "timeoutSeconds": 0}
+        bound = session_principal(str(own.key))
+        answers += [await call(app, own, "sessions_send", principal=bound, **queued) for _ in range(2)]
         gates.open("reply")
         for message in ("!say one", "!say two"):
             answers += [await call(app, own, "sessions_send", key="same", **to_peer, message=message)]

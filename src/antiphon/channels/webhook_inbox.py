@@ -7,16 +7,19 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from antiphon.channels.signature import verify
+from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.ids import Ids
 from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
+from antiphon.domain.run import Run
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.buckets import Buckets
 from antiphon.engine.inbox import Inbox
+from antiphon.engine.replies import Replies, Reply
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.waits import Waits
 from antiphon.wire import posted as shown_posted
@@ -69,6 +72,8 @@ class WebhookInbox:
         sessions: Sessions,
         inbox: Inbox,
         waits: Waits,
+        replies: Replies,
+        buckets: Buckets,
         clock: Clock,
         ids: Ids,
         *,
@@ -78,22 +83,32 @@ class WebhookInbox:
         self._sessions = sessions
         self._inbox = inbox
         self._waits = waits
+        self._replies = replies
+        self._buckets = buckets
         self._clock = clock
         self._is_global = is_global
         self._nobody = ids.random_hex(64)
         """Signs in place of a webhook that there is not, so that its name cannot be told from a wrong secret."""
 
+    def check_form(self, headers: Mapping[str, str]) -> None:
+        """Raises `Unproven` for headers that can sign nothing, so that no body needs to be read."""
+        check_form(headers)
+
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
         """Stores the message and queues its run; the same message again gets the same answer.
 
-        `headers` have names in lower case. Raises `Unproven`, pydantic's `ValidationError`, and what posting raises.
+        `headers` have names in lower case. Raises `Unproven`, `Limited`, pydantic's `ValidationError`, and what posting
+        raises.
         """
         webhook = self._webhooks.get(name)
         secret = self._nobody if webhook is None else webhook.secret
-        verify(secret, headers, body, self._clock.now().timestamp())
+        verify(secret, name, headers, body, self._clock.now().timestamp())
         assert webhook is not None
+        if not webhook.is_owner:
+            self._buckets.take_for_crowd(f"{NAME}:{name}")
         message = WebhookMessage.model_validate_json(body)
         principal = principal_of(webhook, message.peer)
+        self._buckets.take(principal)
         place = place_of(webhook, message.peer, message.thread_id)
         target = NamedTarget(self._key_of(webhook, message), None)
         await self._sessions.open(
@@ -117,14 +132,29 @@ class WebhookInbox:
         run = await self._waits.wait(posted.run_id, timedelta(seconds=message.wait))
         if run is None:
             return {**answer, "status": "timeout"}
-        shown = shown_run(run)
-        return {**answer, **{field: shown[field] for field in ("status", "reply", "error", "code") if field in shown}}
+        return {**answer, **_shown_end(run, await self._replies.outward(run, _chat(webhook, message)))}
 
     def _key_of(self, webhook: WebhookSettings, message: WebhookMessage) -> SessionKey:
         """The session of the chat, or the one that all chats share. Contract: keys 3, 5."""
         if self._is_global:
             return main_key(webhook.agent_id)
         return key_of(webhook, message.peer, message.thread_id)
+
+
+def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
+    """The place by which the send policy judges, also of a webhook that sends nothing."""
+    return DeliveryContext(channel=NAME, to=message.peer, account_id=webhook.name, thread_id=message.thread_id)
+
+
+def _shown_end(run: Run, reply: Reply) -> dict[str, Any]:
+    shown = shown_run(run)
+    fields = ("status", "code") if reply.suppressed == "send_denied" else ("status", "error", "code")
+    end = {field: shown[field] for field in fields if field in shown}
+    if reply.text is not None:
+        end["reply"] = reply.text
+    if reply.suppressed is not None:
+        end["suppressed"] = reply.suppressed
+    return end
 
 
 def principal_of(webhook: WebhookSettings, peer: str) -> Principal:

@@ -19,6 +19,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, Target
 from antiphon.engine.access import Found
+from antiphon.engine.allowances import refuse_run
 from antiphon.engine.arrivals import append_words, shown_columns
 from antiphon.engine.callers import Caller, Reach, find_by_label, find_origin, find_reach, find_target
 from antiphon.engine.cycles import waits_for
@@ -209,6 +210,8 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
         return Refusal(refusal)
+    if refusal := await refuse_run(tx, caller.principal, rules.shares):
+        return refusal
     is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
     exchange = Exchange(
         id=command.exchange_id,
@@ -303,7 +306,7 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
     )
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
     if not is_delivered:
-        await tx.dispatch(target.row)
+        await tx.dispatch(target.row, exchange.principal)
 
 
 async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None:

@@ -28,6 +28,7 @@ from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionStatus, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access import find_head
+from antiphon.engine.allowances import refuse_message, refuse_run, stored_bytes
 from antiphon.engine.arrivals import shown_columns
 from antiphon.engine.lifecycle import call_off
 from antiphon.engine.refusal import Refusal, accepted
@@ -36,6 +37,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.sending import may_post
 from antiphon.engine.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.decision import Deny
+from antiphon.policy.shares import Shares, is_favoured
 from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -80,6 +82,7 @@ class AppendMessage(Struct, frozen=True, kw_only=True):
     target: NamedTarget
     message: UserMessage | AssistantMessage
     may_repeat: bool
+    shares: Shares
     occurred_at: datetime | None
     at_ms: int
 
@@ -162,6 +165,7 @@ class Inbox:
             target=target,
             message=message,
             may_repeat=message_id is not None,
+            shares=self._rules.shares,
             occurred_at=occurred_at,
             at_ms=self._clock.now_ms(),
         )
@@ -186,6 +190,9 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return _repeated(session, first, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
+    size = stored_bytes(command.message.content)
+    if refusal := await refuse_message(tx, command.principal, size, command.rules.shares):
+        return refusal
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
     )
@@ -201,13 +208,15 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     run_id = await _run_to_join(tx, session, command)
     if isinstance(run_id, Refusal):
         return run_id
+    if run_id is None and (refusal := await refuse_run(tx, command.principal, command.rules.shares)):
+        return refusal
     seq = await _store(tx, session, message, command, run_id=run_id or command.run_id)
     if run_id is not None:
         await ledger.change(tx, run_id, {"newest_seq": seq})
     else:
         run_id = command.run_id
-        # Whoever works off the run before this one works off this one too.
-        is_delivered = await ledger.is_busy(tx, session.row)
+        # Whoever works off the run before this one works off this one too; but a guest's may wait for a place.
+        is_delivered = await ledger.is_busy(tx, session.row, for_owner=command.principal.is_owner)
         await ledger.insert(
             tx,
             run_id=run_id,
@@ -221,7 +230,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             columns=None if command.place is None else {"place": place_text(command.place)},
         )
         if not is_delivered:
-            await tx.dispatch(session.row)
+            await tx.dispatch(session.row, command.principal)
     return _posted(session, message, seq, run_id)
 
 
@@ -309,6 +318,7 @@ async def _store(
         add={"message_count": 1},
         end=session.end,
     )
+    await _count(tx, command.principal, session, message)
     return position.last_seq
 
 
@@ -318,6 +328,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
         return _repeated(session, first, message)
+    if refusal := await refuse_message(tx, command.principal, stored_bytes(message.content), command.shares):
+        return refusal
     is_user = isinstance(message, UserMessage)
     event = NewEvent(
         type=EventType.USER_MESSAGE if is_user else EventType.ASSISTANT_MESSAGE,
@@ -336,7 +348,15 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         add={"message_count": 1},
         end=session.end,
     )
+    await _count(tx, command.principal, session, message)
     return _posted(session, message, position.last_seq, None)
+
+
+async def _count(
+    tx: Transaction, principal: Principal, session: SessionHead, message: UserMessage | AssistantMessage
+) -> None:
+    if not is_favoured(principal):
+        await rows.add_stored_bytes(tx, session.row, str(principal), stored_bytes(message.content))
 
 
 def _shown(session: SessionHead, message: UserMessage | AssistantMessage) -> dict[str, SqlValue]:

@@ -553,4 +553,4 @@ async def _insert(
         columns=columns,
     )
     if not is_delivered:
-        await tx.dispatch(session.row)
+        await tx.dispatch(session.row, principal)

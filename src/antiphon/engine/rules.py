@@ -12,6 +12,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import Session
 from antiphon.policy.send import SendPolicy
+from antiphon.policy.shares import Shares
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import VisibilityRules
 
@@ -91,6 +92,7 @@ class Rules:
     visibility: VisibilityRules = field(default_factory=VisibilityRules)
     exchanges: ExchangeRules = field(default_factory=ExchangeRules)
     send_policy: SendPolicy = field(default_factory=SendPolicy)
+    shares: Shares = field(default_factory=Shares)
     subagent_tools: frozenset[str] = frozenset()
     """Session tools that sub-agents have beside sending to their requester."""
     guest_tools: frozenset[str] = frozenset()

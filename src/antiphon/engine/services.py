@@ -6,6 +6,7 @@ from antiphon.clock import Clock
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import Ids
 from antiphon.engine.activities import Activities
+from antiphon.engine.buckets import Buckets
 from antiphon.engine.deliveries import Deliveries
 from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
@@ -47,6 +48,7 @@ class Services:
     hub: Hub
     sign_in: SignIn
     tokens: Tokens
+    buckets: Buckets
     health: Health
 
     def let_go(self) -> None:

@@ -397,4 +397,4 @@ async def queue_work(
     if origin is not None:
         await ledger.change(tx, origin.id, {"has_spawned": 1, "chain": chain})
     if not is_delivered:
-        await tx.dispatch(child.row)
+        await tx.dispatch(child.row, caller.principal)

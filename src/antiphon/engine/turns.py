@@ -187,7 +187,7 @@ async def _queue(
         ).columns,
     )
     if session.row != run.session or not run.fence:
-        await tx.dispatch(session.row)
+        await tx.dispatch(session.row, exchange.principal)
 
 
 def _message(

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from antiphon.domain.actor import OWNER, Principal, session_principal
-from antiphon.domain.errors import AntiphonError
+from antiphon.domain.errors import AntiphonError, Limited
 from antiphon.engine.services import Services
 from antiphon.wire import compact_json
 
@@ -37,6 +37,7 @@ _STATUSES = {
     "NotFound": 404,
     "Conflict": 409,
     "Unavailable": 503,
+    "Limited": 429,
 }
 
 
@@ -48,9 +49,10 @@ class GatewaySettings:
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, kind: str, code: str, message: str) -> None:
+    def __init__(self, status: int, kind: str, code: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
         self.body = {"ok": False, "error": {"type": kind, "message": message, "code": code}}
 
 
@@ -86,6 +88,7 @@ class Guard:
         try:
             self._check_host(headers)
             scope["antiphon.principal"] = await self._authenticate(scope, headers)
+            self._take_token(scope)
             self._check_body(scope, headers)
             if "transfer-encoding" in headers:
                 await self._take_unmeasured(scope, receive, send)
@@ -152,6 +155,18 @@ class Guard:
             )
         scope["antiphon.session"] = token.session_key
         return session_principal(token.session_key)
+
+    def _take_token(self, scope: Scope) -> None:
+        """Whatever writes or calls a tool comes by here; who proves only in the message who they are, does later."""
+        principal: Principal | None = scope["antiphon.principal"]
+        if principal is None or scope["method"] in SAFE_METHODS:
+            return
+        try:
+            self._services.buckets.take(principal)
+        except Limited as limited:
+            raise _Refused(
+                429, "rate_limited", limited.code, limited.message, retry_after=limited.retry_after_seconds
+            ) from limited
 
     def _check_body(self, scope: Scope, headers: dict[str, str]) -> None:
         limit = self._settings.max_body_bytes
@@ -223,6 +238,8 @@ async def _answer(send: Send, refused: _Refused) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if refused.retry_after is not None:
+        headers.append((b"retry-after", str(refused.retry_after).encode()))
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from antiphon.agents.calls import ToolCalls
-from antiphon.domain.errors import AntiphonError, Unavailable, Unproven
+from antiphon.domain.errors import AntiphonError, Limited, Unavailable, Unproven
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
 from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
@@ -137,7 +137,9 @@ def error_response(status: int, code: str, message: str, headers: dict[str, str]
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AntiphonError)
     headers = None
-    if isinstance(error, Unavailable):
+    if isinstance(error, Limited):
+        headers = {"Retry-After": str(error.retry_after_seconds)}
+    elif isinstance(error, Unavailable):
         headers = {"Retry-After": "1"}
     elif isinstance(error, Unproven):
         headers = {"WWW-Authenticate": "Signature"}

@@ -18,10 +18,12 @@ router = APIRouter(tags=["channels"])
 @router.post("/channels/webhook/{name}", status_code=202)
 async def receive_message(request: Request, name: str) -> dict[str, Any]:
     """Takes a signed message in: `{messageId, peer, text, threadId?, sender?, wait?}`."""
-    body = await _read_body(request)
+    webhooks = gateway_of(request).webhooks
     headers = {key.lower(): value for key, value in request.headers.items()}
+    webhooks.check_form(headers)
+    body = await _read_body(request)
     try:
-        return await gateway_of(request).webhooks.receive(name, headers, body)
+        return await webhooks.receive(name, headers, body)
     except ValidationError as error:
         problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
         raise RequestValidationError(problems) from error
@@ -29,11 +31,15 @@ async def receive_message(request: Request, name: str) -> dict[str, Any]:
 
 async def _read_body(request: Request) -> bytes:
     """The body as it was sent. Nobody has proved anything yet, so it may not be large."""
+    if int(request.headers.get("content-length", 0)) > MAX_BODY_BYTES:
+        raise _too_large()
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > MAX_BODY_BYTES:
-            raise TooLarge(
-                f"Body is larger than {MAX_BODY_BYTES} bytes, the most that is taken.", code="body_too_large"
-            )
+            raise _too_large()
     return bytes(body)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"Body is larger than {MAX_BODY_BYTES} bytes, the most that is taken.", code="body_too_large")
