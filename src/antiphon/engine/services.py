@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from antiphon.clock import Clock
 from antiphon.domain.ids import Ids
 from antiphon.engine.activities import Activities
+from antiphon.engine.credentials import Credentials
 from antiphon.engine.deliveries import Deliveries
 from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
+from antiphon.engine.ownership import Ownership
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Runs
@@ -45,6 +47,8 @@ class Services:
     hub: Hub
     sign_in: SignIn
     tokens: Tokens
+    ownership: Ownership
+    credentials: Credentials
     health: Health
 
     def let_go(self) -> None:
