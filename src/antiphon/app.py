@@ -39,6 +39,7 @@ from antiphon.engine.activities import Activities
 from antiphon.engine.buckets import Buckets
 from antiphon.engine.callers import Callers
 from antiphon.engine.context import PublishDelta
+from antiphon.engine.credentials import Credentials
 from antiphon.engine.deliverer import Deliverer
 from antiphon.engine.deliveries import Deliveries
 from antiphon.engine.drain import Drain
@@ -50,6 +51,7 @@ from antiphon.engine.home_keys import find_home_key
 from antiphon.engine.inbox import Inbox
 from antiphon.engine.indexer import Indexer
 from antiphon.engine.joins import Joins
+from antiphon.engine.ownership import Ownership
 from antiphon.engine.replies import Replies
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
@@ -178,6 +180,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 tasks.start_soon(task)
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
+            tasks.start_soon(app.services.credentials.run)
             tasks.start_soon(app.mcp.run)
             if config.gateway.role.works:
                 workers.append(worker)
@@ -339,6 +342,8 @@ def _build(
         sign_in=SignIn(database, clock, ids),
         tokens=Tokens(database, clock, ids),
         buckets=Buckets(rules.shares.rates, clock),
+        ownership=Ownership(database, base.home, clock, ids),
+        credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
     tool_calls = ToolCalls(tools, callers, rules, ids)
@@ -530,10 +535,11 @@ def _check_models(rules: Rules, models: Models) -> None:
             raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error
 
 
-def gateway_app(app: App, owner_token: str) -> AsgiApp:
-    """The HTTP application of a running system."""
+def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> AsgiApp:
+    """The HTTP application of a running system; `own_token` is good in this process alone."""
     settings = GatewaySettings(
         owner_token=owner_token,
+        own_token=own_token,
         allowed_hosts=(app.config.gateway.host, *app.config.gateway.allowed_hosts),
         max_body_bytes=app.config.gateway.max_body_bytes,
     )
@@ -541,7 +547,10 @@ def gateway_app(app: App, owner_token: str) -> AsgiApp:
     async def check_model(name: str) -> None:
         await app.models.find(name)
 
-    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox)
+    async def rotate() -> str:
+        return str(await app.services.ownership.rotate())
+
+    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox, rotate)
 
 
 def probe_app(app: App) -> AsgiApp:

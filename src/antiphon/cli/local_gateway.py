@@ -12,10 +12,10 @@ from anyio.from_thread import start_blocking_portal
 from antiphon.app import App, gateway_app, open_app
 from antiphon.cli.exits import ending_at_once, sole
 from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
+from antiphon.cli.open import PAGE_NAME as LINK_PAGE_NAME
 from antiphon.config import Config, Role
 from antiphon.domain.errors import Conflict
 from antiphon.gateway.server import bind, serving
-from antiphon.owner_token import owner_token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class LocalGateway:
     app: App
     url: str
     token: str
+    """Lets in as the owner, in this process alone."""
 
 
 @asynccontextmanager
@@ -32,15 +33,17 @@ async def run_gateway(
     """A gateway that answers on the socket; leaving drains it. Raises what `open_app` does."""
     try:
         async with open_app(home, config) as app:
-            token = owner_token(home, app.services.ids)
-            async with serving(gateway_app(app, token), listener, on_stop=app.services.let_go) as url:
+            token = await app.services.ownership.prepare(is_embedded=config.database.url is None)
+            own = f"own_{app.services.ids.random_hex(48)}"
+            async with serving(gateway_app(app, token or "", own), listener, on_stop=app.services.let_go) as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
                 with published(home, gateway) as is_published:
                     if not is_published and not is_temporary:
                         raise home_in_use(home, find_gateway(home))
                     try:
-                        yield LocalGateway(app=app, url=url, token=token)
+                        yield LocalGateway(app=app, url=url, token=own)
                     finally:
+                        (home / LINK_PAGE_NAME).unlink(missing_ok=True)
                         await app.drain.run()  # while who waits for a run still gets its answer
     finally:
         listener.close()

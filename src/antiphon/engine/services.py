@@ -7,12 +7,14 @@ from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import Ids
 from antiphon.engine.activities import Activities
 from antiphon.engine.buckets import Buckets
+from antiphon.engine.credentials import Credentials
 from antiphon.engine.deliveries import Deliveries
 from antiphon.engine.exchanges import Exchanges
 from antiphon.engine.forks import Forks
 from antiphon.engine.health import Health
 from antiphon.engine.history import History
 from antiphon.engine.inbox import Inbox
+from antiphon.engine.ownership import Ownership
 from antiphon.engine.resets import Resets
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import Runs
@@ -49,6 +51,8 @@ class Services:
     sign_in: SignIn
     tokens: Tokens
     buckets: Buckets
+    ownership: Ownership
+    credentials: Credentials
     health: Health
 
     def let_go(self) -> None:

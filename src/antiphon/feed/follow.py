@@ -26,6 +26,8 @@ KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
 MAX_PENDING_LENGTH = 64 * 1024
 RETRY_SECONDS = 1.0
+END_SECONDS = 0.3
+"""For a frame that is being sent to a reader that is to end."""
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +127,14 @@ class HubClosed(Exception):
     """Nobody follows any more: the process stops."""
 
 
+class ReaderEnded(Exception):
+    """The reader may not read on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Reader:
     """One follower. `next` gives the frames that come next; it is called by one task at a time."""
 
@@ -134,6 +144,7 @@ class Reader:
         "_hub",
         "_waiter",
         "cursor",
+        "ending",
         "last_frame_at",
         "on_stall",
         "pending_length",
@@ -149,6 +160,8 @@ class Reader:
         self.pending_length = 0
         """Characters of pieces of a reply that wait to be sent."""
         self.cursor = cursor
+        self.ending: Exception | None = None
+        """What `next` raises from now on."""
         self.view = view
         self.on_stall = on_stall
         self.last_frame_at = hub.clock.monotonic()
@@ -156,10 +169,10 @@ class Reader:
         """When the frame now being sent was handed over; the hub drops a reader that takes too long."""
 
     async def next(self) -> Frame:
-        """The next bytes to send, never empty. Raises `LogLost`, `HubClosed`."""
+        """The next bytes to send, never empty. Raises `LogLost`, `HubClosed`, `ReaderEnded`."""
         while True:
-            if self._hub.is_closed:
-                raise HubClosed
+            if self.ending is not None:
+                raise self.ending
             if self._deltas and self._deltas[0][0] <= self.cursor:
                 frame = b"".join(self._take_deltas())
             elif self._feed.is_gone:
@@ -228,7 +241,19 @@ class Reader:
             yield self.view.encode_delta(run_id, text)
 
     def close(self) -> None:
-        """Lets `next` end, or the sending that it waits for."""
+        """Lets `next` end with `HubClosed`, or ends the sending that it waits for."""
+        self.ending = HubClosed()
+        self._stop_sending()
+
+    def end(self, reason: str) -> None:
+        """Lets `next` end with `ReaderEnded`; a frame that is being sent gets a moment."""
+        self.ending = ReaderEnded(reason)
+        if self.sending_since is None:
+            self.wake()
+        else:
+            self._hub.loop.call_later(END_SECONDS, self._stop_sending)
+
+    def _stop_sending(self) -> None:
         if self.sending_since is not None:
             self.on_stall()
         else:
@@ -267,6 +292,8 @@ class Hub:
             feed = self._feeds[session] = _Feed(session, after)
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
         reader = Reader(self, feed, after, view, on_stall)
+        if self.is_closed:
+            reader.ending = HubClosed()
         feed.readers.add(reader)
         self._mark(session)
         try:

@@ -11,7 +11,9 @@ from antiphon.agents.calls import ToolCalls
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 from antiphon.domain.session import SessionSummary
+from antiphon.engine.credentials import Watch
 from antiphon.engine.services import Services
+from antiphon.engine.signin import Browser
 from antiphon.gateway.guard import GatewaySettings
 
 
@@ -27,6 +29,10 @@ class InboundWebhooks(Protocol):
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]: ...
 
 
+RotateOwnerToken = Callable[[], Awaitable[str]]
+"""Replaces the owner's token, and what it let in; gives the path of the file that holds the new one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     services: Services
@@ -35,6 +41,7 @@ class Gateway:
     check_model: Callable[[str], Awaitable[None]]
     """Raises `Invalid` for a model name that cannot be used."""
     webhooks: InboundWebhooks
+    rotate_owner_token: RotateOwnerToken
 
     def session_row(self, session: SessionSummary) -> dict[str, Any]:
         return wire.session_row(session, default_model=self.default_model(session.agent_id))
@@ -68,3 +75,15 @@ def principal_of(request: Request) -> Principal:
 def bound_session(request: Request) -> str | None:
     """The key of the session that the request's token is bound to; None for any other way to sign in."""
     return request.scope.get("antiphon.session")
+
+
+def browser_of(request: Request) -> Browser | None:
+    """The browser that asks; None for a program."""
+    return request.scope.get("antiphon.browser")
+
+
+def outlive_credential(request: Request) -> None:
+    """Lets the request be answered though it ends what it was let in by."""
+    watch: Watch | None = request.scope.get("antiphon.watch")
+    if watch is not None:
+        gateway_of(request).services.credentials.release(watch)

@@ -16,8 +16,9 @@ from antiphon.domain.errors import AntiphonError, Limited, Unavailable, Unproven
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
 from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
-from antiphon.gateway.context import Gateway, InboundWebhooks
-from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
+from antiphon.gateway.authentication import MCP_PATH
+from antiphon.gateway.context import Gateway, InboundWebhooks, RotateOwnerToken
+from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
 from antiphon.gateway.requests import check_query
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ def build_gateway(
     settings: GatewaySettings,
     check_model: Callable[[str], Awaitable[None]],
     inbound: InboundWebhooks,
+    rotate: RotateOwnerToken,
 ) -> AsgiApp:
     """The whole application, behind its guard."""
     api = FastAPI(
@@ -68,7 +70,12 @@ def build_gateway(
         separate_input_output_schemas=False,
     )
     api.state.gateway = Gateway(
-        services=services, tool_calls=tool_calls, settings=settings, check_model=check_model, webhooks=inbound
+        services=services,
+        tool_calls=tool_calls,
+        settings=settings,
+        check_model=check_model,
+        webhooks=inbound,
+        rotate_owner_token=rotate,
     )
     for router in ROUTERS:
         api.include_router(router, dependencies=[Depends(check_query)])
