@@ -41,6 +41,7 @@ from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 from antiphon.domain.run import QueueMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
+from antiphon.incoming import MAX_PROBLEMS
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.trigger import OwnerTrigger
@@ -130,6 +131,7 @@ class Section(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
         allow_inf_nan=False,
+        hide_input_in_errors=True,
     )
 
     @field_validator("*", mode="before")
@@ -858,6 +860,8 @@ def _explain(error: ValidationError, path: Path | None, text: str, origins: Mapp
         else:
             said = _NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")
             problems.append(f"{where}: {dotted}: {said}.")
+    if len(problems) > MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [f"And {len(problems) - MAX_PROBLEMS} more."]
     return "\n".join(problems)
 
 

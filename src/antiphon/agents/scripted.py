@@ -19,13 +19,13 @@ from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage
 
 
 class _Call(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     name: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
 class _Step(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     text: str = ""
     calls: list[_Call] = Field(default_factory=list[_Call])
     sleep: float = 0
@@ -33,7 +33,7 @@ class _Step(BaseModel):
 
 
 class _Script(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     sessions: dict[str, Annotated[list[list[_Step]], Field(min_length=1)]]
 
 

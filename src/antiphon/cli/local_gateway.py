@@ -16,6 +16,7 @@ from antiphon.config import Config, Role
 from antiphon.domain.errors import Conflict
 from antiphon.gateway.server import bind, serving
 from antiphon.owner_token import owner_token
+from antiphon.private_files import restrict_umask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
     """A gateway of our own on a free local port, in a thread; it runs agents unless its role says gateway alone."""
     if config.gateway.role is Role.WORKER:
         config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": Role.ALL})})
+    restrict_umask()
     with ExitStack() as stack:
         with ending_at_once():
             portal = stack.enter_context(start_blocking_portal(backend_options={"use_uvloop": True}))

@@ -19,7 +19,7 @@ class InboundWebhooks(Protocol):
     """Takes in what webhooks post, whoever they are: the message itself proves that.
 
     - `headers` have names in lower case; `body` is what was sent, byte for byte.
-    - Raises `Unproven`, pydantic's `ValidationError`, and what posting a message raises.
+    - Raises `Unproven`, `NotJson`, `Misfit`, and what posting a message raises.
     """
 
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]: ...

@@ -1,6 +1,5 @@
 """What every request passes first: Host and Origin, who it is, how large. Contract: gateway 5, 6, answers 5."""
 
-import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ import anyio
 from antiphon.domain.actor import OWNER, Principal, session_principal
 from antiphon.domain.errors import AntiphonError
 from antiphon.engine.services import Services
+from antiphon.gateway.bodies import LARGE_BYTES, body_limit, body_too_large
+from antiphon.owner_token import token_hash
 from antiphon.wire import compact_json
 
 Scope = MutableMapping[str, Any]
@@ -44,7 +45,7 @@ _STATUSES = {
 class GatewaySettings:
     owner_token: str
     allowed_hosts: tuple[str, ...] = ()
-    max_body_bytes: int = 8 * 1024 * 1024
+    max_body_bytes: int = LARGE_BYTES
 
 
 class _Refused(Exception):
@@ -72,15 +73,17 @@ class Guard:
         self.application = app
         self._services = services
         self._settings = settings
-        self._token_hash = _digest(settings.owner_token)
+        self._token_hash = token_hash(settings.owner_token)
         self._hosts = frozenset((*LOCAL_HOSTS, *settings.allowed_hosts))
         self._open_paths = tuple(open_paths)
         self._open_prefixes = tuple(open_prefixes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.application(scope, receive, send)
-            return
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            raise ValueError(f"Kind of connection is not known: {scope['type'][:40]!r}.")
         scope["antiphon.send"] = send
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
@@ -120,7 +123,7 @@ class Guard:
         path: str = scope["path"]
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            if hmac.compare_digest(_digest(token.strip()), self._token_hash):
+            if hmac.compare_digest(token_hash(token.strip()), self._token_hash):
                 return OWNER
             return await self._bound(scope, token.strip())
         if secret := cookie_of(headers):
@@ -154,9 +157,9 @@ class Guard:
         return session_principal(token.session_key)
 
     def _check_body(self, scope: Scope, headers: dict[str, str]) -> None:
-        limit = self._settings.max_body_bytes
+        limit = self._body_limit(scope)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > limit:
+        if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > limit:
             raise _too_large(limit)
         if scope["method"] not in SAFE_METHODS and (length != "0" or "transfer-encoding" in headers):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -168,9 +171,12 @@ class Guard:
                     f"Body is {kind or 'of no type'!r}. Send application/json.",
                 )
 
+    def _body_limit(self, scope: Scope) -> int:
+        return body_limit(scope["method"], scope["path"], self._settings.max_body_bytes)
+
     async def _take_unmeasured(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Measures a body that comes without its length; raises `_Refused` whatever the application made of it."""
-        limit = self._settings.max_body_bytes
+        limit = self._body_limit(scope)
         received = 0
 
         async def measured() -> MutableMapping[str, Any]:
@@ -204,7 +210,8 @@ def status_of(error: AntiphonError) -> int:
 
 
 def _too_large(limit: int) -> _Refused:
-    return _Refused(413, "too_large", "body_too_large", f"Body is larger than {limit} bytes, the most that is taken.")
+    error = body_too_large(limit)
+    return _Refused(413, "too_large", error.code, error.message)
 
 
 async def _discard(receive: Receive) -> None:
@@ -231,7 +238,3 @@ async def _answer(send: Send, refused: _Refused) -> None:
 def _host_name(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()

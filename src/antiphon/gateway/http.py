@@ -19,10 +19,11 @@ from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, t
 from antiphon.gateway.context import Gateway, InboundWebhooks
 from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
 from antiphon.gateway.requests import check_query
+from antiphon.incoming import Misfit, NotJson, bounded, shown_place
 
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
+OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/auth/prove", "/favicon.ico")
 OPEN_PREFIXES = ("/static/", webhooks.PREFIX)
 """Below these the routes themselves ask who it is, where that matters."""
 ROUTERS = (
@@ -79,6 +80,8 @@ def build_gateway(
     api.add_exception_handler(AntiphonError, _on_error)
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(HTTPException, _on_http_error)
+    api.add_exception_handler(Misfit, _on_misfit)
+    api.add_exception_handler(NotJson, _on_not_json)
     api.add_exception_handler(Exception, _on_crash)
     return Guard(api, services, settings, open_paths=OPEN_PATHS, open_prefixes=OPEN_PREFIXES)
 
@@ -149,10 +152,22 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors()
     if any(problem["type"] == "json_invalid" for problem in problems):
         return error_response(400, "not_json", "Body is not JSON.")
-    text = "; ".join(
-        f"{_place(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in problems
-    )
+    text = bounded([f"{_place(problem['loc'])}: {_said(problem)}" for problem in problems])
     return error_response(422, "invalid_request", text)
+
+
+def _said(problem: Any) -> str:
+    if problem["type"] == "union_tag_invalid":
+        return "is of no known type"  # what the framework says would show the value
+    return problem["msg"].removeprefix("Value error, ")
+
+
+async def _on_misfit(request: Request, error: Exception) -> JSONResponse:
+    return error_response(422, "invalid_request", str(error))
+
+
+async def _on_not_json(request: Request, error: Exception) -> JSONResponse:
+    return error_response(400, "not_json", f"Body is not JSON that can be read: {error}.")
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -194,4 +209,4 @@ async def _on_crash(request: Request, error: Exception) -> JSONResponse:
 
 
 def _place(location: tuple[str | int, ...]) -> str:
-    return ".".join(str(part) for part in location[1:]) or str(location[0])
+    return shown_place(location[1:]) or str(location[0])

@@ -1,14 +1,15 @@
 """Signing a browser in: the code of a printed link becomes a cookie. Contract: gateway 6."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from antiphon.domain.errors import Denied
 from antiphon.engine.signin import BROWSER_LIFE, LINK_LIFE
 from antiphon.gateway.context import gateway_of, principal_of
 from antiphon.gateway.guard import COOKIE, cookie_of
-from antiphon.gateway.requests import CodeBody
+from antiphon.gateway.requests import CODE, NONCE, CodeBody, NonceBody
+from antiphon.owner_token import identity_proof, token_hash
 
 router = APIRouter(tags=["sign-in"])
 
@@ -22,8 +23,8 @@ async def new_link(request: Request) -> dict[str, Any]:
     return {"code": code, "expiresInSeconds": int(LINK_LIFE.total_seconds())}
 
 
-@router.post("/auth/exchange", status_code=204)
-async def exchange(request: Request, body: CodeBody, response: Response) -> None:
+@router.post("/auth/exchange", status_code=204, openapi_extra=CODE.described())
+async def exchange(request: Request, body: Annotated[CodeBody, Depends(CODE)], response: Response) -> None:
     """Takes the code of a link, once, and sets the cookie."""
     secret = await gateway_of(request).services.sign_in.exchange(body.code)
     if secret is None:
@@ -31,6 +32,14 @@ async def exchange(request: Request, body: CodeBody, response: Response) -> None
     response.set_cookie(
         COOKIE, secret, max_age=int(BROWSER_LIFE.total_seconds()), httponly=True, samesite="strict", path="/"
     )
+
+
+@router.post("/auth/prove", openapi_extra=NONCE.described())
+async def prove(request: Request, body: Annotated[NonceBody, Depends(NONCE)]) -> dict[str, Any]:
+    """Proves that this is the home's gateway, to a client that knows the owner's token and has not sent it."""
+    host, port = request.scope["server"]
+    key = token_hash(gateway_of(request).settings.owner_token)
+    return {"proof": identity_proof(key, body.nonce, host, port)}
 
 
 @router.post("/auth/sign-out", status_code=204)
