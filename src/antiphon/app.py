@@ -1,5 +1,6 @@
 """The composition root: builds each object by name and owns the one task group."""
 
+import errno
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -62,6 +63,7 @@ from antiphon.engine.trees import Trees
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
+from antiphon.engine.watchdog import Watchdog
 from antiphon.engine.worker import Worker
 from antiphon.engine.workspaces import Workspaces
 from antiphon.feed.follow import Hub
@@ -178,6 +180,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
             tasks.start_soon(app.mcp.run)
+            tasks.start_soon(Watchdog().run)
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
@@ -422,7 +425,8 @@ def prepare_home(home: Path, *, is_embedded: bool) -> None:
         check_files(home, *BELIEVED_FILES)
         mend_files(home, *OWN_FILES)
     except OSError as error:
-        raise StoreUnusable(f"Home cannot be made: {str(home)!r} ({error.strerror})") from error
+        what = "is not writable" if error.errno == errno.EROFS and home.exists() else "cannot be made"
+        raise StoreUnusable(f"Home {what}: {str(home)!r} ({error.strerror})") from error
     database, moved = home / DATABASE_NAME, home / (DATABASE_NAME + MOVED_SUFFIX)
     if not is_embedded:
         return

@@ -109,6 +109,14 @@ def decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         raise NotJson("it is nested too deeply") from None
 
 
+def _not_utf8(body: bytes) -> str:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return f"it is not UTF-8, byte {error.start + 1} is {body[error.start]:#04x}"
+    return "it is not UTF-8"
+
+
 def _reason(body: bytes, error: msgspec.DecodeError) -> str:
     if re.search(rb"\\u[dD][89a-fA-F]", body):
         return "a text may hold half of a surrogate pair, which is no character, or it does not come whole"

@@ -1,5 +1,6 @@
 """Files that are for one user alone: made so, mended to be so, and refused where they are somebody else's."""
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -110,6 +111,8 @@ def _open(path: Path, flags: int) -> int:
         raise
     try:
         status = os.fstat(file)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
             raise NotPrivate(f"File is not a regular one: {str(path)!r}. Remove it, and start the gateway again.")
         _check_owner(path, status)

@@ -84,6 +84,8 @@ class _Requests:
         if self._is_ending:
             await _REFUSED(scope, receive, send)
             return
+        if (task := asyncio.current_task()) is not None and scope["type"] == "http":
+            task.set_name(f"{scope['method']} {scope['path'][:100]}")  # the watchdog tells what holds the loop up
         has_begun = False
 
         def begin(message: MutableMapping[str, Any]) -> Awaitable[None]:
