@@ -99,12 +99,10 @@ def decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Misfit([_problem(str(error), decoder.type)]) from None
+    except UnicodeDecodeError:
+        raise NotJson(_not_utf8(body)) from None
     except msgspec.DecodeError as error:
         raise NotJson(_reason(body, error)) from None
-    except UnicodeDecodeError as error:
-        raise NotJson(
-            f"it is not UTF-8, byte {error.start + 1} of a text is {error.object[error.start]:#04x}"
-        ) from None
     except RecursionError:
         raise NotJson("it is nested too deeply") from None
 

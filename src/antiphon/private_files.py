@@ -139,6 +139,8 @@ def _mend(path: Path, file: int, mode: int) -> None:
     try:
         os.fchmod(file, mode)
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise
         raise NotPrivate(
             f"Rights cannot be mended: {str(path)!r} ({error.strerror}). Use another directory."
         ) from error
