@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
@@ -16,9 +17,10 @@ from antiphon.domain.errors import AntiphonError, Unavailable, Unproven
 from antiphon.engine.health import Health
 from antiphon.engine.services import Services
 from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
+from antiphon.gateway.bodies import schemas_of
 from antiphon.gateway.context import Gateway, InboundWebhooks
 from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
-from antiphon.gateway.requests import check_query
+from antiphon.gateway.requests import DECODED, check_query
 from antiphon.incoming import Misfit, NotJson, bounded, shown_place
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,34 @@ _TYPES = {
 }
 
 
+class Refusal(BaseModel):
+    """What is wrong, and what to do."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: str
+    message: str
+    code: str
+    """Stable; docs/ERRORS.md lists them."""
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is an error."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    ok: Literal[False]
+    error: Refusal
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
+REFUSALS = _refusals(400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
+"""What any route may answer, as the description says."""
+
+
 def build_gateway(
     services: Services,
     tool_calls: ToolCalls,
@@ -72,11 +102,12 @@ def build_gateway(
         services=services, tool_calls=tool_calls, settings=settings, check_model=check_model, webhooks=inbound
     )
     for router in ROUTERS:
-        api.include_router(router, dependencies=[Depends(check_query)])
-    api.include_router(webhooks.router)
+        api.include_router(router, dependencies=[Depends(check_query)], responses=REFUSALS)
+    api.include_router(webhooks.router, responses=REFUSALS)
     api.router.routes.append(Route(MCP_PATH, _McpRoute(mcp), methods=["POST"]))
     page.mount(api)
     _add_probes(api, services.health)
+    _describe_bodies(api)
     api.add_exception_handler(AntiphonError, _on_error)
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(HTTPException, _on_http_error)
@@ -84,6 +115,18 @@ def build_gateway(
     api.add_exception_handler(NotJson, _on_not_json)
     api.add_exception_handler(Exception, _on_crash)
     return Guard(api, services, settings, open_paths=OPEN_PATHS, open_prefixes=OPEN_PREFIXES)
+
+
+def _describe_bodies(api: FastAPI) -> None:
+    """Adds the types of bodies that the framework does not read itself to the description."""
+    describe = api.openapi
+
+    def described() -> dict[str, Any]:
+        schemas: dict[str, Any] = describe().setdefault("components", {}).setdefault("schemas", {})
+        schemas.update(schemas_of(*(body.kind for body in DECODED)))
+        return describe()
+
+    api.openapi = described
 
 
 class _McpRoute:
@@ -107,8 +150,8 @@ def build_probes(health: Health) -> AsgiApp:
 
 def _add_probes(api: FastAPI, health: Health) -> None:
     api.state.health = health
-    api.add_api_route("/health", _health, tags=["health"])
-    api.add_api_route("/ready", _ready, tags=["health"])
+    api.add_api_route("/health", _health, tags=["health"], responses=_refusals(400, 403, 405, 413, 415, 503))
+    api.add_api_route("/ready", _ready, tags=["health"], responses=_refusals(400, 403, 405, 413, 415, 503))
 
 
 async def _health() -> dict[str, Any]:

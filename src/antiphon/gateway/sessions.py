@@ -72,7 +72,7 @@ def _list_cursor(text: str | None) -> ListCursor | None:
     return None if text is None else ListCursor(*read_list_cursor(text))
 
 
-@router.post("/sessions", status_code=201)
+@router.post("/sessions", status_code=201, responses={200: {"description": "It existed."}})
 async def open_session(request: Request, body: OpenBody, response: Response) -> dict[str, Any]:
     """Creates the session (201) or reopens it (200)."""
     gateway = gateway_of(request)
