@@ -172,7 +172,9 @@ class GatewaySection(Section):
     allowed_hosts: tuple[str, ...] = ()
     """Further names that requests may have in `Host`, beside the address itself and localhost."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
-    """Largest request body."""
+    """Largest request body where messages and calls of tools enter; elsewhere it is 64 KiB, for webhooks 1 MiB."""
+    max_connections: Annotated[int, Field(ge=16, le=60_000)] = 4096
+    """Connections open at a time; beyond, the one that has been idle longest is closed."""
     drain_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 10
     """How long running turns may go on when the gateway is told to stop; then they are resumed at the next start."""
 

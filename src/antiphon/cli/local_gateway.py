@@ -14,6 +14,7 @@ from antiphon.cli.exits import ending_at_once, sole
 from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
 from antiphon.config import Config, Role
 from antiphon.domain.errors import Conflict
+from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
 from antiphon.owner_token import owner_token
 from antiphon.private_files import restrict_umask
@@ -34,7 +35,9 @@ async def run_gateway(
     try:
         async with open_app(home, config) as app:
             token = owner_token(home, app.services.ids)
-            async with serving(gateway_app(app, token), listener, on_stop=app.services.let_go) as url:
+            limits = ConnectionLimits(connections=config.gateway.max_connections)
+            serve = serving(gateway_app(app, token), listener, on_stop=app.services.let_go, limits=limits)
+            async with serve as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
                 with published(home, gateway) as is_published:
                     if not is_published and not is_temporary:
