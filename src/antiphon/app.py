@@ -1,5 +1,6 @@
 """The composition root: builds each object by name and owns the one task group."""
 
+import errno
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -69,6 +70,7 @@ from antiphon.engine.trees import Trees
 from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
+from antiphon.engine.watchdog import Watchdog
 from antiphon.engine.worker import Worker
 from antiphon.engine.workspaces import Workspaces
 from antiphon.feed.follow import Hub
@@ -78,6 +80,7 @@ from antiphon.mcp.client import McpTools
 from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
 from antiphon.owner_token import OWNER_TOKEN_NAME
+from antiphon.private_files import check_files, create_private_file, make_private_directory, mend_files
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
@@ -101,6 +104,10 @@ logger = logging.getLogger(__name__)
 
 WORKSPACES_NAME = "workspaces"
 """The directory of the home in which each session has one of its own."""
+BELIEVED_FILES = ("gateway.json", "owner.*")
+"""Files of the home whose words are acted on, by pattern: what others can have written is not taken."""
+OWN_FILES = (f"{DATABASE_NAME}*", "gateway.json", "owner.*", "*.lock", "*.log", "*.sock", "mcp/*.log")
+"""Files of the home that Antiphon makes, by pattern."""
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
 
@@ -182,6 +189,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             tasks.start_soon(app.services.hub.sweep)
             tasks.start_soon(app.services.credentials.run)
             tasks.start_soon(app.mcp.run)
+            tasks.start_soon(Watchdog().run)
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
@@ -427,14 +435,17 @@ def _upkeep(app: App) -> Upkeep:
 
 
 def prepare_home(home: Path, *, is_embedded: bool) -> None:
-    """Makes the home (0700) and checks that it can be used, as the place of the database too where that is embedded.
+    """Makes the home ours alone and checks that it can be used, as the place of the database where that is embedded.
 
-    Raises `StoreUnusable`.
+    Raises `StoreUnusable`, and `NotPrivate` for a home or files in it that another user has in his power.
     """
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(home)
+        check_files(home, *BELIEVED_FILES)
+        mend_files(home, *OWN_FILES)
     except OSError as error:
-        raise StoreUnusable(f"Home cannot be made: {str(home)!r} ({error.strerror})") from error
+        what = "is not writable" if error.errno == errno.EROFS and home.exists() else "cannot be made"
+        raise StoreUnusable(f"Home {what}: {str(home)!r} ({error.strerror})") from error
     database, moved = home / DATABASE_NAME, home / (DATABASE_NAME + MOVED_SUFFIX)
     if not is_embedded:
         return
@@ -445,6 +456,7 @@ def prepare_home(home: Path, *, is_embedded: bool) -> None:
             code="store_moved",
         )
     if not (home / OWNER_TOKEN_NAME).exists():
+        create_private_file(database)
         return
     if not database.exists() or database.stat().st_size == 0:
         raise StoreUnusable(

@@ -42,6 +42,7 @@ from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 from antiphon.domain.run import QueueMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
+from antiphon.incoming import MAX_PROBLEMS
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.shares import Rate, Rates, Shares
@@ -173,7 +174,9 @@ class GatewaySection(Section):
     allowed_hosts: tuple[str, ...] = ()
     """Further names that requests may have in `Host`, beside the address itself and localhost."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
-    """Largest request body."""
+    """Largest request body where messages and calls of tools enter; elsewhere it is 64 KiB, for webhooks 1 MiB."""
+    max_connections: Annotated[int, Field(ge=16, le=60_000)] = 4096
+    """Connections open at a time; beyond, the one that has been idle longest is closed."""
     drain_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 10
     """How long running turns may go on when the gateway is told to stop; then they are resumed at the next start."""
 
@@ -932,6 +935,8 @@ def _explain(error: ValidationError, path: Path | None, text: str, origins: Mapp
         else:
             said = _NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")
             problems.append(f"{where}: {dotted}: {said}.")
+    if len(problems) > MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [f"And {len(problems) - MAX_PROBLEMS} more."]
     return "\n".join(problems)
 
 

@@ -4,6 +4,8 @@ The database holds its hash and decides (`engine/ownership`); the file is what p
 """
 
 import fcntl
+import hashlib
+import hmac
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,15 +15,20 @@ from typing import IO
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
 from antiphon.domain.tokens import OWNER_PREFIX
+from antiphon.private_files import open_private
 
 OWNER_TOKEN_NAME = "owner.token"
 
 
 def find_token(home: Path) -> str | None:
-    """The home's token; None where it has none yet, or a blank file. Raises `Denied` where it cannot be read."""
+    """The home's token; None where it has none yet, or a blank file.
+
+    Raises `Denied` where it cannot be read or is not ours.
+    """
     path = home / OWNER_TOKEN_NAME
     try:
-        return path.read_text("ascii").strip() or None
+        with open(open_private(path), encoding="ascii") as file:  # noqa: PTH123
+            return file.read(1000).strip() or None
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -31,6 +38,17 @@ def find_token(home: Path) -> str | None:
             f"Owner's token is not text: {str(path)!r}. Remove the file; the next start makes a new one.",
             code="token_missing",
         ) from error
+
+
+def token_hash(token: str) -> bytes:
+    """What stands for the token where it need not be known itself."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def identity_proof(token_hash: bytes, nonce: str, host: str, port: int) -> str:
+    """What only a gateway of this home can say about the nonce, good for the address that was dialled alone."""
+    said = f"antiphon gateway\n{nonce}\n{host}\n{port}"
+    return hmac.new(token_hash, said.encode(), hashlib.sha256).hexdigest()
 
 
 def owner_token(home: Path, ids: Ids) -> str:
@@ -94,7 +112,7 @@ def _locked(home: Path) -> Generator[IO[str]]:
     """The file in which a token is prepared, which one process has at a time."""
     path = _new_path(home)
     while True:
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
+        with open(open_private(path, os.O_RDWR | os.O_CREAT), "w", encoding="ascii") as file:  # noqa: PTH123
             fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(path, file):
                 continue  # whoever had it before us put it into its place

@@ -22,6 +22,7 @@ from antiphon.domain.run import Run
 from antiphon.engine.callers import Caller
 from antiphon.engine.context import RunContext
 from antiphon.engine.rules import Rules
+from antiphon.incoming import Misfit, bounded, check_arguments, problems_of
 from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 
@@ -134,9 +135,12 @@ class FunctionTool:
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
+            check_arguments(arguments)
             parsed = self._arguments.model_validate(arguments)
         except ValidationError as error:
             return ToolOutput(_explain(error), is_error=True)
+        except Misfit as error:
+            return ToolOutput(_misfit(str(error)), is_error=True)
         values = {name: getattr(parsed, name) for name in type(parsed).model_fields}
         if self._context_parameter is not None:
             values[self._context_parameter] = context
@@ -181,10 +185,10 @@ def _text(value: Any) -> str:
 
 
 def _explain(error: ValidationError) -> str:
-    problems = "; ".join(
-        f"{'.'.join(str(place)[:60] for place in item['loc']) or 'arguments'}: {item['msg']}"
-        for item in error.errors()[:10]
-    )
+    return _misfit(bounded(f"{place or 'arguments'}: {said}" for place, said in problems_of(error)))
+
+
+def _misfit(problems: str) -> str:
     return _failure("invalid_arguments", f"Arguments do not fit: {problems}")
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
 
 from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
@@ -22,45 +22,37 @@ from antiphon.engine.inbox import Inbox
 from antiphon.engine.replies import Replies, Reply
 from antiphon.engine.sessions import Sessions
 from antiphon.engine.waits import Waits
+from antiphon.incoming import decode
 from antiphon.wire import posted as shown_posted
 from antiphon.wire import run as shown_run
 
 MAX_WAIT_SECONDS = 600.0
 
 
-def _whole(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("text holds half of a surrogate pair, which is no character") from None
-    return text
+Name = Annotated[str, Meta(min_length=1, max_length=120)]
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("text holds a control character")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_whole)]
-Name = Annotated[Text, AfterValidator(_printable), Field(min_length=1, max_length=120)]
-
-
-class WebhookMessage(BaseModel):
+class WebhookMessage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The body of a message that comes in. Unknown names are refused. Contract: answers 3."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, hide_input_in_errors=True)
 
     message_id: Name
     """The sender's own; the same again is the same message."""
     peer: Name
     """Whose chat it is, by the sender's id."""
-    text: Annotated[Text, Field(min_length=1)]
+    text: Annotated[str, Meta(min_length=1)]
     thread_id: Name | None = None
-    sender: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    sender: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """What the peer is called."""
-    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] | None = None
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] | None = None
     """Seconds to wait for the reply."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("messageId", self.message_id), ("peer", self.peer), ("threadId", self.thread_id)):
+            if value is not None and not value.isprintable():
+                raise ValueError(f"{name} holds a control character")
+
+
+_MESSAGE = Decoder(WebhookMessage)
 
 
 class WebhookInbox:
@@ -97,8 +89,7 @@ class WebhookInbox:
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
         """Stores the message and queues its run; the same message again gets the same answer.
 
-        `headers` have names in lower case. Raises `Unproven`, `Limited`, pydantic's `ValidationError`, and what posting
-        raises.
+        `headers` have names in lower case. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and what posting raises.
         """
         webhook = self._webhooks.get(name)
         secret = self._nobody if webhook is None else webhook.secret
@@ -106,7 +97,7 @@ class WebhookInbox:
         assert webhook is not None
         if not webhook.is_owner:
             self._buckets.take_for_crowd(f"{NAME}:{name}")
-        message = WebhookMessage.model_validate_json(body)
+        message = decode(body, _MESSAGE)
         principal = principal_of(webhook, message.peer)
         self._buckets.take(principal)
         place = place_of(webhook, message.peer, message.thread_id)

@@ -15,7 +15,9 @@ from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
 from antiphon.cli.open import PAGE_NAME as LINK_PAGE_NAME
 from antiphon.config import Config, Role
 from antiphon.domain.errors import Conflict
+from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
+from antiphon.private_files import restrict_umask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,10 @@ async def run_gateway(
         async with open_app(home, config) as app:
             token = await app.services.ownership.prepare(is_embedded=config.database.url is None)
             own = f"own_{app.services.ids.random_hex(48)}"
-            async with serving(gateway_app(app, token or "", own), listener, on_stop=app.services.let_go) as url:
+            limits = ConnectionLimits(connections=config.gateway.max_connections)
+            gateway_application = gateway_app(app, token or "", own)
+            serve = serving(gateway_application, listener, on_stop=app.services.let_go, limits=limits)
+            async with serve as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
                 with published(home, gateway) as is_published:
                     if not is_published and not is_temporary:
@@ -62,6 +67,7 @@ def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
     """A gateway of our own on a free local port, in a thread; it runs agents unless its role says gateway alone."""
     if config.gateway.role is Role.WORKER:
         config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": Role.ALL})})
+    restrict_umask()
     with ExitStack() as stack:
         with ending_at_once():
             portal = stack.enter_context(start_blocking_portal(backend_options={"use_uvloop": True}))

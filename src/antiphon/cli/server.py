@@ -29,6 +29,7 @@ from antiphon.config import Config, Role, find_config_file
 from antiphon.config_file import TOML_NAME
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
+from antiphon.private_files import restrict_umask
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ def serve_home(
     home = home_of(home_option)
     config = config_of(home, config_option, flags)
     configure_logs(config)
+    restrict_umask()
     prepare_home(home, is_embedded=config.database.url is None)
     if config.gateway.role is Role.WORKER:
         _work(home, config, is_listening=flags.get("gateway.port") is not None, as_json=as_json)

@@ -22,6 +22,7 @@ from antiphon.domain.message import (
     Provenance,
     Role,
     UserMessage,
+    check_content,
     text_of,
 )
 from antiphon.domain.run import QueueMode, Run, RunStatus
@@ -116,7 +117,7 @@ class Inbox:
         comes in is not held up by the send policy. Raises `NotFound`, `Invalid`, `Denied` (`send_denied`), and
         `Conflict` for an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
         """
-        _check_content(content)
+        check_content(content)
         message = UserMessage(
             message_id=self._message_id(message_id),
             content=content,
@@ -151,7 +152,7 @@ class Inbox:
         occurred_at: datetime | None = None,
     ) -> Posted:
         """Stores the message for later turns, never runs; an assistant's is marked synthetic."""
-        _check_content(content)
+        check_content(content)
         name = self._message_id(message_id)
         message: UserMessage | AssistantMessage
         if role is Role.ASSISTANT:
@@ -385,8 +386,3 @@ def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: 
         run_id=run_id,
         triggered=run_id is not None,
     )
-
-
-def _check_content(content: tuple[Part, ...]) -> None:
-    if not content:
-        raise Invalid("Message is empty. Give it a text.", code="empty_message")

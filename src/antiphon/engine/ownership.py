@@ -96,6 +96,12 @@ class Ownership:
             known = await self._read()
         return hmac.compare_digest(hash, known or "")
 
+    async def proof_key(self) -> bytes:
+        """The hash of the owner's token, as it stands or stood 0.4 s ago. Raises `Unavailable`."""
+        is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
+        known = self._known if self._known is not None and is_recent else await self._read()
+        return bytes.fromhex(known or "")
+
     def was_owner(self, token: str) -> bool:
         """Whether it was the owner's when that was last looked up; costs nothing."""
         return hmac.compare_digest(hash_of(token), self._known or "")

@@ -7,7 +7,7 @@ that fell behind reads the log instead. So a slow reader costs nothing and loses
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -28,6 +28,8 @@ MAX_PENDING_LENGTH = 64 * 1024
 RETRY_SECONDS = 1.0
 END_SECONDS = 0.3
 """For a frame that is being sent to a reader that is to end."""
+WAKES_AT_ONCE = 100
+"""Readers that go on in one turn of the event loop, so that a crowd holds up nobody else."""
 
 logger = logging.getLogger(__name__)
 
@@ -225,14 +227,13 @@ class Reader:
             self._waiter.set_result(None)
 
     def add_delta(self, after: int, run_id: RunId, text: str | None) -> None:
-        """Comes behind the event of that `seq`, and before those that follow it."""
+        """Comes behind the event of that `seq`, and before those that follow it; wakes nobody."""
         if text is None:
             self._deltas.clear()
             self.pending_length = 0
         if self.pending_length < MAX_PENDING_LENGTH:
             self._deltas.append((after, run_id, text))
             self.pending_length += len(text or "")
-        self.wake()
 
     def _take_deltas(self) -> Iterator[Frame]:
         while self._deltas and self._deltas[0][0] <= self.cursor:
@@ -309,6 +310,7 @@ class Hub:
         if feed := self._feeds.get(session):
             for reader in feed.readers:
                 reader.add_delta(after, run_id, text)
+            self._wake(tuple(feed.readers))
 
     def close(self) -> None:
         """Ends every follower, now and later, so that a server can stop."""
@@ -344,9 +346,12 @@ class Hub:
         """Once a second: keep-alives for the quiet, an end for the stalled; until cancelled."""
         while True:
             await asyncio.sleep(1)
-            now = self.clock.monotonic()
-            for reader in self.readers:
-                reader.sweep(now)
+            readers = self.readers
+            for start in range(0, len(readers), WAKES_AT_ONCE):
+                now = self.clock.monotonic()
+                for reader in readers[start : start + WAKES_AT_ONCE]:
+                    reader.sweep(now)
+                await asyncio.sleep(0)
 
     def _mark(self, session: SessionRow) -> None:
         self._dirty.add(session)
@@ -364,5 +369,12 @@ class Hub:
                 feed.extend(slice)
                 if slice.events and feed.head < slice.last_seq:
                     self._mark(session)
-            for reader in tuple(feed.readers):
-                reader.wake()
+                if feed.head == cursor:
+                    continue  # nothing new: each of a crowd that subscribes would wake all the others
+            self._wake(tuple(feed.readers))
+
+    def _wake(self, readers: Sequence[Reader]) -> None:
+        for reader in readers[:WAKES_AT_ONCE]:
+            reader.wake()
+        if len(readers) > WAKES_AT_ONCE:
+            self.loop.call_soon(self._wake, readers[WAKES_AT_ONCE:])

@@ -21,7 +21,7 @@ class InboundWebhooks(Protocol):
     """Takes in what webhooks post, whoever they are: the message itself proves that.
 
     - `headers` have names in lower case; `body` is what was sent, byte for byte.
-    - Raises `Unproven`, `Limited`, pydantic's `ValidationError`, and what posting a message raises.
+    - Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and what posting a message raises.
     """
 
     def check_form(self, headers: Mapping[str, str]) -> None: ...

@@ -12,6 +12,7 @@ from antiphon.domain.errors import AntiphonError, Limited, Unproven
 from antiphon.engine.services import Services
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.authentication import Authentication, Entry, answer_watched, with_cookie
+from antiphon.gateway.bodies import LARGE_BYTES, body_limit, body_too_large
 from antiphon.wire import compact_json
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -38,7 +39,7 @@ class GatewaySettings:
     own_token: str | None = None
     """The owner too, in this process alone: of a command that opened the home itself."""
     allowed_hosts: tuple[str, ...] = ()
-    max_body_bytes: int = 8 * 1024 * 1024
+    max_body_bytes: int = LARGE_BYTES
 
 
 class _Refused(Exception):
@@ -74,8 +75,10 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.application(scope, receive, send)
-            return
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            raise ValueError(f"Kind of connection is not known: {scope['type'][:40]!r}.")
         scope["antiphon.send"] = send
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
@@ -158,9 +161,9 @@ class Guard:
             ) from limited
 
     def _check_body(self, scope: Scope, headers: dict[str, str]) -> None:
-        limit = self._settings.max_body_bytes
+        limit = self._body_limit(scope)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > limit:
+        if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > limit:
             raise _too_large(limit)
         if scope["method"] not in SAFE_METHODS and (length != "0" or "transfer-encoding" in headers):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -172,9 +175,12 @@ class Guard:
                     f"Body is {kind or 'of no type'!r}. Send application/json.",
                 )
 
+    def _body_limit(self, scope: Scope) -> int:
+        return body_limit(scope["method"], scope["path"], self._settings.max_body_bytes)
+
     async def _take_unmeasured(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Measures a body that comes without its length; raises `_Refused` whatever the application made of it."""
-        limit = self._settings.max_body_bytes
+        limit = self._body_limit(scope)
         received = 0
 
         async def measured() -> MutableMapping[str, Any]:
@@ -205,7 +211,8 @@ def _refused(error: AntiphonError) -> _Refused:
 
 
 def _too_large(limit: int) -> _Refused:
-    return _Refused(413, "too_large", "body_too_large", f"Body is larger than {limit} bytes, the most that is taken.")
+    error = body_too_large(limit)
+    return _Refused(413, "too_large", error.code, error.message)
 
 
 async def _discard(receive: Receive) -> None:

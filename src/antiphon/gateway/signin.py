@@ -1,15 +1,16 @@
 """Signing a browser in: the code of a printed link becomes a cookie and a page's secret. Contract: gateway 6."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from antiphon.domain.errors import Denied
 from antiphon.domain.user_agents import browser_name
 from antiphon.engine.signin import LINK_LIFE
 from antiphon.gateway.authentication import PAGE_HEADER, browser_cookie, read_cookie
 from antiphon.gateway.context import browser_of, gateway_of, outlive_credential, principal_of
-from antiphon.gateway.requests import CodeBody
+from antiphon.gateway.requests import CODE, NONCE, CodeBody, NonceBody
+from antiphon.owner_token import identity_proof
 
 router = APIRouter(tags=["sign-in"])
 
@@ -23,8 +24,8 @@ async def new_link(request: Request) -> dict[str, Any]:
     return {"code": code, "expiresInSeconds": int(LINK_LIFE.total_seconds())}
 
 
-@router.post("/auth/exchange")
-async def exchange(request: Request, body: CodeBody, response: Response) -> dict[str, Any]:
+@router.post("/auth/exchange", openapi_extra=CODE.described())
+async def exchange(request: Request, body: Annotated[CodeBody, Depends(CODE)], response: Response) -> dict[str, Any]:
     """Takes the code of a link, once: sets the cookie, and answers the page's secret, which goes with it."""
     sign_in = gateway_of(request).services.sign_in
     found = await sign_in.exchange(body.code, browser_name(request.headers.get("user-agent", "")))
@@ -37,6 +38,14 @@ async def exchange(request: Request, body: CodeBody, response: Response) -> dict
     response.headers["Set-Cookie"] = browser_cookie(request.headers, scheme, found.cookie)
     response.headers["Cache-Control"] = "no-store"
     return {"browserId": found.browser.id, "pageSecret": found.page, "expiresAt": found.browser.expires_at_ms}
+
+
+@router.post("/auth/prove", openapi_extra=NONCE.described())
+async def prove(request: Request, body: Annotated[NonceBody, Depends(NONCE)]) -> dict[str, Any]:
+    """Proves that this is the home's gateway, to a client that knows the owner's token and has not sent it."""
+    host, port = request.scope["server"]
+    key = await gateway_of(request).services.ownership.proof_key()
+    return {"proof": identity_proof(key, body.nonce, host, port)}
 
 
 @router.post("/auth/sign-out", status_code=204)

@@ -2,22 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import Field
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.targets import NamedTarget
 from antiphon.gateway.context import Json, bound_session, gateway_of, principal_of
-from antiphon.gateway.requests import Body
+from antiphon.gateway.requests import TOOL, ToolBody
 
 router = APIRouter(tags=["tools"])
-
-
-class ToolBody(Body):
-    session_key: str | None = None
-    """The session that the call acts as; a token that is bound to one needs none, and can name no other."""
-    arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
 @router.get("/tools")
@@ -36,11 +29,11 @@ async def list_tools(
     return {"tools": tools}
 
 
-@router.post("/tools/{name}")
+@router.post("/tools/{name}", openapi_extra=TOOL.described())
 async def call_tool(
     request: Request,
     name: str,
-    body: ToolBody,
+    body: Annotated[ToolBody, Depends(TOOL)],
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> Response:
     """Calls the tool as that session. The answer is the tool's object as it is, failures too."""
