@@ -1,5 +1,6 @@
 """The composition root: builds each object by name and owns the one task group."""
 
+import errno
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio import to_thread
 
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop, RetryPolicy
@@ -31,9 +33,14 @@ from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
 from antiphon.domain.errors import Invalid
+from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.domain.sandbox import CommandMode
+from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
+from antiphon.engine.access.credentials import Credentials
+from antiphon.engine.access.home_keys import find_home_key
+from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.children.due import Timers
@@ -42,6 +49,7 @@ from antiphon.engine.children.spawn import Spawns
 from antiphon.engine.children.wait import Joins
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
+from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
@@ -63,6 +71,7 @@ from antiphon.engine.views.trees import Trees
 from antiphon.engine.views.views import Views
 from antiphon.engine.work.drain import Drain
 from antiphon.engine.work.health import Health
+from antiphon.engine.work.watchdog import Watchdog
 from antiphon.engine.work.worker import Worker
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
@@ -71,6 +80,7 @@ from antiphon.mcp.client import McpTools
 from antiphon.mcp.endpoint import Endpoint
 from antiphon.mcp.settings import ServerSettings
 from antiphon.owner_token import OWNER_TOKEN_NAME
+from antiphon.private_files import check_files, create_private_file, make_private_directory, mend_files
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
@@ -94,6 +104,10 @@ logger = logging.getLogger(__name__)
 
 WORKSPACES_NAME = "workspaces"
 """The directory of the home in which each session has one of its own."""
+BELIEVED_FILES = ("gateway.json", "owner.*")
+"""Files of the home whose words are acted on, by pattern: what others can have written is not taken."""
+OWN_FILES = (f"{DATABASE_NAME}*", "gateway.json", "owner.*", "*.lock", "*.log", "*.sock", "mcp/*.log")
+"""Files of the home that Antiphon makes, by pattern."""
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
 
@@ -161,18 +175,21 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         tools=[*installed_tools(), *map(_function_tool, parts.tools)],
         webhooks=config.webhooks(),
     )
-    _check_models(base.rules, base.models)
+    await to_thread.run_sync(_check_models, base.rules, base.models)
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
-        app, worker = _build(base, backend, process, channels)
+        home_key = await find_home_key(backend.database, base.ids)
+        app, worker = _build(base, backend, process, channels, home_key)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
+            tasks.start_soon(app.services.credentials.run)
             tasks.start_soon(app.mcp.run)
+            tasks.start_soon(Watchdog().run)
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)
@@ -206,15 +223,15 @@ class _Base:
     """Those from elsewhere."""
     webhooks: Sequence[WebhookSettings]
 
-    def check_model(self, name: str) -> None:
+    async def check_model(self, name: str) -> None:
         """Raises `Invalid` for a model that cannot be had; also without its key, where runs are worked on here.
 
         Workers may have keys of which a process that is a gateway alone knows nothing.
         """
         if self.config.gateway.role.works:
-            self.models.check_key(name)
+            await self.models.check_key(name)
         else:
-            self.models.open(name)
+            await self.models.find(name)
 
 
 def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
@@ -266,7 +283,11 @@ async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Cha
 
 
 def _build(
-    base: _Base, backend: Backend, process: ProcessId, channels: Mapping[ChannelAccount, Channel]
+    base: _Base,
+    backend: Backend,
+    process: ProcessId,
+    channels: Mapping[ChannelAccount, Channel],
+    home_key: HomeKey,
 ) -> tuple[App, Worker]:
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
@@ -311,6 +332,7 @@ def _build(
         rules=rules,
         clock=clock,
         ids=ids,
+        home_key=home_key,
         sessions=sessions,
         inbox=inbox,
         runs=Runs(database, clock),
@@ -327,6 +349,9 @@ def _build(
         hub=hub,
         sign_in=SignIn(database, clock, ids),
         tokens=Tokens(database, clock, ids),
+        buckets=Buckets(rules.shares.rates, clock),
+        ownership=Ownership(database, base.home, clock, ids),
+        credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
     tool_calls = ToolCalls(tools, callers, rules, ids)
@@ -351,6 +376,8 @@ def _build(
             sessions,
             inbox,
             waits,
+            Replies(database, rules),
+            services.buckets,
             clock,
             ids,
             is_global=config.session.scope is SessionScope.GLOBAL,
@@ -408,14 +435,17 @@ def _upkeep(app: App) -> Upkeep:
 
 
 def prepare_home(home: Path, *, is_embedded: bool) -> None:
-    """Makes the home (0700) and checks that it can be used, as the place of the database too where that is embedded.
+    """Makes the home ours alone and checks that it can be used, as the place of the database where that is embedded.
 
-    Raises `StoreUnusable`.
+    Raises `StoreUnusable`, and `NotPrivate` for a home or files in it that another user has in his power.
     """
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(home)
+        check_files(home, *BELIEVED_FILES)
+        mend_files(home, *OWN_FILES)
     except OSError as error:
-        raise StoreUnusable(f"Home cannot be made: {str(home)!r} ({error.strerror})") from error
+        what = "is not writable" if error.errno == errno.EROFS and home.exists() else "cannot be made"
+        raise StoreUnusable(f"Home {what}: {str(home)!r} ({error.strerror})") from error
     database, moved = home / DATABASE_NAME, home / (DATABASE_NAME + MOVED_SUFFIX)
     if not is_embedded:
         return
@@ -426,6 +456,7 @@ def prepare_home(home: Path, *, is_embedded: bool) -> None:
             code="store_moved",
         )
     if not (home / OWNER_TOKEN_NAME).exists():
+        create_private_file(database)
         return
     if not database.exists() or database.stat().st_size == 0:
         raise StoreUnusable(
@@ -467,7 +498,9 @@ def _function_tool(function: ToolFunction) -> FunctionTool:
 
 def open_models(home: Path, config: Config) -> Models:
     """The models that the configuration allows, by name; none is loaded yet."""
-    return Models({name: _provider(section) for name, section in config.providers.items()}, directory=home)
+    beside = () if config.directory is None else (config.directory,)
+    providers = {name: _provider(section) for name, section in config.providers.items()}
+    return Models(providers, scripts=(home, *beside))
 
 
 def _provider(section: ProviderSection) -> ProviderSettings:
@@ -514,18 +547,22 @@ def _check_models(rules: Rules, models: Models) -> None:
             raise Invalid(f"Agent {agent.id!r}: {error.message}", code=error.code) from error
 
 
-def gateway_app(app: App, owner_token: str) -> AsgiApp:
-    """The HTTP application of a running system."""
+def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> AsgiApp:
+    """The HTTP application of a running system; `own_token` is good in this process alone."""
     settings = GatewaySettings(
         owner_token=owner_token,
+        own_token=own_token,
         allowed_hosts=(app.config.gateway.host, *app.config.gateway.allowed_hosts),
         max_body_bytes=app.config.gateway.max_body_bytes,
     )
 
-    def check_model(name: str) -> None:
-        app.models.open(name)
+    async def check_model(name: str) -> None:
+        await app.models.find(name)
 
-    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox)
+    async def rotate() -> str:
+        return str(await app.services.ownership.rotate())
+
+    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox, rotate)
 
 
 def probe_app(app: App) -> AsgiApp:

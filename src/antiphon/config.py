@@ -22,6 +22,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
@@ -41,8 +42,10 @@ from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 from antiphon.domain.run import QueueMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
+from antiphon.incoming import MAX_PROBLEMS
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.shares import Rate, Rates, Shares
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import Act, AgentToAgent, Visibility, VisibilityRules
 
@@ -130,6 +133,7 @@ class Section(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
         allow_inf_nan=False,
+        hide_input_in_errors=True,
     )
 
     @field_validator("*", mode="before")
@@ -170,7 +174,9 @@ class GatewaySection(Section):
     allowed_hosts: tuple[str, ...] = ()
     """Further names that requests may have in `Host`, beside the address itself and localhost."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
-    """Largest request body."""
+    """Largest request body where messages and calls of tools enter; elsewhere it is 64 KiB, for webhooks 1 MiB."""
+    max_connections: Annotated[int, Field(ge=16, le=60_000)] = 4096
+    """Connections open at a time; beyond, the one that has been idle longest is closed."""
     drain_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 10
     """How long running turns may go on when the gateway is told to stop; then they are resumed at the next start."""
 
@@ -210,13 +216,49 @@ class DailyTotalSection(Section):
     """All agents together; twice an agent's unless set."""
 
 
+class OwnerLimitsSection(Section):
+    requests_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 600_000
+    """Requests that write or call a tool, of the owner's programs together, in one process."""
+    burst: Annotated[int, Field(ge=1, le=10**9)] = 60_000
+    """How many of them at once, after a pause."""
+
+
+class GuestLimitsSection(Section):
+    requests_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 120
+    """Messages and calls of tools of each guest, peer of a webhook or bound token, in one process; all peers of a
+    webhook together may send ten times as many."""
+    burst: Annotated[int, Field(ge=1, le=10**9)] = 60
+    """How many of them at once, after a pause."""
+    sessions: Annotated[int, Field(ge=1)] = 100
+    """Sessions that each guest may take part in."""
+    stored_bytes: Annotated[int, Field(ge=1)] = 64 * MEBIBYTE
+    """Bytes that each guest may have written into sessions that exist."""
+    queued_runs: Annotated[int, Field(ge=1)] = 20
+    """Runs of each guest, or bound token, that may wait for their turn."""
+
+
 class LimitsSection(Section):
+    owner: OwnerLimitsSection = OwnerLimitsSection()
+    """How often the owner may ask."""
+    guest: GuestLimitsSection = GuestLimitsSection()
+    """What each principal may take that is not the owner."""
     run: RunLimitsSection = RunLimitsSection()
     """What one run may take."""
     daily: DailySection = DailySection()
     """What each agent may spend in a UTC day."""
     daily_total: DailyTotalSection = DailyTotalSection()
     """What all agents together may spend in a UTC day."""
+
+    def shares(self) -> Shares:
+        return Shares(
+            sessions=self.guest.sessions,
+            stored_bytes=self.guest.stored_bytes,
+            queued_runs=self.guest.queued_runs,
+            rates=Rates(
+                guest=Rate(per_minute=self.guest.requests_per_minute, burst=self.guest.burst),
+                owner=Rate(per_minute=self.owner.requests_per_minute, burst=self.owner.burst),
+            ),
+        )
 
 
 class ActsSection(Section):
@@ -280,6 +322,9 @@ class SubagentsSection(Section):
     """How many may spawn one another: with 1 only sessions that were not spawned themselves may."""
     max_children_per_agent: Annotated[int, Field(ge=1, le=1000)] = 5
     """Children of one session that may be at work at the same time."""
+    models: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
+    """Models that a spawn may name, such as `openai:*`; unless set the agent's own, and those of agents that it may
+    spawn."""
     run_timeout_seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS)] = 0
     """How long a child's run may take, where its spawning does not say; 0 sets no limit."""
     archive_after_minutes: Annotated[float, Field(ge=0, le=_MOST_MINUTES)] = 60
@@ -294,6 +339,7 @@ class SubagentsSection(Section):
             allowed=self.allow_agents,
             max_depth=self.max_spawn_depth,
             max_children=self.max_children_per_agent,
+            models=self.models,
             time_limit=timedelta(seconds=self.run_timeout_seconds) if self.run_timeout_seconds else None,
             archive_after=timedelta(minutes=self.archive_after_minutes) if self.archive_after_minutes else None,
         )
@@ -410,7 +456,8 @@ class ProviderSection(Section):
 
 class RunsSection(Section):
     max_concurrent: Annotated[int, Field(ge=1)] = 16
-    """Runs that work at the same time, in one process."""
+    """Runs that work at the same time, in one process. Two of these places (one where there are fewer than six) are the
+    owner's; of the others one guest holds half at most."""
 
 
 class QueueSection(Section):
@@ -540,7 +587,7 @@ class WebhookSection(Section):
     agent: str | None = None
     """Whose sessions its chats are; `agents.default` unless set."""
     principal: Literal["guest", "owner"] = "guest"
-    """Whose rights its messages have: those of a guest of its own, or the owner's."""
+    """Whose rights its messages have: those of a guest, each peer its own, or the owner's."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
 
@@ -556,6 +603,21 @@ class ChannelsSection(Section):
         default_factory=dict[str, WebhookSection]
     )
     """Programs that speak with sessions by signed POST requests, by their name."""
+
+
+class GuestSection(Section):
+    tools: tuple[str, ...] = ()
+    """Tools that guests may cause calls of beside the session tools, which they have for the session alone that they
+    write in: Python functions, `<server>__<tool>` of MCP servers, `run_command`, `sessions_spawn`."""
+
+
+class RolesSection(Section):
+    guest: GuestSection = GuestSection()
+    """Whoever writes and is not the owner, such as the peers of a webhook."""
+
+
+class AccessSection(Section):
+    roles: RolesSection = RolesSection()
 
 
 class SessionScope(StrEnum):
@@ -607,13 +669,26 @@ class Config(Section):
     groups: GroupsSection = GroupsSection()
     session: SessionSection = SessionSection()
     tools: ToolsSection = ToolsSection()
+    access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
+    _directory: Path | None = PrivateAttr(None)
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the configuration file lies; None where there is none."""
+        return self._directory
+
+    def read_from(self, directory: Path) -> Self:
+        """The same, as it was read from a file in that directory."""
+        read = self.model_copy()
+        read._directory = directory
+        return read
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
         text = self.model_dump_json(
-            include={"agents", "limits", "messages", "groups", "session", "tools", "channels"},
+            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels"},
             exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -694,7 +769,9 @@ class Config(Section):
             visibility=self._visibility(),
             exchanges=self.session.agent_to_agent.rules(),
             send_policy=self.session.send_policy.policy(),
+            shares=self.limits.shares(),
             subagent_tools=frozenset(self.tools.subagents.tools),
+            guest_tools=frozenset(self.access.roles.guest.tools),
         )
 
     def _visibility(self) -> VisibilityRules:
@@ -815,7 +892,7 @@ def load_config(
     except ValidationError as error:
         raise Invalid(_explain(error, path, text, origins), code="invalid_config") from error
     config.rules()
-    return config
+    return config if path is None else config.read_from(path.parent)
 
 
 def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[tuple[str, ...], str], str]]:
@@ -858,6 +935,8 @@ def _explain(error: ValidationError, path: Path | None, text: str, origins: Mapp
         else:
             said = _NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")
             problems.append(f"{where}: {dotted}: {said}.")
+    if len(problems) > MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [f"And {len(problems) - MAX_PROBLEMS} more."]
     return "\n".join(problems)
 
 

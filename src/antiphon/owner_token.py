@@ -1,20 +1,34 @@
-"""The owner's token: a file in the home (0600), made at the first start. Contract: first_start 1."""
+"""The owner's token: a file in the home (0600), made at the first start. Contract: first_start 1.
+
+The database holds its hash and decides (`engine/ownership`); the file is what programs of the home show.
+"""
 
 import fcntl
+import hashlib
+import hmac
 import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from antiphon.domain.errors import Denied
 from antiphon.domain.ids import Ids
+from antiphon.domain.tokens import OWNER_PREFIX
+from antiphon.private_files import open_private
 
 OWNER_TOKEN_NAME = "owner.token"
 
 
 def find_token(home: Path) -> str | None:
-    """The home's token; None where it has none yet, or a blank file. Raises `Denied` where it cannot be read."""
+    """The home's token; None where it has none yet, or a blank file.
+
+    Raises `Denied` where it cannot be read or is not ours.
+    """
     path = home / OWNER_TOKEN_NAME
     try:
-        return path.read_text("ascii").strip() or None
+        with open(open_private(path), encoding="ascii") as file:  # noqa: PTH123
+            return file.read(1000).strip() or None
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -26,25 +40,104 @@ def find_token(home: Path) -> str | None:
         ) from error
 
 
+def token_hash(token: str) -> bytes:
+    """What stands for the token where it need not be known itself."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def identity_proof(token_hash: bytes, nonce: str, host: str, port: int) -> str:
+    """What only a gateway of this home can say about the nonce, good for the address that was dialled alone."""
+    said = f"antiphon gateway\n{nonce}\n{host}\n{port}"
+    return hmac.new(token_hash, said.encode(), hashlib.sha256).hexdigest()
+
+
 def owner_token(home: Path, ids: Ids) -> str:
     """The home's token, made where there is none yet: the same one for all processes that start at the same time."""
     token = find_token(home)
     if token is not None:
         return token
-    path = home / OWNER_TOKEN_NAME
-    temporary = path.with_suffix(".new")
-    with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "w", encoding="ascii") as file:  # noqa: PTH123
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _locked(home) as file:
         # While we waited, another process may have made it; then our file is that very one, or one that nobody needs.
         token = find_token(home)
         if token is not None:
-            temporary.unlink(missing_ok=True)
+            _new_path(home).unlink(missing_ok=True)
             return token
-        token = f"ant_{ids.random_hex(48)}"
-        os.fchmod(file.fileno(), 0o600)
-        file.truncate(0)
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-        temporary.replace(path)
+        token = _new_token(ids)
+        _write(file, token)
+        _new_path(home).replace(home / OWNER_TOKEN_NAME)
         return token
+
+
+class NextToken:
+    """A token that is to take the place of the home's."""
+
+    def __init__(self, home: Path, token: str) -> None:
+        self._home = home
+        self.token = token
+
+    def keep(self) -> Path:
+        """Puts it in its place, at once and whole; gives the path."""
+        path = self._home / OWNER_TOKEN_NAME
+        _new_path(self._home).replace(path)
+        return path
+
+
+@contextmanager
+def next_token(home: Path, ids: Ids) -> Generator[NextToken]:
+    """A new token, stored beside the home's; other processes that would make one wait meanwhile.
+
+    A process that dies before `keep`, though the database knows the new one, leaves it to `finish_replacing`.
+    """
+    with _locked(home) as file:
+        token = _new_token(ids)
+        _write(file, token)
+        yield NextToken(home, token)
+
+
+def finish_replacing(home: Path, is_owner: Callable[[str], bool]) -> str | None:
+    """Puts a new token into its place that a crash left beside it, if it is the owner's; gives that."""
+    path = _new_path(home)
+    try:
+        token = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not token or not is_owner(token):
+        return None
+    path.replace(home / OWNER_TOKEN_NAME)
+    return token
+
+
+@contextmanager
+def _locked(home: Path) -> Generator[IO[str]]:
+    """The file in which a token is prepared, which one process has at a time."""
+    path = _new_path(home)
+    while True:
+        with open(open_private(path, os.O_RDWR | os.O_CREAT), "w", encoding="ascii") as file:  # noqa: PTH123
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(path, file):
+                continue  # whoever had it before us put it into its place
+            yield file
+            return
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _new_path(home: Path) -> Path:
+    return (home / OWNER_TOKEN_NAME).with_suffix(".new")
+
+
+def _new_token(ids: Ids) -> str:
+    return f"{OWNER_PREFIX}_{ids.random_hex(48)}"
+
+
+def _write(file: IO[str], token: str) -> None:
+    os.fchmod(file.fileno(), 0o600)
+    file.truncate(0)
+    file.write(token + "\n")
+    file.flush()
+    os.fsync(file.fileno())

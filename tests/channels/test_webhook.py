@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from antiphon.app import App, Parts
-from antiphon.channels.signature import sign
+from antiphon.channels.signature import Direction, sign
 from antiphon.channels.webhook import retry_after
 from antiphon.config import Config, load_config
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
@@ -87,15 +87,31 @@ async def serve_door(
         yield served, client
 
 
-def signed(body: bytes, clock: ManualClock, *, secret: str = SECRET, age: int = 0) -> dict[str, str]:
+def signed(
+    body: bytes,
+    clock: ManualClock,
+    *,
+    secret: str = SECRET,
+    age: int = 0,
+    direction: str = "in",
+    name: str = "door",
+) -> dict[str, str]:
     """What a sender adds, written without the code under test."""
     timestamp = str(int(clock.now().timestamp()) - age)
-    digest = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    head = f"v2.{direction}.{name}.{timestamp}."
+    digest = hmac.new(secret.encode(), head.encode() + body, hashlib.sha256).hexdigest()
     return {
         "Content-Type": "application/json",
         "Antiphon-Timestamp": timestamp,
-        "Antiphon-Signature": f"v1={digest}",
+        "Antiphon-Signature": f"v2={digest}",
     }
+
+
+def of_version_1(body: bytes, clock: ManualClock) -> dict[str, str]:
+    """Headers as they were before direction and name were signed."""
+    timestamp = str(int(clock.now().timestamp()))
+    digest = hmac.new(SECRET.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return {**signed(body, clock), "Antiphon-Signature": f"v2={digest}"}
 
 
 def message(text: str, message_id: str = "m-1", **fields: Any) -> bytes:
@@ -151,10 +167,14 @@ async def test_a_message_comes_in_and_the_reply_goes_out_signed(
             "runId": posted["runId"],
             "createdAt": int(START.timestamp() * 1000),
         }
-        expected = signed(raw, clock)
+        expected = signed(raw, clock, direction="out")
         assert headers["antiphon-delivery"] == sent.id
         assert headers["antiphon-timestamp"] == expected["Antiphon-Timestamp"]
-        assert headers["antiphon-signature"] == expected["Antiphon-Signature"] == sign(SECRET, 1772625600, raw)
+        assert (
+            headers["antiphon-signature"]
+            == expected["Antiphon-Signature"]
+            == sign(SECRET, Direction.OUT, "door", 1772625600, raw)
+        )
         assert headers["content-type"] == "application/json" and headers[":path"] == "/bell"
         (told,) = facts(await read_log(served.app, DOOR), "delivered")
         assert told == {"deliveryId": sent.id, "channel": "webhook", "to": "anna", "platformId": "bell-7"}
@@ -232,11 +252,11 @@ async def test_a_message_acts_as_the_guest_that_takes_part_in_its_session_alone(
     async with serve_door(open_home, clock) as (served, client):
         await served.open("main")
         await answered(served.app, await ring(client, clock, message("hello")))
-        guest = Principal(PrincipalKind.GUEST, "webhook:door")
+        guest = Principal(PrincipalKind.GUEST, "webhook:door:anna")
         sessions = served.app.services.sessions
         assert (await sessions.get(guest, sessions.target(DOOR))).session.message_count == 2
         (event,) = [event for event in await read_log(served.app, DOOR) if event.type == "user_message"]
-        assert event.actor == "guest:webhook:door"
+        assert event.actor == "guest:webhook:door:anna"
         for path in ("/sessions", f"/sessions/{DOOR}", "/sessions/main", "/deliveries", "/channels/other"):
             body = message("hello")
             assert (await client.get(path, headers=signed(body, clock))).status_code == 401
@@ -299,13 +319,58 @@ async def test_who_waits_gets_the_reply_with_the_answer(open_home: OpenHome, clo
         assert late["status"] == "timeout" and "reply" not in late
 
 
+@requirement("channels:1", "groups:3", "send_policy:3")
+async def test_who_waits_is_told_what_would_be_sent_and_no_more(open_home: OpenHome, clock: ManualClock) -> None:
+    async with serve_door(open_home, clock) as (served, client):
+        for number, (text, told) in enumerate(
+            (
+                ("!say <NO_REPLY>", {"suppressed": "silent"}),
+                ("!say  <EMPTY_RESPONSE> <NO_REPLY> ", {"suppressed": "silent"}),
+                ("!say yes <NO_REPLY>", {"reply": "yes"}),
+            )
+        ):
+            answer = (await ring(client, clock, message(text, f"m-{number}", wait=60))).json()
+            end = {name: answer[name] for name in ("reply", "suppressed") if name in answer}
+            assert (answer["status"], end) == ("ok", told)
+        denied = await served.client.patch(f"/sessions/{DOOR}", json={"sendPolicy": "deny"})
+        assert denied.status_code == 200
+        for text in ("hello", "!fail of secret things"):
+            answer = (await ring(client, clock, message(text, text, wait=60))).json()
+            assert answer["suppressed"] == "send_denied" and not {"reply", "error"} & answer.keys()
+
+
+@requirement("channels:1", "answers:5")
+async def test_each_peer_has_a_share_of_messages_and_all_together_have_one(
+    open_home: OpenHome, clock: ManualClock
+) -> None:
+    limits = {"guest": {"requestsPerMinute": 60, "burst": 2, "queuedRuns": 100, "sessions": 1000}}
+    config = {"channels": {"webhook": {"door": {"secret": SECRET}}}, "limits": limits}
+    async with serve(open_home, config, Parts(clock=clock)) as served, new_client(served.url) as client:
+
+        async def status(number: int, peer: str) -> int:
+            return (await ring(client, clock, message("hi", f"{peer}-{number}", peer=peer))).status_code
+
+        assert [await status(number, "eve") for number in range(3)] == [202, 202, 429]
+        forged = await client.post(PATH, content=b"{}", headers=signed(b"{}", clock, secret="s3cret-of-somebody-else"))
+        assert forged.status_code == 401
+        assert [await status(number, "bob") for number in range(2)] == [202, 202]
+        refused = await ring(client, clock, message("hi", "again", peer="eve"))
+        error = refused.json()["error"]
+        assert (error["type"], error["code"], refused.headers["retry-after"]) == ("rate_limited", "rate_limited", "1")
+        crowd = [await status(0, f"peer-{number}") for number in range(20)]
+        assert crowd[:14] == [202] * 14 and crowd[-1] == 429
+        clock.pass_time(timedelta(seconds=1))
+        assert await status(9, "eve") == 202
+        assert (await served.client.post("/sessions/main/messages", json={"text": "mine"})).status_code == 200
+
+
 @requirement("channels:1")
 async def test_forged_unsigned_and_unknown_get_one_and_the_same_answer(open_home: OpenHome, clock: ManualClock) -> None:
     async with serve_door(open_home, clock) as (served, client):
         body = message("let me in")
         good = signed(body, clock)
         other = signed(body, clock, secret="s3cret-of-somebody-else")
-        bare = good["Antiphon-Signature"].removeprefix("v1=")
+        bare = good["Antiphon-Signature"].removeprefix("v2=")
         cases: list[tuple[str, bytes, dict[str, str]]] = [
             (PATH, body, other),
             (PATH, body + b" ", good),
@@ -313,7 +378,12 @@ async def test_forged_unsigned_and_unknown_get_one_and_the_same_answer(open_home
             (PATH, body, {**good, "Antiphon-Timestamp": "\N{SUPERSCRIPT TWO}"}),
             (PATH, body, {**good, "Antiphon-Timestamp": "9" * 5000}),
             (PATH, body, {**good, "Antiphon-Signature": bare}),
-            (PATH, body, {**good, "Antiphon-Signature": "v1=\N{LATIN SMALL LETTER E WITH ACUTE}"}),
+            (PATH, body, {**good, "Antiphon-Signature": f"v1={bare}"}),
+            (PATH, body, {**good, "Antiphon-Signature": f"v2={bare.upper()}"}),
+            (PATH, body, signed(body, clock, direction="out")),
+            (PATH, body, signed(body, clock, name="window")),
+            (PATH, body, of_version_1(body, clock)),
+            (PATH, body, {**good, "Antiphon-Signature": "v2=\N{LATIN SMALL LETTER E WITH ACUTE}"}),
             (PATH, body, {"Content-Type": "application/json"}),
             (PATH, b"no json", good),
             ("/channels/webhook/window", body, good),

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import pytest
 from antiphon.store.migrate import migrations
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
-from tests.limits import SECONDS
+from tests.limits import SECONDS, until
 
 
 def mode(path: Path) -> int:
@@ -31,19 +32,18 @@ def test_the_first_start_needs_nothing_and_makes_home_token_and_link(home: Path)
         assert json.loads((home / "gateway.json").read_text())["url"] == gateway.url
         token = (home / "owner.token").read_text().strip()
         assert gateway.greeting["agents"] == [{"id": "main", "model": "offline"}]
-        code = gateway.greeting["signInLink"].partition("/#code=")[2]
+        assert "signInLink" not in gateway.greeting
+        link = antiphon_json("open", home=home)
+        code = link["signInLink"].partition("/#code=")[2]
         assert [
             httpx.post(f"{gateway.url}/auth/exchange", json={"code": code}, timeout=SECONDS).status_code
             for _ in range(2)
-        ] == [
-            204,
-            403,
-        ]
+        ] == [200, 403]
         listed = httpx.get(f"{gateway.url}/sessions", headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
         assert listed.status_code == 200
         again = antiphon_json("open", home=home)
         assert again["signInLink"].startswith(f"{gateway.url}/#code=") and again["expiresInSeconds"] == 600
-        assert again["signInLink"] != gateway.greeting["signInLink"]
+        assert again["signInLink"] != link["signInLink"]
         assert gateway.stop() == 0
     assert not (home / "gateway.json").exists()
     assert (home / "owner.token").read_text().strip() == token
@@ -60,6 +60,48 @@ def test_a_person_reads_address_link_agent_model_home_and_how_to_set_a_real_one(
         terminal.type("\x03")
         terminal.expect("Stopping")
         assert terminal.wait() == 0
+
+
+@requirement("gateway:6")
+@pytest.mark.parametrize("variables", [{}, {"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}])
+def test_what_is_no_terminal_gets_no_code(home: Path, tmp_path: Path, variables: dict[str, str]) -> None:
+    said = tmp_path / "said"
+    with (
+        said.open("w") as output,
+        subprocess.Popen(
+            [*COMMAND, "serve", "--port", "0"],
+            env=environment({"ANTIPHON_HOME": str(home), **variables}),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        ) as process,
+    ):
+        until(lambda: "Ctrl-C stops it." in said.read_text("utf-8"))
+        refused = antiphon("open", home=home, env=variables)
+        assert (refused.returncode, refused.stdout) == (2, "") and "--print" in refused.stderr
+        assert "/#code=" in antiphon("open", "--print", home=home).stdout
+        process.terminate()
+        process.wait(SECONDS)
+    assert "antiphon open" in said.read_text("utf-8") and "code=" not in said.read_text("utf-8")
+
+
+@requirement("gateway:6")
+def test_a_browser_gets_the_link_by_a_file_that_others_cannot_read(home: Path, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.part\nmv {seen}.part {seen}\n', "utf-8")
+    browser.chmod(0o700)
+    with serving(home) as gateway:
+        variables = {"DISPLAY": ":9", "BROWSER": f"{browser} %s"}
+        with on_terminal("open", home=home, env={**variables, "COLUMNS": "200"}) as terminal:
+            assert terminal.wait() == 0
+        until(seen.exists)
+        assert seen.read_text("utf-8").strip() == (home / "open.html").as_uri()
+        assert mode(home / "open.html") == 0o600
+        code = re.search(f"url={gateway.url}/#code=([0-9a-f]+)", (home / "open.html").read_text("ascii"))
+        assert code is not None and code[1] in terminal.seen and code[1] not in seen.read_text("utf-8")
+        assert gateway.stop() == 0
+    assert not (home / "open.html").exists()
 
 
 @requirement("first_start:1", "config:1")
@@ -290,11 +332,11 @@ def test_logs_are_json_for_machines_and_hold_no_secret(home: Path, tmp_path: Pat
     with serving(home, log=log, env=variables) as gateway:
         posted = antiphon_json("sessions", "send", "main", "hello", home=home)
         antiphon_json("runs", "cancel", posted["runId"], home=home)
+        code = antiphon_json("open", home=home)["signInLink"].partition("code=")[2]
         gateway.stop()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     started = next(line for line in lines if line.get("action") == "gateway_started")
     assert started["level"] == "info" and started["url"] == gateway.url and "timestamp" in started
-    code = gateway.greeting["signInLink"].partition("code=")[2]
     token = (home / "owner.token").read_text().strip()
     assert [secret for secret in (key, code, token) if secret in log.read_text()] == []
 

@@ -67,9 +67,11 @@ YIELD = "!call sessions_yield {}"
 
 def write_script(tmp_path: Path, *turns: list[dict[str, Any]]) -> str:
     """The name of a model that plays the turns, a new one each time."""
-    script = tmp_path / f"script-{len(list(tmp_path.iterdir()))}.json"
-    script.write_text(json.dumps({"sessions": {"*": turns}}), "utf-8")
-    return f"scripted:{script}"
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    name = f"script-{len(list(home.glob('script-*.json')))}.json"
+    (home / name).write_text(json.dumps({"sessions": {"*": turns}}), "utf-8")
+    return f"scripted:{name}"
 
 
 FAMILY = {"sessions_spawn", "sessions_wait", "sessions_yield", "subagents"}

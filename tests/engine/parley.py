@@ -28,9 +28,13 @@ from tests.limits import SECONDS
 AGENT_WIDE = {"tools__sessions__visibility": "agent"}
 
 
+MODELS = ("offline", "openai:*", "nowhere:*", *(f"scripted:script-{number}.json" for number in range(4)))
+"""What the tests' agents may name for their children."""
+
+
 def settings(**more: Any) -> Config:
     """Sessions see those of their agent, unless said otherwise."""
-    return config(**{**AGENT_WIDE, **more})
+    return config(**{**AGENT_WIDE, "agents__defaults__subagents__models": MODELS, **more})
 
 
 async def open_peer(

@@ -66,7 +66,12 @@ class RecordingDriver:
 
     async def check_all(self) -> None: ...
 
-    async def wait_room(self) -> None:
+    async def wait_room(self) -> bool:
+        if not self.has_room:
+            await self.let_go.wait()
+        return True
+
+    async def wait_guest_room(self) -> None:
         if not self.has_room:
             await self.let_go.wait()
 
@@ -147,15 +152,15 @@ async def delivering(backend: Backend, driver: RecordingDriver) -> AsyncGenerato
 
 async def dispatch(tx: Transaction, *sessions: SessionRow) -> None:
     for session in sessions:
-        await tx.dispatch(session)
+        await tx.dispatch(session, OWNER)
 
 
 async def dispatch_first(tx: Transaction) -> None:
-    await tx.dispatch(FIRST)
+    await tx.dispatch(FIRST, OWNER)
 
 
 async def dispatch_and_fail(tx: Transaction, session: SessionRow) -> None:
-    await tx.dispatch(session)
+    await tx.dispatch(session, OWNER)
     raise LookupError("undone")
 
 

@@ -373,6 +373,8 @@ async def test_a_list_of_an_unknown_child_says_so_and_all_names_each(open_home: 
 
 GUEST = Principal(PrincipalKind.GUEST, "eve")
 ROOM = "agent:main:fake:group:room"
+GUESTS_SPAWN: dict[str, Any] = {"access__roles__guest__tools": ["sessions_spawn", "gate"]}
+"""Settings under which a guest may cause what is spawned here."""
 
 
 def steer_directive(target: str, words: str) -> str:
@@ -388,7 +390,7 @@ async def open_room(app: App) -> None:
 @requirement("spawn:8", "runs:4", "runs:7")
 async def test_what_a_guest_says_joins_no_work_of_the_owners(open_home: OpenHome) -> None:
     gates = Gates()
-    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
+    async with open_home(settings(**GUESTS_SPAWN), Parts(tools=[gates.tool])) as app:
         await open_room(app)
         await ask(app, ROOM, spawn_directive(wait_at("once", "mine"), label="once"))
         await ask(app, ROOM, spawn_directive(wait_at("staying", "mine too"), label="staying", mode="session"))
@@ -410,7 +412,7 @@ async def test_what_a_guest_says_joins_no_work_of_the_owners(open_home: OpenHome
 async def test_what_the_owner_says_joins_a_guests_work_which_keeps_the_guests_rights(open_home: OpenHome) -> None:
     gates = Gates()
     secret = "!call sessions_history " + json.dumps({"sessionKey": key_of("secret")})
-    more: dict[str, Any] = {"tools__subagents__tools": ["sessions_history"]}
+    more: dict[str, Any] = {**GUESTS_SPAWN, "tools__subagents__tools": ["sessions_history"]}
     async with open_home(settings(**more), Parts(tools=[gates.tool])) as app:
         await open_room(app)
         await open_peer(app, "secret")
@@ -429,7 +431,7 @@ async def test_what_the_owner_says_joins_a_guests_work_which_keeps_the_guests_ri
 @requirement("spawn:7", "runs:7")
 async def test_results_are_answered_with_the_rights_of_whom_they_are_for(open_home: OpenHome) -> None:
     gates = Gates()
-    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
+    async with open_home(settings(**GUESTS_SPAWN), Parts(tools=[gates.tool])) as app:
         await open_room(app)
         guests = await post(app, ROOM, spawn_directive(wait_at("guest", "his"), label="guest"), principal=GUEST)
         await wait_end(app, guests.run_id)

@@ -102,13 +102,13 @@ def call_as_agent(gateway: Serving, calls: Sequence[tuple[str, dict[str, Any]]],
     """What a run of the main session is told by the last of the calls that it makes."""
     greeting, silence = [{"text": "Good morning."}], [{"text": "REPLY_SKIP"}]
     steps = [{"calls": [{"name": name, "arguments": arguments}]} for name, arguments in calls]
-    script = gateway.home.parent / "script.json"
+    script = gateway.home / "script.json"
     turns = [greeting, [*steps, {"text": "done"}], silence]
     script.write_text(json.dumps({"sessions": {"agent:main:main": turns}}), "utf-8")
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=gateway.url, headers=headers, timeout=SECONDS) as client:
         client.post("/sessions", json={"key": "main"}).raise_for_status()
-        client.patch("/sessions/main", json={"model": f"scripted:{script}"}).raise_for_status()
+        client.patch("/sessions/main", json={"model": "scripted:script.json"}).raise_for_status()
         asked = client.post("/sessions/main/messages?wait=60", json={"text": "go"}).raise_for_status()
         assert asked.json()["status"] == "ok"
         shown = client.get("/sessions/main/history?includeTools=1").raise_for_status().json()

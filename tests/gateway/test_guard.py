@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from antiphon.app import Parts
-from antiphon.gateway.guard import COOKIE
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
@@ -144,9 +143,17 @@ async def test_a_token_in_the_address_opens_nothing(stranger: httpx.AsyncClient)
     refusal(await stranger.get("/sessions", headers={"Authorization": f"Basic {TOKEN}"}), 401, "token_missing")
 
 
-async def sign_in(served: Served, browser: httpx.AsyncClient) -> httpx.Response:
+async def sign_in(served: Served, browser: httpx.AsyncClient) -> Json:
+    """Lets the client in by a link: it keeps the cookie, and sends the page's secret from then on."""
     code = (await served.client.post("/auth/link")).json()["code"]
-    return await browser.post("/auth/exchange", json={"code": code})
+    answer = await browser.post("/auth/exchange", json={"code": code})
+    assert answer.status_code == 200, answer.text
+    browser.headers["Antiphon-Page"] = answer.json()["pageSecret"]
+    return answer.json()
+
+
+def cookie_of(served: Served) -> str:
+    return f"antiphon_session_{served.port}"
 
 
 @requirement("gateway:6")
@@ -154,10 +161,12 @@ async def test_a_link_lets_one_browser_in_once(served: Served, stranger: httpx.A
     made = (await served.client.post("/auth/link")).json()
     assert made["expiresInSeconds"] == 600 and len(made["code"]) >= 32
     first = await stranger.post("/auth/exchange", json={"code": made["code"]})
-    assert (first.status_code, first.content) == (204, b"")
-    flags = {flag.strip().lower() for flag in first.headers["set-cookie"].split(";")[1:]}
-    assert {"httponly", "samesite=strict", "path=/"} <= flags
+    assert first.status_code == 200 and set(first.json()) == {"browserId", "pageSecret", "expiresAt"}
+    cookie, *flags = (part.strip().lower() for part in first.headers["set-cookie"].split(";"))
+    assert cookie.startswith(f"{cookie_of(served)}=") and first.json()["pageSecret"] not in cookie
+    assert {"httponly", "samesite=strict", "path=/", "max-age=604800"} <= set(flags)
     assert not any(flag.startswith("domain") for flag in flags)
+    assert first.headers["cache-control"] == "no-store"
     async with new_client(served.url) as other:
         answers = [
             await other.post("/auth/exchange", json={"code": code})
@@ -166,20 +175,79 @@ async def test_a_link_lets_one_browser_in_once(served: Served, stranger: httpx.A
     for answer in answers:
         refusal(answer, 403, "bad_code")
     assert len({answer.content for answer in answers}) == 1
-    assert (await stranger.get("/sessions")).status_code == 200
+    page = {"Antiphon-Page": first.json()["pageSecret"]}
+    assert (await stranger.get("/sessions", headers=page)).status_code == 200
 
 
 @requirement("gateway:6")
-async def test_links_and_cookies_expire(served: Served, stranger: httpx.AsyncClient, clock: ManualClock) -> None:
+async def test_the_cookie_alone_and_the_pages_secret_alone_let_nobody_in(
+    served: Served, stranger: httpx.AsyncClient
+) -> None:
+    await sign_in(served, stranger)
+    page, cookie = stranger.headers.pop("Antiphon-Page"), stranger.cookies[cookie_of(served)]
+    async with new_client(served.url) as other, new_client(served.url) as third:
+        await sign_in(served, other)
+        theirs = other.headers["Antiphon-Page"]
+        for headers in (
+            {"Cookie": f"{cookie_of(served)}={cookie}"},
+            {"Antiphon-Page": page},
+            {"Cookie": f"{cookie_of(served)}={cookie}", "Antiphon-Page": theirs},
+            {"Cookie": f"{cookie_of(served)}={page}", "Antiphon-Page": cookie},
+            {"Cookie": f"{cookie_of(served)}={cookie}", "Antiphon-Page": ""},
+            {"Cookie": f"antiphon_session={cookie}", "Antiphon-Page": page},
+            {"Cookie": f"antiphon_session_80={cookie}", "Antiphon-Page": page},
+            {"Cookie": f"{cookie_of(served)}={cookie}", "Antiphon-Page": page, "Host": "127.0.0.1:1"},
+        ):
+            for path in ("/sessions", "/page", "/page/sessions", "/page/browsers", "/tokens"):
+                refusal(await third.get(path, headers=headers), 401, "token_missing")
+
+
+@requirement("gateway:6")
+async def test_what_a_navigation_gets_is_the_same_for_everybody(served: Served, stranger: httpx.AsyncClient) -> None:
+    await served.open("api:secretive")
+    await served.post("api:secretive", "a planted word")
+    bodies = {(await client.get("/?session=api:secretive")).content for client in (stranger, served.client)}
+    await sign_in(served, stranger)
+    bodies.add((await stranger.get("/", headers={"Sec-Fetch-Site": "cross-site"})).content)
+    (body,) = bodies
+    assert (
+        b"secretive" not in body
+        and b"planted" not in body
+        and b"main" not in body.replace(b"<main", b"").replace(b"</main", b"")
+    )
+    content = await stranger.get("/page?session=api:secretive")
+    assert b"planted" in content.content and content.headers["cache-control"] == "no-store"
+
+
+@requirement("gateway:6")
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "", "nonsense"])
+async def test_a_browser_that_says_another_site_asks_is_refused(
+    served: Served, stranger: httpx.AsyncClient, site: str
+) -> None:
+    await sign_in(served, stranger)
+    for path in ("/sessions", "/page", "/page/follow?session=main", "/tokens"):
+        refusal(await stranger.get(path, headers={"Sec-Fetch-Site": site}), 403, "site_not_allowed")
+    for own in ("same-origin", "none"):
+        assert (await stranger.get("/sessions", headers={"Sec-Fetch-Site": own})).status_code == 200
+    assert (await served.client.get("/sessions", headers={"Sec-Fetch-Site": site})).status_code == 200
+
+
+@requirement("gateway:6")
+async def test_links_expire_and_browsers_that_are_not_used(
+    served: Served, stranger: httpx.AsyncClient, clock: ManualClock
+) -> None:
     code = (await served.client.post("/auth/link")).json()["code"]
     clock.pass_time(timedelta(minutes=10, milliseconds=1))
     refusal(await stranger.post("/auth/exchange", json={"code": code}), 403, "bad_code")
-    code = (await served.client.post("/auth/link")).json()["code"]
-    clock.pass_time(timedelta(minutes=9, seconds=59))
-    assert (await stranger.post("/auth/exchange", json={"code": code})).status_code == 204
-    clock.pass_time(timedelta(days=29))
-    assert (await stranger.get("/sessions")).status_code == 200
-    clock.pass_time(timedelta(days=2))
+    await sign_in(served, stranger)
+    clock.pass_time(timedelta(hours=23))
+    assert "set-cookie" not in (await stranger.get("/sessions")).headers
+    for _ in range(3):
+        clock.pass_time(timedelta(days=6))
+        renewed = await stranger.get("/sessions")
+        assert renewed.status_code == 200 and "max-age=604800" in renewed.headers["set-cookie"].lower()
+        assert "set-cookie" not in (await stranger.get("/sessions")).headers
+    clock.pass_time(timedelta(days=7))
     refusal(await stranger.get("/sessions"), 401, "token_missing")
 
 
@@ -193,6 +261,7 @@ async def test_writes_by_cookie_need_the_pages_own_origin(served: Served, strang
         ("DELETE", "/sessions/api:x"),
         ("PATCH", "/sessions/main"),
         ("POST", "/auth/link"),
+        ("POST", "/tokens/rotate"),
     ):
         refusal(await stranger.request(method, path), 403, "origin_missing")
         refusal(
@@ -203,13 +272,60 @@ async def test_writes_by_cookie_need_the_pages_own_origin(served: Served, strang
 
 
 @requirement("gateway:6")
-async def test_signing_out_ends_the_cookie(served: Served, stranger: httpx.AsyncClient) -> None:
+async def test_signing_out_ends_both_secrets(served: Served, stranger: httpx.AsyncClient) -> None:
     await sign_in(served, stranger)
-    cookie = stranger.cookies[COOKIE]
-    assert (await stranger.post("/auth/sign-out", headers={"Origin": served.url})).status_code == 204
-    refusal(await stranger.get("/sessions", headers={"Cookie": f"{COOKIE}={cookie}"}), 401, "token_missing")
-    for text in (f"{COOKIE}=", f"{COOKIE}=x", "a=b; c", f'{COOKIE}="\\"', "\xff=\xff"):
+    name, cookie = cookie_of(served), stranger.cookies[cookie_of(served)]
+    answer = await stranger.post("/auth/sign-out", headers={"Origin": served.url})
+    assert answer.status_code == 204 and "max-age=0" in answer.headers["set-cookie"].lower()
+    refusal(await stranger.get("/sessions", headers={"Cookie": f"{name}={cookie}"}), 401, "token_missing")
+    for text in (f"{name}=", f"{name}=x", "a=b; c", f'{name}="\\"', "\xff=\xff"):
         refusal(await stranger.get("/sessions", headers={b"Cookie": text.encode("latin-1")}), 401, "token_missing")
+    refusal(await served.client.post("/auth/sign-out"), 403, "forbidden")
+
+
+@requirement("gateway:6")
+async def test_browsers_are_listed_by_name_and_revoked_like_tokens(served: Served, stranger: httpx.AsyncClient) -> None:
+    stranger.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+    mine = await sign_in(served, stranger)
+    async with new_client(served.url) as other:
+        theirs = await sign_in(served, other)
+        listed = {row["id"]: row for row in (await stranger.get("/tokens")).json()["tokens"]}
+        assert listed[mine["browserId"]]["name"] == "Firefox on Linux" and listed[mine["browserId"]]["isThis"]
+        assert listed[theirs["browserId"]]["kind"] == "browser" and "isThis" not in listed[theirs["browserId"]]
+        assert set(listed[mine["browserId"]]) == {
+            "id", "kind", "name", "createdAt", "lastUsedAt", "expiresAt", "isThis",
+        }  # fmt: skip
+        ended = await stranger.delete(f"/tokens/{theirs['browserId']}", headers={"Origin": served.url})
+        assert ended.status_code == 204
+        refusal(await other.get("/sessions"), 401, "token_missing")
+    ended = await stranger.delete(f"/tokens/{mine['browserId']}", headers={"Origin": served.url})
+    assert ended.status_code == 204
+    refusal(await stranger.get("/sessions"), 401, "token_missing")
+    assert (await served.client.delete(f"/tokens/{mine['browserId']}")).status_code == 404
+
+
+async def test_signing_in_again_ends_the_sign_in_of_before(served: Served, stranger: httpx.AsyncClient) -> None:
+    first, second = await sign_in(served, stranger), await sign_in(served, stranger)
+    listed = [row["id"] for row in (await stranger.get("/tokens")).json()["tokens"]]
+    assert listed == [second["browserId"]] != [first["browserId"]]
+
+
+@requirement("access:2")
+async def test_a_replaced_owners_token_ends_with_all_that_it_let_in(
+    served: Served, stranger: httpx.AsyncClient, home: Path
+) -> None:
+    await sign_in(served, stranger)
+    link = (await served.client.post("/auth/link")).json()["code"]
+    answer = await served.client.post("/tokens/rotate")
+    assert answer.json() == {"ok": True, "file": str(home / "owner.token")}
+    token = (home / "owner.token").read_text("ascii").strip()
+    assert (
+        token.startswith("ant_") and token != TOKEN and [path.name for path in home.glob("owner.*")] == ["owner.token"]
+    )
+    refusal(await served.client.get("/sessions"), 401, "bad_token")
+    refusal(await stranger.get("/sessions"), 401, "token_missing")
+    refusal(await stranger.post("/auth/exchange", json={"code": link}), 403, "bad_code")
+    assert (await stranger.get("/sessions", headers={"Authorization": f"Bearer {token}"})).status_code == 200
 
 
 @requirement("gateway:5", "gateway:6")
@@ -218,9 +334,9 @@ async def test_secrets_stand_in_no_log_and_no_stored_row(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         code = (await served.client.post("/auth/link")).json()["code"]
-        await stranger.post("/auth/exchange", json={"code": code})
-        cookie = stranger.cookies[COOKIE]
-        await stranger.get(f"/sessions?x={TOKEN[:-1]}")
+        page = (await stranger.post("/auth/exchange", json={"code": code})).json()["pageSecret"]
+        cookie = stranger.cookies[cookie_of(served)]
+        await stranger.get(f"/sessions?x={TOKEN[:-1]}", headers={"Antiphon-Page": page})
         await served.client.get("/sessions/api:none")
         await served.post("main", "!fail x")
     logged = "\n".join(
@@ -229,8 +345,8 @@ async def test_secrets_stand_in_no_log_and_no_stored_row(
         if record.name.startswith(("antiphon", "uvicorn"))
     )
     stored = b"".join(path.read_bytes() for path in home.iterdir() if path.name != "owner.token")
-    for secret in (TOKEN, code, cookie):
+    for secret in (TOKEN, code, cookie, page):
         assert secret not in logged
         assert secret.encode() not in stored
     answer = await served.client.get("/", headers={"Accept": "text/html"})
-    assert not re.search(f"{TOKEN}|{cookie}|{code}", answer.text)
+    assert not re.search(f"{TOKEN}|{cookie}|{code}|{page}", answer.text)

@@ -65,6 +65,11 @@ def sign_in(context: BrowserContext, gateway: LiveGateway) -> Page:
     return page
 
 
+def page_headers(page: Page) -> dict[str, str]:
+    """What the page's own requests carry besides the cookie."""
+    return page.evaluate("pageHeaders()")
+
+
 def send(page: Page, text: str) -> None:
     page.locator("#message").fill(text)
     page.locator("#message").press("Enter")
@@ -494,7 +499,7 @@ def test_hundreds_of_children_are_rendered_a_few_at_a_time(page: Page, live_gate
     page.get_by_role("button", name="470 more").click()
     expect(page.locator("#sessions .children a")).to_have_count(60)
     address = page.evaluate("find('#opened').value")
-    answer = page.request.get(f"{live_gateway.url}/page/sessions?opened={address}")
+    answer = page.request.get(f"{live_gateway.url}/page/sessions?opened={address}", headers=page_headers(page))
     assert answer.status == 200
     assert answer.text().count("<li") == 63
     assert len(answer.body()) < 100_000
@@ -505,7 +510,7 @@ def test_hundreds_of_children_are_rendered_a_few_at_a_time(page: Page, live_gate
 )
 def test_whatever_a_page_says_is_open_gets_a_list(page: Page, live_gateway: LiveGateway, opened: str) -> None:
     open_family(live_gateway, 1)
-    answer = page.request.get(f"{live_gateway.url}/page/sessions?opened={opened}")
+    answer = page.request.get(f"{live_gateway.url}/page/sessions?opened={opened}", headers=page_headers(page))
     assert answer.status == 200 and "Root" in answer.text()
     kept = re.search(r'id="opened" name="opened" value="([^"]*)"', answer.text())
     assert kept is not None and len(kept[1].split(",")) <= 40

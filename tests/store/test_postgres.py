@@ -12,6 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import parse_key
@@ -48,7 +49,7 @@ class Commits:
             self.units.append(list(units))
 
 
-async def defer_nothing(connection: AsyncConnection[Any], session: SessionRow) -> None:
+async def defer_nothing(connection: AsyncConnection[Any], session: SessionRow, principal: Principal) -> None:
     raise AssertionError
 
 

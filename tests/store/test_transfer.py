@@ -199,6 +199,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "spawns",
         "reports",
         "attachments",
+        "home_keys",
     }
     for table in counts:
         here, there = rows_of_file(old, table), rows_of_server(url, table)

@@ -95,6 +95,7 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
 @requirement("answers:1", "send:1")
 async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
     limits: dict[str, Any] = {"session__agent_to_agent": {"maxHops": 1, "maxPingPongTurns": 0}}
+    limits["limits__guest__queued_runs"] = 1
     gates = Gates()
     async with open_home(settings(**limits), Parts(tools=[gates.tool])) as app:
         own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
@@ -118,6 +119,9 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
             (own, {**to_peer, "message": wait_at("reply"), "timeoutSeconds": 0.01}),
         ]
         answers = [await call(app, session, "sessions_send", **arguments) for session, arguments in attempts]
+        queued: dict[str, Any] = {**to_peer, "message": "!say queued", "timeoutSeconds": 0}
+        bound = session_principal(str(own.key))
+        answers += [await call(app, own, "sessions_send", principal=bound, **queued) for _ in range(2)]
         gates.open("reply")
         for message in ("!say one", "!say two"):
             answers += [await call(app, own, "sessions_send", key="same", **to_peer, message=message)]
@@ -138,7 +142,14 @@ async def _told_of_a_chain(app: App) -> list[dict[str, Any]]:
 @requirement("answers:1", "spawn:2")
 async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:
     agents: list[dict[str, Any]] = [
-        {"id": "main", "subagents": {"allowAgents": ["gone", "helper"], "maxChildrenPerAgent": 1}},
+        {
+            "id": "main",
+            "subagents": {
+                "allowAgents": ["gone", "helper"],
+                "maxChildrenPerAgent": 1,
+                "models": ["no:model", "openai:*", "odd:*"],
+            },
+        },
         *({"id": "helper"}, {"id": "boxed", "sandbox": {"mode": "all"}}),
     ]
     task: dict[str, Any] = {"task": "look"}
@@ -152,7 +163,7 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monk
         {"attachments": [{"name": str(number), "content": "x" * 1_048_576} for number in range(6)]},
         *({"attachments": [name, name]}, {"attachments": [{**name, "content": "?", "encoding": "base64"}]}),
         {"attachments": [{**name, "content": "\ud800"}]},
-        *({"model": "openai:gpt-5"}, {"model": "odd:model"}),
+        *({"model": "openai:gpt-5"}, {"model": "odd:model"}, {"model": "other:model"}),
     ]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     odd = {"base_url": "http://127.0.0.1:9", "api_key": "ключ"}

@@ -57,7 +57,7 @@ class ToolCalls:
         if self._given_to(found).find(name) is None:
             raise Denied(
                 f"Tool is not given to this session: {name!r}. "
-                "See agents.list[].tools and tools.subagents.tools in the configuration.",
+                "See agents.list[].tools, tools.subagents.tools and access.roles.guest.tools in the configuration.",
                 code="tool_not_given",
             )
         output = await tool.call(ToolContext(found.caller), arguments)
@@ -87,7 +87,7 @@ class ToolCalls:
         return self._given_to(found).schemas
 
     def _given_to(self, found: FoundCaller) -> Toolset:
-        return self._tools.for_session(found.caller.agent_id, found.depth, self._rules)
+        return self._tools.for_session(found.caller.agent_id, found.depth, found.caller.principal, self._rules)
 
     def _call_id(self, idempotency_key: str | None) -> str:
         if idempotency_key is None:

@@ -62,12 +62,13 @@ class AgentLoop:
         session = await context.session()
         agent = context.agent
         try:
-            model = self._models.open(session.model or agent.model, context_tokens=agent.context_tokens)
+            model = await self._models.find(session.model or agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:
             return _failed(error.code, error.message)
         await self._models.prepare(model)
         context.is_counted = model.is_counted
-        tools = (await self._tools.tools_for(agent.id)).for_session(agent.id, session.depth, self._rules)
+        offered = await self._tools.tools_for(agent.id)
+        tools = offered.for_session(agent.id, session.depth, context.run.principal, self._rules)
         is_shortened = False
         while True:
             transcript = await context.read_log()

@@ -1,8 +1,9 @@
 """Models by name: `offline`, `scripted:<file>`, `provider:model`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import anyio
 from anyio import to_thread
 
 from antiphon.agents.model import Model, ModelError, ProviderSettings
@@ -15,23 +16,35 @@ from antiphon.domain.errors import Invalid
 class Models:
     """Opens each model once."""
 
-    def __init__(self, providers: Mapping[str, ProviderSettings], *, directory: Path) -> None:
+    def __init__(self, providers: Mapping[str, ProviderSettings], *, scripts: Sequence[Path]) -> None:
         self._providers = providers
-        self._directory = directory
-        """What a script's relative path is relative to."""
+        self._scripts = scripts
+        """Directories of which one holds each script."""
+        self._opening = anyio.Lock()
         self._prepared: set[str] = set()
         self._opened: dict[tuple[str, int | None], Model] = {}
 
+    async def find(self, name: str, *, context_tokens: int | None = None) -> Model:
+        """The model of that name, opened off the event loop. Raises what `open` does."""
+        model = self._opened.get((name, context_tokens))
+        if model is not None:
+            return model
+        async with self._opening:
+            return await to_thread.run_sync(lambda: self.open(name, context_tokens=context_tokens))
+
     def open(self, name: str, *, context_tokens: int | None = None) -> Model:
-        """The model of that name. Raises `Invalid` with code `unknown_model`, naming what there is."""
+        """The model of that name; may read a file, and so blocks.
+
+        Whether a caller may name it is decided before. Raises `Invalid` with code `unknown_model`.
+        """
         model = self._opened.get((name, context_tokens))
         if model is None:
             model = self._opened[name, context_tokens] = self._open(name, context_tokens)
         return model
 
-    def check_key(self, name: str) -> None:
+    async def check_key(self, name: str) -> None:
         """Raises `Invalid` as `open` does, and where the model's key is missing or malformed, as its run would tell."""
-        model = self.open(name)
+        model = await self.find(name)
         if not isinstance(model, ProviderModel):
             return
         try:
@@ -57,12 +70,12 @@ class Models:
             case "offline" if not colon:
                 return OfflineModel(context_tokens=context_tokens)
             case "scripted" if rest:
-                return ScriptedModel(self._directory / rest, context_tokens=context_tokens)
+                return ScriptedModel(rest, self._scripts, context_tokens=context_tokens)
             case _ if colon and rest:
                 return open_provider_model(name, self._providers, context_tokens=context_tokens)
             case _:
                 raise Invalid(
-                    f"Model is unknown: {name!r}. Write 'provider:model' (such as 'openai:gpt-5' or "
+                    f"Model is unknown: {name[:80]!r}. Write 'provider:model' (such as 'openai:gpt-5' or "
                     "'ollama:qwen3'), 'scripted:<file>' or 'offline'.",
                     code="unknown_model",
                 )

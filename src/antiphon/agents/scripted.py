@@ -6,7 +6,7 @@ one is played again.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,18 +14,18 @@ import anyio
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from antiphon.agents.model import Answer, ModelError, ModelErrorKind, Prompt, Purpose, TextDelta
-from antiphon.domain.errors import Invalid
+from antiphon.agents.scripts import read_script, unplayable
 from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage
 
 
 class _Call(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     name: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
 class _Step(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     text: str = ""
     calls: list[_Call] = Field(default_factory=list[_Call])
     sleep: float = 0
@@ -33,24 +33,27 @@ class _Step(BaseModel):
 
 
 class _Script(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     sessions: dict[str, Annotated[list[list[_Step]], Field(min_length=1)]]
 
 
 class ScriptedModel:
-    """Answers from a script. Raises `Invalid` for a file that is missing or not of the form."""
+    """Answers from a script. Raises `Invalid` for a file that is missing or not of the form, without its content."""
 
-    def __init__(self, path: Path, *, context_tokens: int | None = None) -> None:
+    def __init__(self, file: str, directories: Sequence[Path], *, context_tokens: int | None = None) -> None:
+        """Reads the file, which lies in one of the directories; blocks."""
         try:
-            self._script = _Script.model_validate(json.loads(path.read_text("utf-8")))
-        except (OSError, ValueError, ValidationError) as error:
-            raise Invalid(f"Script cannot be played: {str(path)!r} ({error})", code="unknown_model") from error
-        self._path = path
+            self._script = _Script.model_validate(json.loads(read_script(file, directories)))
+        except ValidationError as error:
+            raise unplayable(file, f"it is not of the form of a script ({_problem(error)})") from None
+        except (ValueError, RecursionError):
+            raise unplayable(file, "it is not JSON") from None
+        self._file = file
         self._context_tokens = context_tokens or 32_000
 
     @property
     def name(self) -> str:
-        return f"scripted:{self._path}"
+        return f"scripted:{self._file}"
 
     @property
     def context_tokens(self) -> int:
@@ -88,3 +91,11 @@ class ScriptedModel:
 
     def _answer(self, content: tuple[Part, ...]) -> Answer:
         return Answer(content=content, usage=Usage(1, 1, 0, None, 1), model="scripted")
+
+
+def _problem(error: ValidationError) -> str:
+    """The first problem and its place, without names or values that only the file knows."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    known = {"sessions", *_Step.model_fields, *_Call.model_fields}
+    place = ".".join(str(part) if isinstance(part, int) or part in known else "…" for part in first["loc"])
+    return f"{place or 'the file'}: {first['msg']}"

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from antiphon.agents.model import ToolSchema
+from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
@@ -20,6 +21,8 @@ from antiphon.domain.message import JsonObject
 from antiphon.domain.run import Run
 from antiphon.engine.access.callers import Caller, CallingRun
 from antiphon.engine.rules import Rules
+from antiphon.incoming import Misfit, bounded, check_arguments, problems_of
+from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 
 
@@ -131,9 +134,12 @@ class FunctionTool:
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
+            check_arguments(arguments)
             parsed = self._arguments.model_validate(arguments)
         except ValidationError as error:
             return ToolOutput(_explain(error), is_error=True)
+        except Misfit as error:
+            return ToolOutput(_misfit(str(error)), is_error=True)
         values = {name: getattr(parsed, name) for name in type(parsed).model_fields}
         if self._context_parameter is not None:
             values[self._context_parameter] = context
@@ -166,7 +172,9 @@ def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]
             raise Invalid(f"Tool takes a variable number of arguments: {declared.name!r}. Name each one.")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hint, default)
-    return context_parameter, create_model(declared.name, __config__=ConfigDict(extra="forbid"), **fields)
+    return context_parameter, create_model(
+        declared.name, __config__=ConfigDict(extra="forbid", hide_input_in_errors=True), **fields
+    )
 
 
 def _text(value: Any) -> str:
@@ -176,9 +184,10 @@ def _text(value: Any) -> str:
 
 
 def _explain(error: ValidationError) -> str:
-    problems = "; ".join(
-        f"{'.'.join(str(place) for place in item['loc']) or 'arguments'}: {item['msg']}" for item in error.errors()
-    )
+    return _misfit(bounded(f"{place or 'arguments'}: {said}" for place, said in problems_of(error)))
+
+
+def _misfit(problems: str) -> str:
     return _failure("invalid_arguments", f"Arguments do not fit: {problems}")
 
 
@@ -198,8 +207,11 @@ class Toolset:
                 raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Give the other another name.")
             self._tools[entry.schema.name] = entry
 
-    def for_session(self, agent_id: AgentId, depth: int, rules: Rules) -> "Toolset":
-        """What a session of the agent at that depth has of them: session tools by policy, others as its agent may."""
+    def for_session(self, agent_id: AgentId, depth: int, principal: Principal, rules: Rules) -> "Toolset":
+        """What a session of the agent at that depth has of them, for whom the chain began with.
+
+        Session tools by policy, others as its agent may; and none beyond the principal's rights. Contract: access 4.
+        """
         agent = rules.agents.get(agent_id)
         max_depth = 0 if agent is None else agent.subagents.max_depth
         own = allowed_session_tools(agent_id, depth, max_depth, rules.visibility, rules.subagent_tools)
@@ -208,8 +220,15 @@ class Toolset:
             entry
             for name, entry in self._tools.items()
             if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
+            and may_call(name, principal, rules.guest_tools)
         )
-        return Toolset(kept, self._absent)
+        named = rules.guest_tools
+        absent = {
+            start: entry
+            for start, entry in self._absent.items()
+            if not is_guest(principal) or any(name.startswith(start) for name in named)
+        }
+        return Toolset(kept, absent)
 
     async def tools_for(self, agent_id: AgentId) -> "Toolset":
         """The same for every agent. Implements `ToolSource`."""

@@ -1,8 +1,10 @@
-"""Signatures of webhooks: HMAC-SHA256 of the time and the body, in both directions alike."""
+"""Signatures of webhooks: HMAC-SHA256 of the direction, the webhook's name, the time and the body."""
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
+from enum import StrEnum
 
 from antiphon.domain.errors import Unproven
 
@@ -11,34 +13,51 @@ TIME_HEADER = "Antiphon-Timestamp"
 SIGNATURE_HEADER = "Antiphon-Signature"
 MAX_AGE_SECONDS = 300
 """How far the sender's clock, and the way to us, may be off."""
-_VERSION = "v1="
-_MAX_DIGITS = 12
+_VERSION = "v2="
+_TIME = re.compile(r"[0-9]{1,12}")
+_SIGNATURE = re.compile(_VERSION + "[0-9a-f]{64}")
 
 
-def sign(secret: str, timestamp: int, body: bytes) -> str:
-    """The value of `Antiphon-Signature`."""
-    digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256)
-    return _VERSION + digest.hexdigest()
+class Direction(StrEnum):
+    """Which way a message goes, so that one which went out is never taken in."""
+
+    IN = "in"
+    OUT = "out"
 
 
-def verify(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> None:
-    """Raises `Unproven` unless the headers (with names in lower case) sign the body, a short time ago.
+def sign(secret: str, direction: Direction, name: str, timestamp: int, body: bytes) -> str:
+    """The value of `Antiphon-Signature`. Names hold no dot, so that no two messages are signed alike."""
+    head = f"v2.{direction}.{name}.{timestamp}.".encode()
+    return _VERSION + hmac.new(secret.encode(), head + body, hashlib.sha256).hexdigest()
+
+
+def check_form(headers: Mapping[str, str]) -> None:
+    """Raises `Unproven` for headers (with names in lower case) that can sign nothing, before a body is read."""
+    time, signature = headers.get(TIME_HEADER.lower(), ""), headers.get(SIGNATURE_HEADER.lower(), "")
+    if not (_TIME.fullmatch(time) and _SIGNATURE.fullmatch(signature)):
+        raise _bad_signature()
+
+
+def verify(secret: str, name: str, headers: Mapping[str, str], body: bytes, now: float) -> None:
+    """Raises `Unproven` unless the headers sign the body as sent in to that webhook, a short time ago.
 
     The time is judged last, so that only who has the secret learns what is wrong with it.
     """
-    time = headers.get(TIME_HEADER.lower(), "")
-    is_number = time.isascii() and time.isdigit() and len(time) <= _MAX_DIGITS
-    expected = sign(secret, int(time) if is_number else 0, body)
-    given = headers.get(SIGNATURE_HEADER.lower(), "")
-    is_same = hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
-    if not is_same or not is_number:
-        raise Unproven(
-            "Signature is not valid: send Antiphon-Timestamp and Antiphon-Signature as docs/WEBHOOKS.md shows, "
-            "with the secret of this webhook.",
-            code="bad_signature",
-        )
+    check_form(headers)
+    time = headers[TIME_HEADER.lower()]
+    expected = sign(secret, Direction.IN, name, int(time), body)
+    if not hmac.compare_digest(expected.encode(), headers[SIGNATURE_HEADER.lower()].encode()):
+        raise _bad_signature()
     if abs(now - int(time)) > MAX_AGE_SECONDS:
         raise Unproven(
             f"Timestamp is more than {MAX_AGE_SECONDS // 60} minutes off: {time!r}. Set the clock, and sign anew.",
             code="stale_timestamp",
         )
+
+
+def _bad_signature() -> Unproven:
+    return Unproven(
+        "Signature is not valid: send Antiphon-Timestamp and Antiphon-Signature as docs/WEBHOOKS.md shows, "
+        "with the secret of this webhook.",
+        code="bad_signature",
+    )

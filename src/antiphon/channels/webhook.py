@@ -9,7 +9,7 @@ import httpx
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
-from antiphon.channels.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, sign
+from antiphon.channels.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, Direction, sign
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.delivery import Delivery, DeliveryFailed
@@ -53,7 +53,7 @@ class WebhookChannel:
             "User-Agent": "antiphon",
             ID_HEADER: delivery.id,
             TIME_HEADER: str(timestamp),
-            SIGNATURE_HEADER: sign(self._settings.secret, timestamp, body),
+            SIGNATURE_HEADER: sign(self._settings.secret, Direction.OUT, self._settings.name, timestamp, body),
         }
         try:
             async with self._open_client().stream("POST", self._url, content=body, headers=headers) as answer:

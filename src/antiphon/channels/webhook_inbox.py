@@ -4,60 +4,55 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
 
-from antiphon.channels.signature import verify
+from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.ids import Ids
 from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
+from antiphon.domain.run import Run
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.buckets import Buckets
+from antiphon.engine.deliveries.replies import Replies, Reply
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.sessions import Sessions
+from antiphon.incoming import decode
 from antiphon.wire import posted as shown_posted
 from antiphon.wire import run as shown_run
 
 MAX_WAIT_SECONDS = 600.0
 
 
-def _whole(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("text holds half of a surrogate pair, which is no character") from None
-    return text
+Name = Annotated[str, Meta(min_length=1, max_length=120)]
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("text holds a control character")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_whole)]
-Name = Annotated[Text, AfterValidator(_printable), Field(min_length=1, max_length=120)]
-
-
-class WebhookMessage(BaseModel):
+class WebhookMessage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The body of a message that comes in. Unknown names are refused. Contract: answers 3."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
     message_id: Name
     """The sender's own; the same again is the same message."""
     peer: Name
     """Whose chat it is, by the sender's id."""
-    text: Annotated[Text, Field(min_length=1)]
+    text: Annotated[str, Meta(min_length=1)]
     thread_id: Name | None = None
-    sender: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    sender: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """What the peer is called."""
-    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] | None = None
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] | None = None
     """Seconds to wait for the reply."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("messageId", self.message_id), ("peer", self.peer), ("threadId", self.thread_id)):
+            if value is not None and not value.isprintable():
+                raise ValueError(f"{name} holds a control character")
+
+
+_MESSAGE = Decoder(WebhookMessage)
 
 
 class WebhookInbox:
@@ -69,6 +64,8 @@ class WebhookInbox:
         sessions: Sessions,
         inbox: Inbox,
         waits: Waits,
+        replies: Replies,
+        buckets: Buckets,
         clock: Clock,
         ids: Ids,
         *,
@@ -78,22 +75,31 @@ class WebhookInbox:
         self._sessions = sessions
         self._inbox = inbox
         self._waits = waits
+        self._replies = replies
+        self._buckets = buckets
         self._clock = clock
         self._is_global = is_global
         self._nobody = ids.random_hex(64)
         """Signs in place of a webhook that there is not, so that its name cannot be told from a wrong secret."""
 
+    def check_form(self, headers: Mapping[str, str]) -> None:
+        """Raises `Unproven` for headers that can sign nothing, so that no body needs to be read."""
+        check_form(headers)
+
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
         """Stores the message and queues its run; the same message again gets the same answer.
 
-        `headers` have names in lower case. Raises `Unproven`, pydantic's `ValidationError`, and what posting raises.
+        `headers` have names in lower case. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and what posting raises.
         """
         webhook = self._webhooks.get(name)
         secret = self._nobody if webhook is None else webhook.secret
-        verify(secret, headers, body, self._clock.now().timestamp())
+        verify(secret, name, headers, body, self._clock.now().timestamp())
         assert webhook is not None
-        message = WebhookMessage.model_validate_json(body)
-        principal = principal_of(webhook)
+        if not webhook.is_owner:
+            self._buckets.take_for_crowd(f"{NAME}:{name}")
+        message = decode(body, _MESSAGE)
+        principal = principal_of(webhook, message.peer)
+        self._buckets.take(principal)
         place = place_of(webhook, message.peer, message.thread_id)
         target = NamedTarget(self._key_of(webhook, message), None)
         await self._sessions.open(
@@ -117,8 +123,7 @@ class WebhookInbox:
         run = await self._waits.wait(posted.run_id, timedelta(seconds=message.wait))
         if run is None:
             return {**answer, "status": "timeout"}
-        shown = shown_run(run)
-        return {**answer, **{field: shown[field] for field in ("status", "reply", "error", "code") if field in shown}}
+        return {**answer, **_shown_end(run, await self._replies.outward(run, _chat(webhook, message)))}
 
     def _key_of(self, webhook: WebhookSettings, message: WebhookMessage) -> SessionKey:
         """The session of the chat, or the one that all chats share. Contract: keys 3, 5."""
@@ -127,9 +132,25 @@ class WebhookInbox:
         return key_of(webhook, message.peer, message.thread_id)
 
 
-def principal_of(webhook: WebhookSettings) -> Principal:
-    """Whose rights the webhook's messages have."""
-    return OWNER if webhook.is_owner else Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}")
+def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
+    """The place by which the send policy judges, also of a webhook that sends nothing."""
+    return DeliveryContext(channel=NAME, to=message.peer, account_id=webhook.name, thread_id=message.thread_id)
+
+
+def _shown_end(run: Run, reply: Reply) -> dict[str, Any]:
+    shown = shown_run(run)
+    fields = ("status", "code") if reply.suppressed == "send_denied" else ("status", "error", "code")
+    end = {field: shown[field] for field in fields if field in shown}
+    if reply.text is not None:
+        end["reply"] = reply.text
+    if reply.suppressed is not None:
+        end["suppressed"] = reply.suppressed
+    return end
+
+
+def principal_of(webhook: WebhookSettings, peer: str) -> Principal:
+    """Whose rights the peer's messages have: those of a guest, each peer its own, or the owner's."""
+    return OWNER if webhook.is_owner else Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}:{peer}")
 
 
 def key_of(webhook: WebhookSettings, peer: str, thread: str | None) -> SessionKey:

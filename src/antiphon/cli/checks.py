@@ -27,6 +27,7 @@ from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.mcp.client import look_at_servers
 from antiphon.owner_token import OWNER_TOKEN_NAME
+from antiphon.private_files import NotPrivate
 from antiphon.tools.run_command import needs_sandbox
 from antiphon.tools.sandbox.start import REMEDY, find_problem
 from antiphon.tools.sandbox.system_calls import filter_for
@@ -70,7 +71,11 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
         ]
     except Invalid as error:
         findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
-    running = find_gateway(home)
+    running: RunningGateway | None = None
+    try:
+        running = find_gateway(home)
+    except NotPrivate as error:
+        findings.append(Finding("gateway.json", Grade.BROKEN, error.message, "Nothing is sent to what it names."))
     findings += _home(home)
     url = config.database.url if config is not None else None
     if url is None:

@@ -1,5 +1,7 @@
 """What commands ask of a gateway over HTTP."""
 
+import hmac
+import itertools
 import json
 import secrets
 import time
@@ -16,6 +18,7 @@ from antiphon.cli.exits import TimedOut
 from antiphon.cli.streams import not_unicode
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, Unavailable
 from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.owner_token import identity_proof, token_hash
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
@@ -27,6 +30,7 @@ RETRY_SECONDS = 0.5
 ENDED = ("gateway_unreachable", "draining", "stopped")
 """What is told of a gateway that has ended, or is about to."""
 GIVE_UP_SECONDS = 30.0
+PROOF_SECONDS = 20.0
 
 Item = TypeVar("Item")
 Parameter: TypeAlias = str | float | bool | list[str] | None
@@ -299,6 +303,40 @@ class Client:
     def _unreachable(self) -> Unavailable:
         return Unavailable(
             f"Gateway does not answer: {self.url!r}. `antiphon doctor` says more.", code="gateway_unreachable"
+        )
+
+
+def check_identity(url: str, token: str) -> None:
+    """Has the gateway prove that it knows the token, before that is sent to it. Raises `Denied`, `Unavailable`.
+
+    Whoever plants an address gets nothing: what the gateway says holds for the address that was dialled alone, so
+    that no other program can hand on what it says.
+    """
+    nonce = secrets.token_hex(32)
+    timeout = httpx.Timeout(PROOF_SECONDS, connect=CONNECT_SECONDS)
+    try:
+        with (
+            httpx.Client(base_url=url, timeout=timeout, trust_env=False) as http,
+            http.stream("POST", "/auth/prove", json={"nonce": nonce}) as response,
+        ):
+            host, port = response.extensions["network_stream"].get_extra_info("server_addr")[:2]
+            said = b"".join(itertools.islice(response.iter_raw(4096), 1))
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise Unavailable(
+            f"Gateway does not answer: {url!r}. `antiphon doctor` says more.", code="gateway_unreachable"
+        ) from error
+    if response.status_code == 503:
+        raise Unavailable(f"Gateway is stopping: {url!r}. Try again in a moment.", code="draining")
+    wanted = identity_proof(token_hash(token), nonce, host, port)
+    try:
+        proof = str(json.loads(said)["proof"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        proof = ""
+    if not hmac.compare_digest(proof.encode(), wanted.encode()):
+        raise Denied(
+            f"Gateway does not prove that it is this home's: {url!r}. Nothing was sent to it. If you just updated, "
+            "start the gateway again; if not, somebody else listens there.",
+            code="gateway_unproven",
         )
 
 

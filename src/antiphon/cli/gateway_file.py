@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from antiphon.private_files import check_private_directory, open_private
+
 NAME = "gateway.json"
 
 
@@ -46,7 +48,7 @@ def published(home: Path, gateway: RunningGateway) -> Generator[bool]:
 def _take(path: Path) -> int | None:
     """The file, locked; None if a living gateway has it."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -67,12 +69,13 @@ def _is_at(path: Path, file: int) -> bool:
 
 
 def find_gateway(home: Path) -> RunningGateway | None:
-    """The home's living gateway, if its file says where it is."""
+    """The home's living gateway, if its file says where it is. Raises `NotPrivate` where that may be a lie."""
     try:
-        file = os.open(home / NAME, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_private(home / NAME)
     except OSError:
         return None
     try:
+        check_private_directory(home)
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _parse(os.read(file, 4096))

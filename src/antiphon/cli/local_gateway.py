@@ -12,10 +12,12 @@ from anyio.from_thread import start_blocking_portal
 from antiphon.app import App, gateway_app, open_app
 from antiphon.cli.exits import ending_at_once, sole
 from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
+from antiphon.cli.open import PAGE_NAME as LINK_PAGE_NAME
 from antiphon.config import Config, Role
 from antiphon.domain.errors import Conflict
+from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
-from antiphon.owner_token import owner_token
+from antiphon.private_files import restrict_umask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class LocalGateway:
     app: App
     url: str
     token: str
+    """Lets in as the owner, in this process alone."""
 
 
 @asynccontextmanager
@@ -32,15 +35,20 @@ async def run_gateway(
     """A gateway that answers on the socket; leaving drains it. Raises what `open_app` does."""
     try:
         async with open_app(home, config) as app:
-            token = owner_token(home, app.services.ids)
-            async with serving(gateway_app(app, token), listener, on_stop=app.services.let_go) as url:
+            token = await app.services.ownership.prepare(is_embedded=config.database.url is None)
+            own = f"own_{app.services.ids.random_hex(48)}"
+            limits = ConnectionLimits(connections=config.gateway.max_connections)
+            gateway_application = gateway_app(app, token or "", own)
+            serve = serving(gateway_application, listener, on_stop=app.services.let_go, limits=limits)
+            async with serve as url:
                 gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
                 with published(home, gateway) as is_published:
                     if not is_published and not is_temporary:
                         raise home_in_use(home, find_gateway(home))
                     try:
-                        yield LocalGateway(app=app, url=url, token=token)
+                        yield LocalGateway(app=app, url=url, token=own)
                     finally:
+                        (home / LINK_PAGE_NAME).unlink(missing_ok=True)
                         await app.drain.run()  # while who waits for a run still gets its answer
     finally:
         listener.close()
@@ -59,6 +67,7 @@ def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
     """A gateway of our own on a free local port, in a thread; it runs agents unless its role says gateway alone."""
     if config.gateway.role is Role.WORKER:
         config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": Role.ALL})})
+    restrict_umask()
     with ExitStack() as stack:
         with ending_at_once():
             portal = stack.enter_context(start_blocking_portal(backend_options={"use_uvloop": True}))

@@ -3,22 +3,28 @@
 import os
 import sys
 import webbrowser
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from antiphon.cli.exits import command
 from antiphon.cli.options import HomeOption, JsonOption
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import Invalid, Unavailable
+
+PAGE_NAME = "open.html"
 
 
 @command
 def open_page(
     home: HomeOption = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the link.")] = False,
+    do_print: Annotated[
+        bool, typer.Option("--print", help="Print the link even where the output is not a terminal.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a fresh sign-in link of the running gateway, and open it on a desktop."""
+    """Open a fresh sign-in link of the running gateway on a desktop, and print it on a terminal."""
     from antiphon.cli.connection import client_of
     from antiphon.cli.gateway_file import find_gateway
     from antiphon.cli.home import home_of
@@ -31,6 +37,12 @@ def open_page(
             f"No gateway runs on this home: {str(directory)!r}. Start one with `antiphon serve`.",
             code="gateway_not_running",
         )
+    is_printed = do_print or as_json or sys.stdout.isatty()
+    is_opened = not no_browser and sys.stdout.isatty() and _has_desktop()
+    if not is_printed:
+        raise Invalid(
+            "Sign-in link is printed on a terminal only. Add --print (or --json) to print it here.", code="not_terminal"
+        )
     client = client_of(directory, running)
     answer = client.post("/auth/link")
     client.close()
@@ -40,8 +52,26 @@ def open_page(
     else:
         show(link, "bold green")
         show("Good once, for 10 minutes.", "dim")
-    if not no_browser and sys.stdout.isatty() and _has_desktop():
-        webbrowser.open(link)
+    if is_opened:
+        webbrowser.open(write_page(directory, link).as_uri())
+
+
+def write_page(home: Path, link: str) -> Path:
+    """A page of the home, for this user alone, that leads to the link.
+
+    A browser is started with the page's address: a program's arguments are shown to every user of the machine. The page
+    of the last time is replaced, and the gateway removes it as it stops.
+    """
+    path = home / PAGE_NAME
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
+        file.write(
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<title>Antiphon</title><meta http-equiv="refresh" content="0; url={link}">'
+            f'<p><a href="{link}">Sign in to Antiphon</a></p>\n'
+        )
+    return path
 
 
 def _has_desktop() -> bool:

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from antiphon.config import Config, Role, find_config_file
 from antiphon.config_file import TOML_NAME
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
+from antiphon.private_files import restrict_umask
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ def serve_home(
     home = home_of(home_option)
     config = config_of(home, config_option, flags)
     configure_logs(config)
+    restrict_umask()
     prepare_home(home, is_embedded=config.database.url is None)
     if config.gateway.role is Role.WORKER:
         _work(home, config, is_listening=flags.get("gateway.port") is not None, as_json=as_json)
@@ -142,18 +145,15 @@ async def _watch_signals(
 
 async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: bool) -> None:
     app = gateway.app
-    code = await app.services.sign_in.new_link_code()
-    link = f"{gateway.url}/#code={code}"
     if as_json or not console().is_terminal:
         logger.info("Gateway started", extra={"action": "gateway_started", "url": gateway.url, "home": str(app.home)})
     if as_json:
-        show_json({"url": gateway.url, "signInLink": link, **_facts(app)})
+        show_json({"url": gateway.url, **_facts(app)})
         return
     console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
-    another = command_line("open", app.home)
     show_fields(
         {
-            "Sign in": f"{link}\n         (good once, for 10 minutes; `{another}` prints another)",
+            "Sign in": await _way_in(gateway),
             "Chat": command_line("chat", app.home),
             **_shown_facts(app),
         }
@@ -164,6 +164,15 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         show(f"The model 'offline' only echoes. {offline_remedy(file)}", "yellow")
     _show_missing_keys(app)
     show("Ctrl-C stops it.", "dim")
+
+
+async def _way_in(gateway: LocalGateway) -> str:
+    """A link with its code on a terminal alone: other output ends up in journals, which others read."""
+    another = command_line("open", gateway.app.home)
+    if not sys.stdout.isatty():
+        return f"`{another}` prints a link"
+    code = await gateway.app.services.sign_in.new_link_code()
+    return f"{gateway.url}/#code={code}\n         (good once, for 10 minutes; `{another}` prints another)"
 
 
 def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`antiphon tokens`: tokens for programs that act as one session. Contract: access 2."""
+"""`antiphon tokens`: tokens that are bound to a session, signed-in browsers, the owner's token. Contract: access 2."""
 
 from typing import Annotated
 
@@ -8,7 +8,9 @@ from antiphon.cli.exits import command
 from antiphon.cli.options import ConfigOption, HomeOption, JsonOption
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="Tokens for programs that act as one session, and do nothing else.")
+app = typer.Typer(
+    no_args_is_help=True, help="Tokens that act as one session, signed-in browsers, and the owner's token."
+)
 
 
 @app.command("create")
@@ -47,7 +49,7 @@ def create_token(
 @app.command("list")
 @command
 def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the tokens that are valid."""
+    """List the tokens that are valid, and the browsers that are signed in."""
     from antiphon.cli.connection import connect
     from antiphon.cli.output import ago, clock_time, show, show_json, show_table
     from antiphon.cli.rows import rows_of
@@ -59,17 +61,19 @@ def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: J
         return
     rows = rows_of(answer, "tokens")
     if not rows:
-        show("There are no tokens.", "dim")
+        show("There are no tokens and no signed-in browsers.", "dim")
         return
     show_table(
-        ["Token", "Name", "Created", "Expires", "Session"],
+        ["Token", "Kind", "Name", "Created", "Last used", "Expires", "Session"],
         [
             [
                 str(token["id"]),
+                str(token["kind"]),
                 str(token.get("name") or ""),
                 ago(token["createdAt"]),
+                _day(token.get("lastUsedAt")),
                 clock_time(token.get("expiresAt")) or "never",
-                str(token["sessionKey"]),
+                str(token.get("sessionKey") or ""),
             ]
             for token in rows
         ],
@@ -84,7 +88,7 @@ def revoke_token(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token worthless; the next call with it is refused."""
+    """End a token or a browser's sign-in; what is open with it ends within a second."""
     from urllib.parse import quote
 
     from antiphon.cli.connection import connect
@@ -96,3 +100,34 @@ def revoke_token(
         show_json({"ok": True})
     else:
         show("Revoked.")
+
+
+@app.command("rotate")
+@command
+def rotate_token(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Replace the owner's token, and end the browsers and links that the old one let in.
+
+    Every gateway on the database refuses the old one within a second. Without a running gateway this also gives a
+    home whose token is refused, or was lost, one that is good.
+    """
+    from antiphon.cli.connection import connect
+    from antiphon.cli.output import show, show_json
+
+    with connect(home, config) as client:
+        answer = client.post("/tokens/rotate")
+    if as_json:
+        show_json(answer)
+        return
+    show(f"The owner's token was replaced: {answer['file']}", "bold green")
+    show("Browsers are signed out. `antiphon open` prints a link that signs one in.")
+    show("Homes of other gateways on the same database need a copy of that file (mode 0600); they need no restart.")
+
+
+def _day(at_ms: object) -> str:
+    """To the day, because no more is kept."""
+    from datetime import datetime
+
+    if not isinstance(at_ms, int):
+        return ""
+    days = (datetime.now().astimezone().date() - datetime.fromtimestamp(at_ms / 1000).astimezone().date()).days
+    return {0: "today", 1: "yesterday"}.get(days, f"{days} days ago")

@@ -52,6 +52,8 @@ class SubagentRules:
     max_depth: int = 1
     max_children: int = 5
     """At work at the same time, of one session."""
+    models: tuple[str, ...] | None = None
+    """Models that their spawning may name, with `*` for any part; None for the agent's own and those of `allowed`."""
     time_limit: timedelta | None = None
     """How long a child's run may take, where its spawning does not say."""
     archive_after: timedelta | None = timedelta(minutes=60)

@@ -8,6 +8,7 @@ AntiphonError
 ├── NotFound       it does not exist, or the caller may not know that it does      HTTP 404
 ├── Conflict       the state does not allow it now                                 HTTP 409
 └── Unavailable    try again later: the store, a provider or the process is not able  HTTP 503
+    └── Limited    whoever asks has taken its share for now                           HTTP 429
 
 Messages start with the noun and show values with `!r`; they never hold secrets or message text.
 """
@@ -69,6 +70,16 @@ class Unavailable(AntiphonError):
     """Not able now; the same request may succeed later."""
 
     default_code = "unavailable"
+
+
+class Limited(Unavailable):
+    """Whoever asks has taken its share for now; the same request succeeds later."""
+
+    default_code = "rate_limited"
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after_seconds: int = 1) -> None:
+        super().__init__(message, code=code)
+        self.retry_after_seconds = retry_after_seconds
 
 
 def _rebuild(kind: type[AntiphonError], message: str, code: str) -> AntiphonError:

@@ -52,6 +52,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     """Who started the chain; every run of the exchange acts with those rights."""
     chain: str
     hops: int
+    is_sandboxed: bool = False
+    """Whether one of the two sessions, or one of those that caused it, is sandboxed; so are all of its runs then."""
     request: str
     request_run: RunId
     """The target's run that answers the request."""

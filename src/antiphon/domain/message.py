@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from antiphon.domain.errors import Invalid, TooLarge
+
 if TYPE_CHECKING:
     JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
 else:
     JsonValue = Any  # recursive aliases cannot be read at run time
 JsonObject: TypeAlias = dict[str, JsonValue]
+
+MAX_TEXT_BYTES = 1024 * 1024
+"""Of one text, in UTF-8."""
+MAX_PARTS = 1000
+"""Of one message."""
 
 
 class Role(StrEnum):
@@ -242,6 +249,24 @@ def text_of(content: tuple[Part, ...]) -> str:
 def text_content(text: str) -> tuple[Part, ...]:
     """One text part; no part at all for an empty text."""
     return (TextPart(text=text),) if text else ()
+
+
+def check_content(content: tuple[Part, ...]) -> None:
+    """Raises `Invalid` for a message that is empty, and `TooLarge` for more parts or longer texts than are taken."""
+    if not content:
+        raise Invalid("Message is empty. Give it a text.", code="empty_message")
+    if len(content) > MAX_PARTS:
+        raise TooLarge(f"Message has more than {MAX_PARTS} parts. Send several messages.", code="too_many_parts")
+    for place, part in enumerate(content):
+        if isinstance(part, TextPart) and _bytes_of(part.text) > MAX_TEXT_BYTES:
+            raise TooLarge(
+                f"Text of part {place + 1} is larger than {MAX_TEXT_BYTES} bytes. Send a shorter one, or several.",
+                code="text_too_large",
+            )
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def role_of(message: Message) -> Role:

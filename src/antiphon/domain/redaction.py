@@ -1,9 +1,22 @@
-"""Secrets taken out of text before another session's agent reads it. Contract: history 3."""
+"""Secrets taken out of text before another session's agent reads it. Contract: history 3.
 
-import re
+What is a secret is decided where it begins, by what stands up to `REACH` characters around. So a part of a text can be
+redacted without the rest, and comes out as it would stand in the whole. The cost of each character is bounded, and
+no call into C reads more than `PIECE` of them.
+"""
+
+from collections.abc import Iterator
 from typing import NamedTuple
 
-MASK = "[redacted]"
+from antiphon.domain.assignments import Assignments
+from antiphon.domain.secret_forms import LONGEST_KEY, find_private_keys, find_tokens
+from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, Span, merged
+
+RULES = 2
+"""Counts up with each change of what is a secret; what was indexed by older rules is indexed again."""
+PIECE = 16 * 1024
+REACH = LONGEST_VALUE + 1024
+"""From a secret's name to its end, at most; private keys reach `LONGEST_KEY`."""
 
 
 class Redacted(NamedTuple):
@@ -11,50 +24,12 @@ class Redacted(NamedTuple):
     was_redacted: bool
 
 
-_NAMES = (
-    r"(?:[\w.-]{0,60}[_.-])?(?:api|access|refresh|client|auth|private|secret)?"
-    r"(?:key|token|secret|passw(?:or)?d|credentials?)"
-)
-_FIELDS = r"(?:api[_-]?key|access[_-]?token|refresh[_-]?token|client[_-]?secret|token|secret|passw(?:or)?d)"
+class Beginning(NamedTuple):
+    """What comes first of a redacted text."""
 
-_PATTERNS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        # a private key, whole or cut
-        r"(?P<keep>)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:.|\n)*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
-        # Authorization: Bearer …, and a bearer token by itself
-        r"(?P<keep>\bauthorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer|basic|token)\s{1,3})[^\s\"',;]+",
-        r"(?P<keep>\bbearer\s{1,3})[\w.~+/=-]{18,}",
-        # "apiKey": "…"
-        rf"(?P<keep>[\"']{_FIELDS}[\"']\s{{0,3}}:\s{{0,3}}[\"'])(?:[^\"'\\]|\\.)+",
-        # --token …
-        rf"(?P<keep>--{_FIELDS}(?:\s{{1,3}}|=)[\"']?)[^\s\"']+",
-        # NAME_TOKEN = …
-        rf"(?P<keep>(?<![-.\w]){_NAMES}[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?)(?!\[redacted\])[^\s\"',;]{{4,}}",
-        # user:password@host in an address
-        r"(?P<keep>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,100}:)[^\s/@]{1,200}(?=@)",
-        # tokens known by their form
-        r"(?P<keep>)\b(?:sk|rk|pk)-[\w-]{8,}",
-        r"(?P<keep>)\bgh[pousr]_\w{20,}",
-        r"(?P<keep>)\bgithub_pat_\w{20,}",
-        r"(?P<keep>)\bxox[baprse]-[\w-]{10,}",
-        r"(?P<keep>)\bxapp-[\w-]{10,}",
-        r"(?P<keep>)\bgsk_\w{10,}",
-        r"(?P<keep>)\bAIza[\w-]{20,}",
-        r"(?P<keep>)\bpplx-\w{10,}",
-        r"(?P<keep>)\bnpm_\w{10,}",
-        r"(?P<keep>)\bglpat-[\w-]{10,}",
-        r"(?P<keep>)\bAKIA[A-Z0-9]{16}\b",
-        r"(?P<keep>)\bant_[0-9a-f]{32,}\b",
-        r"(?P<keep>)\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",
-        r"(?P<keep>)\b\d{6,12}:[\w-]{20,}",
-    )
-)
-_HINT = re.compile(
-    r"key|token|secret|passw|credential|bearer|authorization|://|sk-|rk-|pk-|gh[pousr]_|github_pat_|xox|xapp-|gsk_|aiza"
-    r"|pplx-|npm_|glpat-|akia|ant_|eyj|\d{6}:",
-    re.IGNORECASE,
-)
+    text: str
+    was_redacted: bool
+    is_whole: bool
 
 
 def redact(text: str) -> Redacted:
@@ -62,13 +37,67 @@ def redact(text: str) -> Redacted:
 
     Twice is the same as once.
     """
-    if not _HINT.search(text):
-        return Redacted(text, False)
-    redacted = text
-    for pattern in _PATTERNS:
-        redacted = pattern.sub(_mask, redacted)
-    return Redacted(redacted, redacted != text)
+    pieces = list(redacted_pieces(text))
+    return Redacted("".join(piece.text for piece in pieces), any(piece.was_redacted for piece in pieces))
 
 
-def _mask(match: re.Match[str]) -> str:
-    return match["keep"] + MASK
+def redact_part(text: str, start: int, end: int) -> Redacted:
+    """`text[start:end]` with all that `redact` would take out of it, at the cost of this part and its surroundings."""
+    spans = [(max(begin, start), min(to, end)) for begin, to in _spans(text, start, end) if begin < end and to > start]
+    shown: list[str] = []
+    place = start
+    for begin, to in spans:
+        shown += (text[place:begin], MASK)
+        place = to
+    shown.append(text[place:end])
+    return Redacted("".join(shown), bool(spans))
+
+
+def redact_beginning(text: str, most: int) -> Beginning:
+    """At most `most` characters of what `redact` would give, at the cost of about as many of the text."""
+    shown: list[str] = []
+    length, was_redacted = 0, False
+    for piece in redacted_pieces(text, min(most, PIECE)):
+        shown.append(piece.text)
+        length += len(piece.text)
+        was_redacted |= piece.was_redacted
+        if length > most:
+            return Beginning("".join(shown)[:most], was_redacted, False)
+    return Beginning("".join(shown), was_redacted, True)
+
+
+def redacted_pieces(text: str, size: int = PIECE) -> Iterator[Redacted]:
+    """The redacted text in parts, each of `size` characters of the text before it was redacted."""
+    reaching: list[Span] = []
+    is_masked = False
+    for start in range(0, len(text), size):
+        end = min(start + size, len(text))
+        spans = merged((*reaching, *_begun(text, start, end), *find_private_keys(text, start, end)))
+        shown: list[str] = []
+        place = start
+        for begin, to in spans:
+            if begin > start or not is_masked:
+                shown += (text[place : max(begin, start)], MASK)
+            place = min(to, end)
+        shown.append(text[place:end])
+        is_masked = bool(spans) and spans[-1][1] >= end
+        reaching = [span for span in spans if span[1] > end]
+        yield Redacted("".join(shown), bool(spans))
+
+
+def _spans(text: str, start: int, end: int) -> list[Span]:
+    """All secrets with a part from `start` up to `end`."""
+    found: list[Span] = []
+    for begin in range(max(0, start - REACH), end, PIECE):
+        found += _begun(text, begin, min(begin + PIECE, end))
+    for begin in range(max(0, start - LONGEST_KEY), end, PIECE):
+        found += find_private_keys(text, begin, min(begin + PIECE, end))
+    return [span for span in merged(found) if span[1] > start]
+
+
+def _begun(text: str, start: int, end: int) -> Iterator[Span]:
+    yield from find_tokens(text, start, end)
+    yield from Assignments(text).find(start, end)
+
+
+assert LOOKAHEAD < PIECE

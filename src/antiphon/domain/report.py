@@ -53,6 +53,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """Where the requester's answers went when the child was spawned, if that is outside."""
     principal: Principal
     """Whose rights the child has, and what follows from its result."""
+    is_sandboxed: bool = False
+    """Whether the child, its requester or a session that caused it is sandboxed; so is what follows then."""
     stage: Stage
     is_taken: bool = False
     """Whether the requester has the result already, by a wait."""

@@ -123,6 +123,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """Names the request that it comes from, over sends from session to session; None where there was no send."""
     hops: int = 0
     """How many sends lie between that request and this run."""
+    is_sandboxed: bool = False
+    """Whether a sandboxed session is among those that caused it; then it runs no command outside of a sandbox."""
     has_sent: bool = False
     """Whether it sent messages to other sessions itself."""
     report: str | None = None

@@ -10,7 +10,9 @@ from antiphon.domain.agent import Agent, DailyLimits
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.run import QueueMode
+from antiphon.domain.session import Session
 from antiphon.policy.send import SendPolicy
+from antiphon.policy.shares import Shares
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import VisibilityRules
 
@@ -90,8 +92,11 @@ class Rules:
     visibility: VisibilityRules = field(default_factory=VisibilityRules)
     exchanges: ExchangeRules = field(default_factory=ExchangeRules)
     send_policy: SendPolicy = field(default_factory=SendPolicy)
+    shares: Shares = field(default_factory=Shares)
     subagent_tools: frozenset[str] = frozenset()
     """Session tools that sub-agents have beside sending to their requester."""
+    guest_tools: frozenset[str] = frozenset()
+    """Tools that guests have beside those of their own session."""
 
     def agent(self, agent_id: AgentId) -> Agent:
         """The configured agent. Raises `Invalid` for another id."""
@@ -102,6 +107,11 @@ class Rules:
                 code="unknown_agent",
             )
         return agent
+
+    def are_sandboxed(self, *sessions: Session) -> bool:
+        """Whether any of the sessions is; one whose agent is no longer configured has no tools."""
+        agents = ((self.agents.get(session.agent_id), session.key) for session in sessions)
+        return any(agent is not None and agent.is_sandboxed(key) for agent, key in agents)
 
     def agent_id(self, text: str | None) -> AgentId | None:
         """The id of a configured agent, from outside; None for None. Raises `Invalid`."""

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 from antiphon.clock import Clock
+from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import Ids
+from antiphon.engine.access.buckets import Buckets
+from antiphon.engine.access.credentials import Credentials
+from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.deliveries.deliveries import Deliveries
@@ -29,6 +33,7 @@ class Services:
     rules: Rules
     clock: Clock
     ids: Ids
+    home_key: HomeKey
     sessions: Sessions
     inbox: Inbox
     runs: Runs
@@ -45,6 +50,9 @@ class Services:
     hub: Hub
     sign_in: SignIn
     tokens: Tokens
+    buckets: Buckets
+    ownership: Ownership
+    credentials: Credentials
     health: Health
 
     def let_go(self) -> None:

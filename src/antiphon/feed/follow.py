@@ -7,7 +7,7 @@ that fell behind reads the log instead. So a slow reader costs nothing and loses
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -26,6 +26,10 @@ KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
 MAX_PENDING_LENGTH = 64 * 1024
 RETRY_SECONDS = 1.0
+END_SECONDS = 0.3
+"""For a frame that is being sent to a reader that is to end."""
+WAKES_AT_ONCE = 100
+"""Readers that go on in one turn of the event loop, so that a crowd holds up nobody else."""
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +129,14 @@ class HubClosed(Exception):
     """Nobody follows any more: the process stops."""
 
 
+class ReaderEnded(Exception):
+    """The reader may not read on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Reader:
     """One follower. `next` gives the frames that come next; it is called by one task at a time."""
 
@@ -134,6 +146,7 @@ class Reader:
         "_hub",
         "_waiter",
         "cursor",
+        "ending",
         "last_frame_at",
         "on_stall",
         "pending_length",
@@ -149,6 +162,8 @@ class Reader:
         self.pending_length = 0
         """Characters of pieces of a reply that wait to be sent."""
         self.cursor = cursor
+        self.ending: Exception | None = None
+        """What `next` raises from now on."""
         self.view = view
         self.on_stall = on_stall
         self.last_frame_at = hub.clock.monotonic()
@@ -156,10 +171,10 @@ class Reader:
         """When the frame now being sent was handed over; the hub drops a reader that takes too long."""
 
     async def next(self) -> Frame:
-        """The next bytes to send, never empty. Raises `LogLost`, `HubClosed`."""
+        """The next bytes to send, never empty. Raises `LogLost`, `HubClosed`, `ReaderEnded`."""
         while True:
-            if self._hub.is_closed:
-                raise HubClosed
+            if self.ending is not None:
+                raise self.ending
             if self._deltas and self._deltas[0][0] <= self.cursor:
                 frame = b"".join(self._take_deltas())
             elif self._feed.is_gone:
@@ -212,14 +227,13 @@ class Reader:
             self._waiter.set_result(None)
 
     def add_delta(self, after: int, run_id: RunId, text: str | None) -> None:
-        """Comes behind the event of that `seq`, and before those that follow it."""
+        """Comes behind the event of that `seq`, and before those that follow it; wakes nobody."""
         if text is None:
             self._deltas.clear()
             self.pending_length = 0
         if self.pending_length < MAX_PENDING_LENGTH:
             self._deltas.append((after, run_id, text))
             self.pending_length += len(text or "")
-        self.wake()
 
     def _take_deltas(self) -> Iterator[Frame]:
         while self._deltas and self._deltas[0][0] <= self.cursor:
@@ -228,7 +242,19 @@ class Reader:
             yield self.view.encode_delta(run_id, text)
 
     def close(self) -> None:
-        """Lets `next` end, or the sending that it waits for."""
+        """Lets `next` end with `HubClosed`, or ends the sending that it waits for."""
+        self.ending = HubClosed()
+        self._stop_sending()
+
+    def end(self, reason: str) -> None:
+        """Lets `next` end with `ReaderEnded`; a frame that is being sent gets a moment."""
+        self.ending = ReaderEnded(reason)
+        if self.sending_since is None:
+            self.wake()
+        else:
+            self._hub.loop.call_later(END_SECONDS, self._stop_sending)
+
+    def _stop_sending(self) -> None:
         if self.sending_since is not None:
             self.on_stall()
         else:
@@ -267,6 +293,8 @@ class Hub:
             feed = self._feeds[session] = _Feed(session, after)
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
         reader = Reader(self, feed, after, view, on_stall)
+        if self.is_closed:
+            reader.ending = HubClosed()
         feed.readers.add(reader)
         self._mark(session)
         try:
@@ -282,6 +310,7 @@ class Hub:
         if feed := self._feeds.get(session):
             for reader in feed.readers:
                 reader.add_delta(after, run_id, text)
+            self._wake(tuple(feed.readers))
 
     def close(self) -> None:
         """Ends every follower, now and later, so that a server can stop."""
@@ -317,9 +346,12 @@ class Hub:
         """Once a second: keep-alives for the quiet, an end for the stalled; until cancelled."""
         while True:
             await asyncio.sleep(1)
-            now = self.clock.monotonic()
-            for reader in self.readers:
-                reader.sweep(now)
+            readers = self.readers
+            for start in range(0, len(readers), WAKES_AT_ONCE):
+                now = self.clock.monotonic()
+                for reader in readers[start : start + WAKES_AT_ONCE]:
+                    reader.sweep(now)
+                await asyncio.sleep(0)
 
     def _mark(self, session: SessionRow) -> None:
         self._dirty.add(session)
@@ -337,5 +369,12 @@ class Hub:
                 feed.extend(slice)
                 if slice.events and feed.head < slice.last_seq:
                     self._mark(session)
-            for reader in tuple(feed.readers):
-                reader.wake()
+                if feed.head == cursor:
+                    continue  # nothing new: each of a crowd that subscribes would wake all the others
+            self._wake(tuple(feed.readers))
+
+    def _wake(self, readers: Sequence[Reader]) -> None:
+        for reader in readers[:WAKES_AT_ONCE]:
+            reader.wake()
+        if len(readers) > WAKES_AT_ONCE:
+            self.loop.call_soon(self._wake, readers[WAKES_AT_ONCE:])

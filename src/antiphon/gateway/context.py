@@ -1,6 +1,6 @@
 """What routes find in the request: the services, and who asks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ from antiphon.agents.calls import ToolCalls
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 from antiphon.domain.session import SessionSummary
+from antiphon.engine.access.credentials import Watch
+from antiphon.engine.access.signin import Browser
 from antiphon.engine.services import Services
 from antiphon.gateway.guard import GatewaySettings
 
@@ -19,10 +21,16 @@ class InboundWebhooks(Protocol):
     """Takes in what webhooks post, whoever they are: the message itself proves that.
 
     - `headers` have names in lower case; `body` is what was sent, byte for byte.
-    - Raises `Unproven`, pydantic's `ValidationError`, and what posting a message raises.
+    - Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and what posting a message raises.
     """
 
+    def check_form(self, headers: Mapping[str, str]) -> None: ...
+
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]: ...
+
+
+RotateOwnerToken = Callable[[], Awaitable[str]]
+"""Replaces the owner's token, and what it let in; gives the path of the file that holds the new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +38,10 @@ class Gateway:
     services: Services
     tool_calls: ToolCalls
     settings: GatewaySettings
-    check_model: Callable[[str], None]
+    check_model: Callable[[str], Awaitable[None]]
     """Raises `Invalid` for a model name that cannot be used."""
     webhooks: InboundWebhooks
+    rotate_owner_token: RotateOwnerToken
 
     def session_row(self, session: SessionSummary) -> dict[str, Any]:
         return wire.session_row(session, default_model=self.default_model(session.agent_id))
@@ -66,3 +75,15 @@ def principal_of(request: Request) -> Principal:
 def bound_session(request: Request) -> str | None:
     """The key of the session that the request's token is bound to; None for any other way to sign in."""
     return request.scope.get("antiphon.session")
+
+
+def browser_of(request: Request) -> Browser | None:
+    """The browser that asks; None for a program."""
+    return request.scope.get("antiphon.browser")
+
+
+def outlive_credential(request: Request) -> None:
+    """Lets the request be answered though it ends what it was let in by."""
+    watch: Watch | None = request.scope.get("antiphon.watch")
+    if watch is not None:
+        gateway_of(request).services.credentials.release(watch)

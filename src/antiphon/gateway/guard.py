@@ -1,34 +1,26 @@
 """What every request passes first: Host and Origin, who it is, how large. Contract: gateway 5, 6, answers 5."""
 
-import hashlib
-import hmac
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 
-from antiphon.domain.actor import OWNER, Principal, session_principal
-from antiphon.domain.errors import AntiphonError
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import AntiphonError, Limited, Unproven
 from antiphon.engine.services import Services
+from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
+from antiphon.gateway.authentication import Authentication, Entry, answer_watched, with_cookie
+from antiphon.gateway.bodies import LARGE_BYTES, body_limit, body_too_large
 from antiphon.wire import compact_json
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-COOKIE = "antiphon_session"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 MAX_DISCARD_SECONDS = 5.0
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-MCP_PATH = "/mcp"
-TOOLS_PATH = "/tools/"
 
-
+_KINDS = {401: "unauthorized", 403: "forbidden", 503: "unavailable"}
 _STATUSES = {
     "Invalid": 400,
     "TooLarge": 413,
@@ -37,20 +29,24 @@ _STATUSES = {
     "NotFound": 404,
     "Conflict": 409,
     "Unavailable": 503,
+    "Limited": 429,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     owner_token: str
+    own_token: str | None = None
+    """The owner too, in this process alone: of a command that opened the home itself."""
     allowed_hosts: tuple[str, ...] = ()
-    max_body_bytes: int = 8 * 1024 * 1024
+    max_body_bytes: int = LARGE_BYTES
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, kind: str, code: str, message: str) -> None:
+    def __init__(self, status: int, kind: str, code: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
         self.body = {"ok": False, "error": {"type": kind, "message": message, "code": code}}
 
 
@@ -72,25 +68,30 @@ class Guard:
         self.application = app
         self._services = services
         self._settings = settings
-        self._token_hash = _digest(settings.owner_token)
+        self._authentication = Authentication(services, owner_token=settings.owner_token, own_token=settings.own_token)
         self._hosts = frozenset((*LOCAL_HOSTS, *settings.allowed_hosts))
         self._open_paths = tuple(open_paths)
         self._open_prefixes = tuple(open_prefixes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.application(scope, receive, send)
-            return
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            raise ValueError(f"Kind of connection is not known: {scope['type'][:40]!r}.")
         scope["antiphon.send"] = send
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self._check_host(headers)
-            scope["antiphon.principal"] = await self._authenticate(scope, headers)
+            entry = await self._enter(scope, headers)
+            self._take_token(scope)
             self._check_body(scope, headers)
-            if "transfer-encoding" in headers:
-                await self._take_unmeasured(scope, receive, send)
-            else:
-                await self.application(scope, receive, send)
+            if entry is None or entry.credential is None:
+                await self._pass_on(scope, headers, receive, send)
+                return
+            if entry.cookie:
+                send = scope["antiphon.send"] = with_cookie(send, entry.cookie)
+            await self._answer_watched(entry.credential, scope, headers, receive, send)
         except _Refused as refused:
             if "expect" not in headers:
                 await _discard(receive)
@@ -116,47 +117,53 @@ class Guard:
         except ValueError:
             return False
 
-    async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> Principal | None:
+    async def _enter(self, scope: Scope, headers: dict[str, str]) -> Entry | None:
         path: str = scope["path"]
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            if hmac.compare_digest(_digest(token.strip()), self._token_hash):
-                return OWNER
-            return await self._bound(scope, token.strip())
-        if secret := cookie_of(headers):
-            principal = await self._services.sign_in.find(secret)
-            if principal is not None:
-                if scope["method"] not in SAFE_METHODS and "origin" not in headers:
-                    raise _Refused(403, "forbidden", "origin_missing", "A write by cookie needs an Origin header.")
-                return principal
-        if path == "/" or path in self._open_paths or path.startswith(self._open_prefixes):
-            return None
-        raise _Refused(
-            401,
-            "unauthorized",
-            "token_missing",
-            "Sign in with the link that `antiphon open` prints, or send 'Authorization: Bearer <token>'.",
-        )
+        is_open = path == "/" or path in self._open_paths or path.startswith(self._open_prefixes)
+        try:
+            entry = await self._authentication.find(scope, headers, is_open=is_open)
+        except AntiphonError as error:
+            raise _refused(error) from error
+        scope["antiphon.principal"] = None if entry is None else entry.principal
+        if entry is not None:
+            scope["antiphon.browser"] = entry.browser
+            if entry.session_key is not None:
+                scope["antiphon.session"] = entry.session_key
+        return entry
 
-    async def _bound(self, scope: Scope, secret: str) -> Principal:
-        """The session that the token is bound to; it calls tools as that, and reaches nothing else."""
-        token = await self._services.tokens.find(secret)
-        if token is None:
-            raise _Refused(401, "unauthorized", "bad_token", "Token is not valid. The owner's is in owner.token.")
-        if scope["method"] != "POST" or not (scope["path"] == MCP_PATH or scope["path"].startswith(TOOLS_PATH)):
+    async def _answer_watched(
+        self, credential: str, scope: Scope, headers: dict[str, str], receive: Receive, send: Send
+    ) -> None:
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._pass_on(scope, headers, receive, send)
+
+        try:
+            await answer_watched(answer, self._services, credential, scope, receive, send)
+        except Unproven as ended:
+            await _answer(send, _refused(ended))
+
+    async def _pass_on(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
+        if "transfer-encoding" in headers:
+            await self._take_unmeasured(scope, receive, send)
+        else:
+            await self.application(scope, receive, send)
+
+    def _take_token(self, scope: Scope) -> None:
+        """Whatever writes or calls a tool comes by here; who proves only in the message who they are, does later."""
+        principal: Principal | None = scope["antiphon.principal"]
+        if principal is None or scope["method"] in SAFE_METHODS:
+            return
+        try:
+            self._services.buckets.take(principal)
+        except Limited as limited:
             raise _Refused(
-                403,
-                "forbidden",
-                "token_bound",
-                "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else.",
-            )
-        scope["antiphon.session"] = token.session_key
-        return session_principal(token.session_key)
+                429, "rate_limited", limited.code, limited.message, retry_after=limited.retry_after_seconds
+            ) from limited
 
     def _check_body(self, scope: Scope, headers: dict[str, str]) -> None:
-        limit = self._settings.max_body_bytes
+        limit = self._body_limit(scope)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > limit:
+        if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > limit:
             raise _too_large(limit)
         if scope["method"] not in SAFE_METHODS and (length != "0" or "transfer-encoding" in headers):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -168,9 +175,12 @@ class Guard:
                     f"Body is {kind or 'of no type'!r}. Send application/json.",
                 )
 
+    def _body_limit(self, scope: Scope) -> int:
+        return body_limit(scope["method"], scope["path"], self._settings.max_body_bytes)
+
     async def _take_unmeasured(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Measures a body that comes without its length; raises `_Refused` whatever the application made of it."""
-        limit = self._settings.max_body_bytes
+        limit = self._body_limit(scope)
         received = 0
 
         async def measured() -> MutableMapping[str, Any]:
@@ -190,21 +200,19 @@ class Guard:
             raise _too_large(limit)
 
 
-def cookie_of(headers: dict[str, str]) -> str | None:
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return cookie.value if cookie else None
-
-
 def status_of(error: AntiphonError) -> int:
     """Contract: answers 5."""
     return _STATUSES.get(type(error).__name__, 500)
 
 
+def _refused(error: AntiphonError) -> _Refused:
+    status = status_of(error)
+    return _Refused(status, _KINDS.get(status, "internal_error"), error.code, error.message)
+
+
 def _too_large(limit: int) -> _Refused:
-    return _Refused(413, "too_large", "body_too_large", f"Body is larger than {limit} bytes, the most that is taken.")
+    error = body_too_large(limit)
+    return _Refused(413, "too_large", error.code, error.message)
 
 
 async def _discard(receive: Receive) -> None:
@@ -223,6 +231,8 @@ async def _answer(send: Send, refused: _Refused) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if refused.retry_after is not None:
+        headers.append((b"retry-after", str(refused.retry_after).encode()))
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -231,7 +241,3 @@ async def _answer(send: Send, refused: _Refused) -> None:
 def _host_name(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()

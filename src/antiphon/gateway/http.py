@@ -1,28 +1,32 @@
 """The HTTP application: routes, and one shape for every error. Contract: answers 5, gateway 4."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from antiphon.agents.calls import ToolCalls
-from antiphon.domain.errors import AntiphonError, Unavailable, Unproven
+from antiphon.domain.errors import AntiphonError, Limited, Unavailable, Unproven
 from antiphon.engine.services import Services
 from antiphon.engine.work.health import Health
 from antiphon.gateway import deliveries, page, runs, sessions, signin, tokens, tools, trees, webhooks
-from antiphon.gateway.context import Gateway, InboundWebhooks
-from antiphon.gateway.guard import MCP_PATH, AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
-from antiphon.gateway.requests import check_query
+from antiphon.gateway.authentication import MCP_PATH
+from antiphon.gateway.bodies import schemas_of
+from antiphon.gateway.context import Gateway, InboundWebhooks, RotateOwnerToken
+from antiphon.gateway.guard import AsgiApp, GatewaySettings, Guard, Receive, Scope, Send, status_of
+from antiphon.gateway.requests import DECODED, check_query
+from antiphon.incoming import Misfit, NotJson, bounded, shown_place
 
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/favicon.ico")
+OPEN_PATHS = ("/health", "/ready", "/auth/exchange", "/auth/prove", "/favicon.ico")
 OPEN_PREFIXES = ("/static/", webhooks.PREFIX)
 """Below these the routes themselves ask who it is, where that matters."""
 ROUTERS = (
@@ -50,13 +54,42 @@ _TYPES = {
 }
 
 
+class Refusal(BaseModel):
+    """What is wrong, and what to do."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: str
+    message: str
+    code: str
+    """Stable; docs/ERRORS.md lists them."""
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is an error."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    ok: Literal[False]
+    error: Refusal
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
+REFUSALS = _refusals(400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
+"""What any route may answer, as the description says."""
+
+
 def build_gateway(
     services: Services,
     tool_calls: ToolCalls,
     mcp: AsgiApp,
     settings: GatewaySettings,
-    check_model: Callable[[str], None],
+    check_model: Callable[[str], Awaitable[None]],
     inbound: InboundWebhooks,
+    rotate: RotateOwnerToken,
 ) -> AsgiApp:
     """The whole application, behind its guard."""
     api = FastAPI(
@@ -68,19 +101,39 @@ def build_gateway(
         separate_input_output_schemas=False,
     )
     api.state.gateway = Gateway(
-        services=services, tool_calls=tool_calls, settings=settings, check_model=check_model, webhooks=inbound
+        services=services,
+        tool_calls=tool_calls,
+        settings=settings,
+        check_model=check_model,
+        webhooks=inbound,
+        rotate_owner_token=rotate,
     )
     for router in ROUTERS:
-        api.include_router(router, dependencies=[Depends(check_query)])
-    api.include_router(webhooks.router)
+        api.include_router(router, dependencies=[Depends(check_query)], responses=REFUSALS)
+    api.include_router(webhooks.router, responses=REFUSALS)
     api.router.routes.append(Route(MCP_PATH, _McpRoute(mcp), methods=["POST"]))
     page.mount(api)
     _add_probes(api, services.health)
+    _describe_bodies(api)
     api.add_exception_handler(AntiphonError, _on_error)
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(HTTPException, _on_http_error)
+    api.add_exception_handler(Misfit, _on_misfit)
+    api.add_exception_handler(NotJson, _on_not_json)
     api.add_exception_handler(Exception, _on_crash)
     return Guard(api, services, settings, open_paths=OPEN_PATHS, open_prefixes=OPEN_PREFIXES)
+
+
+def _describe_bodies(api: FastAPI) -> None:
+    """Adds the types of bodies that the framework does not read itself to the description."""
+    describe = api.openapi
+
+    def described() -> dict[str, Any]:
+        schemas: dict[str, Any] = describe().setdefault("components", {}).setdefault("schemas", {})
+        schemas.update(schemas_of(*(body.kind for body in DECODED)))
+        return describe()
+
+    api.openapi = described
 
 
 class _McpRoute:
@@ -104,8 +157,8 @@ def build_probes(health: Health) -> AsgiApp:
 
 def _add_probes(api: FastAPI, health: Health) -> None:
     api.state.health = health
-    api.add_api_route("/health", _health, tags=["health"])
-    api.add_api_route("/ready", _ready, tags=["health"])
+    api.add_api_route("/health", _health, tags=["health"], responses=_refusals(400, 403, 405, 413, 415, 503))
+    api.add_api_route("/ready", _ready, tags=["health"], responses=_refusals(400, 403, 405, 413, 415, 503))
 
 
 async def _health() -> dict[str, Any]:
@@ -137,7 +190,9 @@ def error_response(status: int, code: str, message: str, headers: dict[str, str]
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AntiphonError)
     headers = None
-    if isinstance(error, Unavailable):
+    if isinstance(error, Limited):
+        headers = {"Retry-After": str(error.retry_after_seconds)}
+    elif isinstance(error, Unavailable):
         headers = {"Retry-After": "1"}
     elif isinstance(error, Unproven):
         headers = {"WWW-Authenticate": "Signature"}
@@ -149,10 +204,22 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors()
     if any(problem["type"] == "json_invalid" for problem in problems):
         return error_response(400, "not_json", "Body is not JSON.")
-    text = "; ".join(
-        f"{_place(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in problems
-    )
+    text = bounded([f"{_place(problem['loc'])}: {_said(problem)}" for problem in problems])
     return error_response(422, "invalid_request", text)
+
+
+def _said(problem: Any) -> str:
+    if problem["type"] == "union_tag_invalid":
+        return "is of no known type"  # what the framework says would show the value
+    return problem["msg"].removeprefix("Value error, ")
+
+
+async def _on_misfit(request: Request, error: Exception) -> JSONResponse:
+    return error_response(422, "invalid_request", str(error))
+
+
+async def _on_not_json(request: Request, error: Exception) -> JSONResponse:
+    return error_response(400, "not_json", f"Body is not JSON that can be read: {error}.")
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -194,4 +261,4 @@ async def _on_crash(request: Request, error: Exception) -> JSONResponse:
 
 
 def _place(location: tuple[str | int, ...]) -> str:
-    return ".".join(str(part) for part in location[1:]) or str(location[0])
+    return shown_place(location[1:]) or str(location[0])

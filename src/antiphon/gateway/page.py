@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -17,7 +18,7 @@ from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
-from antiphon.gateway.context import Gateway, gateway_of
+from antiphon.gateway.context import Gateway, browser_of, gateway_of
 from antiphon.gateway.conversation import Conversation, conversation_head, find_session, read_conversation, title_of
 from antiphon.gateway.entries import Entry, entry_of
 from antiphon.gateway.guard import status_of
@@ -26,6 +27,7 @@ from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
 
 LISTED = 40
 MOST_LISTED = 1000
+MAX_SEQ = 2**62
 WEB = Source(kind="api", platform="web")
 
 router = APIRouter(include_in_schema=False)
@@ -38,12 +40,15 @@ def mount(api: FastAPI) -> None:
 
 
 @router.get("/")
-async def index(request: Request, session: str | None = None) -> Response:
-    """The whole page, or the way to sign in."""
-    principal = request.scope["antiphon.principal"]
-    if not isinstance(principal, Principal):
-        return _html("sign_in.html", {})
-    gateway = gateway_of(request)
+async def index() -> Response:
+    """The page without any content, the same for everybody: its script fetches that with the page's secret."""
+    return _html("shell.html", {})
+
+
+@router.get("/page")
+async def page(request: Request, session: str | None = None) -> Response:
+    """What the page shows: the list, and the conversation."""
+    gateway, principal = gateway_of(request), _principal(request)
     conversation, status, problem = None, 200, ""
     try:
         conversation = await _conversation(gateway, principal, session)
@@ -55,6 +60,16 @@ async def index(request: Request, session: str | None = None) -> Response:
     agents = list(gateway.services.rules.agents.values())
     values = {"conversation": conversation, "problem": problem, "agents": agents, **listed}
     return _html("page.html", values, status=status)
+
+
+@router.get("/page/browsers")
+async def browsers_fragment(request: Request) -> Response:
+    """The browsers that are signed in, each but the one that asks with a way to end it."""
+    if not _principal(request).is_owner:
+        raise Denied("Browsers are listed for the owner only")
+    browser = browser_of(request)
+    browsers = await gateway_of(request).services.sign_in.list()
+    return _html("browsers.html", {"browsers": browsers, "this": None if browser is None else browser.id})
 
 
 @router.get("/favicon.ico")
@@ -99,9 +114,9 @@ async def older_fragment(request: Request, session: str, before: Annotated[int, 
 
 
 @router.get("/page/follow")
-async def follow(request: Request, session: str, after: Annotated[int, Query(ge=0)]) -> Response:
-    """The log after a cursor, live: one frame an event, with the HTML that people see of it."""
-    gateway = gateway_of(request)
+async def follow(request: Request, session: str, last_event_id: Annotated[int, Header(ge=0, le=MAX_SEQ)]) -> Response:
+    """The log after the `Last-Event-ID`, live: one frame an event, with the HTML that people see of it."""
+    gateway, after = gateway_of(request), last_event_id
     found = await find_session(gateway, _principal(request), session)
     if found.first_seq - 1 <= after <= found.last_seq:
         return FollowResponse(gateway.services.hub, found, after=after, view=PAGE_VIEW)
@@ -182,6 +197,10 @@ def _dollars(microusd: int | None) -> str:
     return f"${microusd / 1_000_000:.2f}" if microusd >= 10_000 else f"${microusd / 1_000_000:.4f}"
 
 
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+
+
 def _sessions(count: int) -> str:
     return f"{count:,} session{'' if count == 1 else 's'}"
 
@@ -218,10 +237,11 @@ _templates.filters["spent"] = _spent
 _templates.filters["all_spent"] = _all_spent
 _templates.filters["sessions"] = _sessions
 _templates.filters["count"] = "{:,}".format
+_templates.filters["moment"] = _moment
 
 
 def _html(template: str, values: Mapping[str, object], *, status: int = 200) -> HTMLResponse:
-    headers = {**HEADERS, "Cache-Control": "no-store", "Vary": "Cookie, HX-Request"}
+    headers = {**HEADERS, "Cache-Control": "no-store"}
     return HTMLResponse(_templates.get_template(template).render(values), status, headers=headers)
 
 

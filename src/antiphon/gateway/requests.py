@@ -3,20 +3,22 @@
 import base64
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from msgspec import Meta, field
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from antiphon.domain.classification import Classification, parse_level
 from antiphon.domain.errors import Invalid
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
-from antiphon.domain.message import ImagePart, Part, TextPart, text_content
+from antiphon.domain.message import MAX_PARTS, ImagePart, Part, TextPart, text_content
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import SessionType, Source
+from antiphon.gateway.bodies import BodyOf, Incoming
 
 
 def _whole(text: str) -> str:
@@ -41,7 +43,9 @@ Label = Annotated[Text, Field(max_length=MAX_LABEL_LENGTH), AfterValidator(parse
 class Body(BaseModel):
     """Unknown names are refused. Contract: answers 3."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=False)
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", populate_by_name=False, hide_input_in_errors=True
+    )
 
 
 async def check_query(request: Request) -> None:
@@ -111,29 +115,27 @@ class PatchBody(Body):
     clearance: ClassificationBody | None = None
 
 
-class TextItem(Body):
-    type: Literal["text"]
-    text: Text
+class TextItem(Incoming, frozen=True, tag="text", tag_field="type"):
+    text: str
 
 
-class ImageItem(Body):
-    type: Literal["image"]
-    mime_type: Annotated[str, Field(pattern=r"^image/[a-z0-9.+-]+$")]
+class ImageItem(Incoming, frozen=True, tag="image", tag_field="type"):
+    mime_type: Annotated[str, Meta(pattern=r"^image/[a-z0-9.+-]+$", max_length=100)]
     data: str
     """Base64."""
 
 
-class MessageBody(Body):
+class MessageBody(Incoming, frozen=True):
     """Of `POST /sessions/{key}/messages`: `text`, or `content` for parts; `role` and `occurredAt` to append."""
 
-    text: Text | None = None
-    content: list[Annotated[TextItem | ImageItem, Field(discriminator="type")]] | None = None
+    text: str | None = None
+    content: Annotated[list[TextItem | ImageItem], Meta(max_length=MAX_PARTS)] | None = None
     message_id: str | None = None
     queue_mode: QueueMode | None = None
-    sender: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    sender: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     mentioned: bool = True
     role: Literal["user", "assistant"] = "user"
-    occurred_at: Annotated[int, Field(ge=0, le=253402300799000)] | None = None
+    occurred_at: Annotated[int, Meta(ge=0, le=253402300799000)] | None = None
     """Milliseconds since 1970."""
 
     def parts(self) -> tuple[Part, ...]:
@@ -161,8 +163,31 @@ class TokenBody(Body):
     """How long it is good; for ever unless set."""
 
 
-class CodeBody(Body):
-    code: Text
+class CodeBody(Incoming, frozen=True):
+    """Of `POST /auth/exchange`."""
+
+    code: Annotated[str, Meta(max_length=200)]
+
+
+class NonceBody(Incoming, frozen=True):
+    """Of `POST /auth/prove`."""
+
+    nonce: Annotated[str, Meta(pattern="^[0-9a-f]{32,128}$", max_length=128)]
+
+
+class ToolBody(Incoming, frozen=True):
+    """Of `POST /tools/{name}`."""
+
+    session_key: str | None = None
+    """The session that the call acts as; a token that is bound to one needs none, and can name no other."""
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+MESSAGE = BodyOf(MessageBody)
+CODE = BodyOf(CodeBody)
+TOOL = BodyOf(ToolBody)
+NONCE = BodyOf(NonceBody)
+DECODED = (MESSAGE, CODE, NONCE, TOOL)
 
 
 def _part(item: TextItem | ImageItem) -> Part:

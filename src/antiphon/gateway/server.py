@@ -1,23 +1,32 @@
 """The HTTP server: uvicorn on a socket that was bound before anything was promised."""
 
+import asyncio
 import errno
+import resource
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.domain.errors import AntiphonError
+from antiphon.gateway.connections import Connection, ConnectionLimits, Connections
 from antiphon.gateway.guard import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.http import error_response
 
 GRACE_SECONDS = 5
 QUICK_SECONDS = 3.0
 """Within which a request is answered that waits for nothing."""
+
+MOST_DESCRIPTORS = 65_536
+"""That the process raises its limit of open files to; all that are allowed, where those are fewer."""
+KEPT_DESCRIPTORS = 192
+"""Of them, for other things than connections."""
 
 
 class PortTaken(AntiphonError):
@@ -52,14 +61,6 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{name}:{port}"
 
 
-class _Protocol(HttpToolsProtocol):
-    """Puts `antiphon.abort` into each scope: it drops the connection with what waits to be sent."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        cast("dict[str, object]", self.scope)["antiphon.abort"] = self.transport.abort
-
-
 _AGAIN = {"retry-after": "1", "connection": "close"}
 _REFUSED = error_response(503, "draining", "Gateway is stopping. Nothing was done; try again in a moment.", _AGAIN)
 _CUT = error_response(
@@ -83,6 +84,8 @@ class _Requests:
         if self._is_ending:
             await _REFUSED(scope, receive, send)
             return
+        if (task := asyncio.current_task()) is not None and scope["type"] == "http":
+            task.set_name(f"{scope['method']} {scope['path'][:100]}")  # the watchdog tells what holds the loop up
         has_begun = False
 
         def begin(message: MutableMapping[str, Any]) -> Awaitable[None]:
@@ -141,20 +144,35 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def _raise_descriptors() -> int:
+    """The most files that may be open, raised as far as is allowed and of use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
 @asynccontextmanager
-async def serving(app: AsgiApp, listener: socket.socket, *, on_stop: Callable[[], None]) -> AsyncGenerator[str]:
+async def serving(
+    app: AsgiApp, listener: socket.socket, *, on_stop: Callable[[], None], limits: ConnectionLimits | None = None
+) -> AsyncGenerator[str]:
     """Answers requests on the socket; gives the address. Leaving stops it and closes connections."""
+    limits = limits or ConnectionLimits()
+    limits = replace(limits, connections=min(limits.connections, _raise_descriptors() - KEPT_DESCRIPTORS))
     requests = _Requests(app)
     config = uvicorn.Config(
         requests,
-        http=_Protocol,
+        http=cast("type[asyncio.Protocol]", partial(Connection, Connections(limits))),
         log_config=None,
         access_log=False,
         lifespan="off",
         ws="none",
         server_header=False,
         date_header=True,
-        timeout_keep_alive=30,
+        timeout_keep_alive=int(limits.idle_seconds),
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = _Server(config, requests, on_stop)

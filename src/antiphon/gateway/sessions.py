@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from antiphon import wire
@@ -19,7 +19,7 @@ from antiphon.engine.sessions.inbox import Posted
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter, session_columns
 from antiphon.engine.views.history import HistoryPage
 from antiphon.gateway.context import Json, gateway_of, principal_of
-from antiphon.gateway.requests import ForkBody, MessageBody, OpenBody, PatchBody
+from antiphon.gateway.requests import MESSAGE, ForkBody, MessageBody, OpenBody, PatchBody
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view, run_view
 
 MAX_PAGE_BYTES = 6 * 1024 * 1024
@@ -72,7 +72,7 @@ def _list_cursor(text: str | None) -> ListCursor | None:
     return None if text is None else ListCursor(*read_list_cursor(text))
 
 
-@router.post("/sessions", status_code=201)
+@router.post("/sessions", status_code=201, responses={200: {"description": "It existed."}})
 async def open_session(request: Request, body: OpenBody, response: Response) -> dict[str, Any]:
     """Creates the session (201) or reopens it (200)."""
     gateway = gateway_of(request)
@@ -110,7 +110,7 @@ async def patch_session(request: Request, key: str, body: PatchBody) -> dict[str
     gateway = gateway_of(request)
     named = {name: getattr(body, name) for name in body.model_fields_set}
     if named.get("model") is not None:
-        gateway.check_model(named["model"])
+        await gateway.check_model(named["model"])
     if "clearance" in named:
         named["clearance"] = body.clearance.classification() if body.clearance else None
     columns = session_columns(named)
@@ -155,11 +155,11 @@ async def fork_session(request: Request, key: str, body: ForkBody | None = None)
     return gateway.session_row(await gateway.services.forks.fork(principal_of(request), target, seq))
 
 
-@router.post("/sessions/{key}/messages")
+@router.post("/sessions/{key}/messages", openapi_extra=MESSAGE.described())
 async def post_message(
     request: Request,
     key: str,
-    body: MessageBody,
+    body: Annotated[MessageBody, Depends(MESSAGE)],
     wait: Annotated[float | None, Query(ge=0, le=MAX_WAIT_SECONDS)] = None,
     stream: bool = False,
     append: bool = False,

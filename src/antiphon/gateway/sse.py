@@ -16,7 +16,8 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.domain.session import Session
-from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, View
+from antiphon.engine.access.credentials import Ending, Watch
+from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, ReaderEnded, View
 from antiphon.gateway.guard import Receive, Scope, Send
 
 PIECE_BYTES = 64 * 1024
@@ -40,6 +41,22 @@ def _delta(run_id: RunId, text: str | None) -> Frame:
 
 def _reset(reason: str) -> Frame:
     return frame("reset", {"reason": reason})
+
+
+def _end(reason: str) -> Frame:
+    """The last event where what let the reader in is valid no more."""
+    return frame("end", {"reason": reason})
+
+
+def _end_with(watch: Watch, reader: Reader) -> None:
+    """Ends the reader with what its request was let in by."""
+
+    def end(reason: Ending) -> None:
+        reader.end(reason.value)
+
+    watch.on_end = end
+    if watch.ended is not None:
+        end(watch.ended)
 
 
 @lru_cache(maxsize=8)
@@ -121,7 +138,7 @@ class FollowResponse(Response):
                 tasks.cancel_scope.cancel()
 
             async def deliver(on_stall: Callable[[], None]) -> None:
-                await self._deliver(raw, on_stall)
+                await self._deliver(raw, on_stall, scope.get("antiphon.watch"))
                 tasks.cancel_scope.cancel()
 
             def stalled() -> None:
@@ -132,9 +149,11 @@ class FollowResponse(Response):
             tasks.start_soon(disconnected)
             tasks.start_soon(deliver, stalled)
 
-    async def _deliver(self, send: Send, on_stall: Callable[[], None]) -> None:
+    async def _deliver(self, send: Send, on_stall: Callable[[], None], watch: Watch | None) -> None:
         last = b""
         async with self._hub.follow(self._session.row, self._after, self._view, on_stall=on_stall) as reader:
+            if watch is not None:
+                _end_with(watch, reader)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             if self._first:
                 await self._send(send, reader, self._first)
@@ -147,6 +166,9 @@ class FollowResponse(Response):
                     break
                 except HubClosed:
                     last = self._cut
+                    break
+                except ReaderEnded as ended:
+                    last = _end(ended.reason)
                     break
                 await self._send(send, reader, frame)
         await send({"type": "http.response.body", "body": last, "more_body": False})

@@ -1,4 +1,4 @@
-"""Routes of tokens that are bound to a session, for the owner. Contract: access 2."""
+"""Routes of tokens that are bound to a session, of signed-in browsers and of the owner's token. Contract: access 2."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from antiphon.domain.errors import Denied
+from antiphon.engine.access.signin import Browser
 from antiphon.engine.access.tokens import SessionToken
-from antiphon.gateway.context import gateway_of, principal_of
+from antiphon.gateway.context import browser_of, gateway_of, outlive_credential, principal_of
 from antiphon.gateway.requests import TokenBody
 
 router = APIRouter(tags=["tokens"])
@@ -15,10 +16,12 @@ router = APIRouter(tags=["tokens"])
 
 @router.get("/tokens")
 async def list_tokens(request: Request) -> dict[str, Any]:
-    """Tokens that are valid, without their secrets."""
+    """Tokens that are valid and browsers that are signed in, without their secrets."""
     _check_owner(request)
-    found = await gateway_of(request).services.tokens.list()
-    return {"count": len(found), "tokens": [_row(token) for token in found]}
+    services = gateway_of(request).services
+    rows = [_row(token) for token in await services.tokens.list()]
+    rows += [_browser_row(browser, browser_of(request)) for browser in await services.sign_in.list()]
+    return {"count": len(rows), "tokens": rows}
 
 
 @router.post("/tokens", status_code=201)
@@ -35,10 +38,21 @@ async def create_token(request: Request, body: TokenBody) -> dict[str, Any]:
     return {**_row(token), "token": secret}
 
 
+@router.post("/tokens/rotate")
+async def rotate_owner_token(request: Request) -> dict[str, Any]:
+    """Replaces the owner's token in the home's file, and ends the browsers and links that it let in."""
+    _check_owner(request)
+    outlive_credential(request)
+    return {"ok": True, "file": await gateway_of(request).rotate_owner_token()}
+
+
 @router.delete("/tokens/{token_id}", status_code=204)
 async def revoke_token(request: Request, token_id: str) -> None:
-    """The next call with it is refused, on open connections too."""
+    """Ends a token or a browser: the next request with it is refused, and open ones end within a second."""
     _check_owner(request)
+    browser = browser_of(request)
+    if browser is not None and browser.id == token_id:
+        outlive_credential(request)
     await gateway_of(request).services.tokens.revoke(token_id)
 
 
@@ -48,9 +62,26 @@ def _check_owner(request: Request) -> None:
 
 
 def _row(token: SessionToken) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": token.id, "sessionKey": token.session_key, "createdAt": token.created_at_ms}
+    row: dict[str, Any] = {
+        "id": token.id,
+        "kind": "session",
+        "sessionKey": token.session_key,
+        "createdAt": token.created_at_ms,
+    }
     if token.name is not None:
         row["name"] = token.name
     if token.expires_at_ms is not None:
         row["expiresAt"] = token.expires_at_ms
     return row
+
+
+def _browser_row(browser: Browser, asking: Browser | None) -> dict[str, Any]:
+    return {
+        "id": browser.id,
+        "kind": "browser",
+        "name": browser.name,
+        "createdAt": browser.created_at_ms,
+        "lastUsedAt": browser.last_used_at_ms,
+        "expiresAt": browser.expires_at_ms,
+        **({"isThis": True} if asking is not None and asking.id == browser.id else {}),
+    }

@@ -2,22 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import Field
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.targets import NamedTarget
 from antiphon.gateway.context import Json, bound_session, gateway_of, principal_of
-from antiphon.gateway.requests import Body
+from antiphon.gateway.requests import TOOL, ToolBody
 
 router = APIRouter(tags=["tools"])
-
-
-class ToolBody(Body):
-    session_key: str | None = None
-    """The session that the call acts as; a token that is bound to one needs none, and can name no other."""
-    arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
 @router.get("/tools")
@@ -26,20 +19,21 @@ async def list_tools(
 ) -> dict[str, Any]:
     """The tools that there are, or that a session has, with the JSON Schema of their arguments."""
     gateway = gateway_of(request)
-    if session_key is None:
+    read_target = gateway.services.sessions.target
+    target = await gateway.tool_calls.acting_target(bound_session(request), session_key, read_target)
+    if target is None:
         schemas = gateway.tool_calls.schemas
     else:
-        target = gateway.services.sessions.target(session_key)
         schemas = await gateway.tool_calls.schemas_for(principal_of(request), target)
     tools = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in schemas]
     return {"tools": tools}
 
 
-@router.post("/tools/{name}")
+@router.post("/tools/{name}", openapi_extra=TOOL.described())
 async def call_tool(
     request: Request,
     name: str,
-    body: ToolBody,
+    body: Annotated[ToolBody, Depends(TOOL)],
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> Response:
     """Calls the tool as that session. The answer is the tool's object as it is, failures too."""

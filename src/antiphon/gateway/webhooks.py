@@ -3,14 +3,11 @@
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 
-from antiphon.domain.errors import TooLarge
+from antiphon.gateway.bodies import WEBHOOK_BYTES, body_too_large
 from antiphon.gateway.context import gateway_of
 
 PREFIX = "/channels/webhook/"
-MAX_BODY_BYTES = 1024 * 1024
 
 router = APIRouter(tags=["channels"])
 
@@ -18,13 +15,10 @@ router = APIRouter(tags=["channels"])
 @router.post("/channels/webhook/{name}", status_code=202)
 async def receive_message(request: Request, name: str) -> dict[str, Any]:
     """Takes a signed message in: `{messageId, peer, text, threadId?, sender?, wait?}`."""
-    body = await _read_body(request)
+    webhooks = gateway_of(request).webhooks
     headers = {key.lower(): value for key, value in request.headers.items()}
-    try:
-        return await gateway_of(request).webhooks.receive(name, headers, body)
-    except ValidationError as error:
-        problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
-        raise RequestValidationError(problems) from error
+    webhooks.check_form(headers)
+    return await webhooks.receive(name, headers, await _read_body(request))
 
 
 async def _read_body(request: Request) -> bytes:
@@ -32,8 +26,6 @@ async def _read_body(request: Request) -> bytes:
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > MAX_BODY_BYTES:
-            raise TooLarge(
-                f"Body is larger than {MAX_BODY_BYTES} bytes, the most that is taken.", code="body_too_large"
-            )
+        if len(body) > WEBHOOK_BYTES:
+            raise body_too_large(WEBHOOK_BYTES)
     return bytes(body)

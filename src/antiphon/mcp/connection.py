@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio import to_thread
+from pydantic import ValidationError
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
+from antiphon.incoming import bounded, problems_of
 from antiphon.mcp.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -166,7 +168,12 @@ class Connection:
                 ) from error
             raise CallFailed(f"MCP server refused: {self._masked(error.message)}") from error
         except (ValueError, RuntimeError) as error:  # what the SDK raises for a result that breaks its own schema
-            raise CallFailed(f"MCP server answered with what is no valid result: {self._masked(str(error))}") from error
+            said = (
+                bounded(f"{place}: {problem}" for place, problem in problems_of(error))
+                if isinstance(error, ValidationError)
+                else str(error)
+            )
+            raise CallFailed(f"MCP server answered with what is no valid result: {self._masked(said)}") from error
 
     async def _opened(self) -> _Open:
         """The standing connection, or the one that is now made. Raises `ServerUnavailable`."""

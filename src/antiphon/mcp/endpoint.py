@@ -13,6 +13,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
+from antiphon.incoming import check_values
 from antiphon.mcp.server import build_server
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Endpoint:
             await self._ready.wait()
         if self._manager is None:
             raise Unavailable("MCP is not ready yet. Try again.")
-        await self._manager.handle_request(scope, receive, send)
+        await self._manager.handle_request(scope, await _checked(receive), send)
 
     async def _target_of(self, scope: Scope) -> NamedTarget:
         """The session that the token is bound to, or that the owner names."""
@@ -97,6 +98,25 @@ class _ActingTools:
 
     async def call(self, name: str, arguments: JsonObject, *, idempotency_key: str | None) -> JsonObject:
         return await self._calls.call(self._principal, self._target, name, arguments, idempotency_key=idempotency_key)
+
+
+async def _checked(receive: Receive) -> Receive:
+    """Gives the body again, once it came whole. Raises `NotJson` for one of too many values."""
+    body = bytearray()
+    while True:
+        part = await receive()
+        if part["type"] != "http.request":
+            break
+        body += part.get("body", b"")
+        if not part.get("more_body", False):
+            break
+    check_values(bytes(body))
+    parts = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+    async def again() -> MutableMapping[str, Any]:
+        return parts.pop() if parts else await receive()
+
+    return again
 
 
 def _named_session(scope: Scope) -> str | None:

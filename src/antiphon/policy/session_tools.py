@@ -47,7 +47,7 @@ def is_bound_to_parent(depth: int, subagent_tools: Collection[str]) -> bool:
 def allowed_session_tools(
     agent_id: AgentId, depth: int, max_depth: int, rules: VisibilityRules, subagent_tools: Collection[str]
 ) -> frozenset[str]:
-    """All of them, but for acts that are switched off; sub-agents have what they are given, and may send.
+    """All of them, but for acts that are switched off; sub-agents have what they are given, and may always send.
 
     Those that may have children have the spawn family; those at the maximum depth are not shown `sessions_spawn`.
     """
@@ -57,4 +57,6 @@ def allowed_session_tools(
     else:
         names -= {"sessions_spawn"}
     off = {name for name, act in _ACTS.items() if rules.of(agent_id, act, is_sandboxed=False) is None}
+    if depth > 0:
+        off.discard("sessions_send")
     return frozenset(names - off)

@@ -88,6 +88,8 @@ class Standing:
     is_sandboxed: bool
     principal: str | None
     """Whose rights the act has, where it is not the owner's: others reach only sessions they take part in."""
+    is_guest: bool = False
+    """Whether whoever acts is a guest, who reaches the session alone that is written in. Contract: access 4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +122,13 @@ class TargetFacts:
 
 
 def scope_of(caller: Standing, act: Act, rules: VisibilityRules) -> Scope:
+    visibility = rules.of(caller.agent_id, act, is_sandboxed=caller.is_sandboxed)
+    if caller.is_guest and visibility is not None:
+        visibility = Visibility.SELF
     return Scope(
         caller=caller,
         act=act,
-        visibility=rules.of(caller.agent_id, act, is_sandboxed=caller.is_sandboxed),
+        visibility=visibility,
         agent_to_agent=rules.agent_to_agent,
     )
 

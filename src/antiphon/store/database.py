@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.targets import NamedTarget
@@ -44,8 +45,8 @@ class Transaction(Query, Protocol):
         """After COMMIT, readers of the session look at its log again."""
         ...
 
-    async def dispatch(self, session: SessionRow) -> None:
-        """The commit brings with it the message "this session has work", at least once."""
+    async def dispatch(self, session: SessionRow, principal: Principal) -> None:
+        """The commit brings with it the message "this session has work of that principal", at least once."""
         ...
 
     def interrupt(self, session: SessionRow) -> None:

@@ -19,6 +19,7 @@ _COLUMNS = (
     "principal",
     "chain",
     "hops",
+    "is_sandboxed",
     "request",
     "request_run",
     "stage",
@@ -86,6 +87,7 @@ def _values(exchange: Exchange) -> dict[str, SqlValue]:
         "principal": str(exchange.principal),
         "chain": exchange.chain,
         "hops": exchange.hops,
+        "is_sandboxed": int(exchange.is_sandboxed),
         "request": exchange.request,
         "request_run": exchange.request_run,
         "stage": exchange.stage.value,
@@ -105,6 +107,7 @@ def _exchange(row: Row) -> Exchange:
     values = dict[str, Any](zip(_COLUMNS, row, strict=True))
     values["principal"] = Principal.parse(values["principal"])
     values["stage"] = Stage(values["stage"])
+    values["is_sandboxed"] = bool(values["is_sandboxed"])
     values["is_awaited"] = bool(values["is_awaited"])
     values["is_withheld"] = bool(values["is_withheld"])
     values["wait_until"] = codec.optional_moment(values["wait_until"])

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from antiphon.domain.errors import AntiphonError
+from antiphon.store.step import Step
+from antiphon.store.webhook_peers import name_peers
 
 if TYPE_CHECKING:
     from antiphon.store.sqlite import Connection
@@ -16,6 +18,9 @@ APPLICATION_ID = 0x416E7470
 """In the header of our SQLite files, so that another program's database is told from ours."""
 
 SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID", "$blob": "BLOB"}
+
+STEPS: Mapping[str, Step] = {"rights": name_peers}
+"""What is done after the SQL of a migration, by its name."""
 
 
 class StoreUnusable(AntiphonError):
@@ -88,6 +93,17 @@ def statements(text: str, words: Mapping[str, str]) -> Iterator[str]:
     yield from (statement.strip() for statement in text.split(";\n") if statement.strip())
 
 
+def _carry_out(connection: "Connection", step: Step) -> None:
+    asking = step()
+    asked = next(asking, None)
+    while asked is not None:
+        rows = connection.execute(asked.text, asked.values).fetchall()
+        try:
+            asked = asking.send(rows)
+        except StopIteration:
+            return
+
+
 def _applied(connection: "Connection", path: Path) -> list[int]:
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
     if "schema_migrations" in tables:
@@ -111,6 +127,8 @@ def _apply(connection: "Connection", number: int, name: str, text: str, now_ms: 
         )
         for statement in statements(text, SQLITE_WORDS):
             connection.execute(statement)
+        if step := STEPS.get(name):
+            _carry_out(connection, step)
         connection.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, name, now_ms))
     except BaseException:
         connection.execute("ROLLBACK")

@@ -22,6 +22,7 @@ import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.types.numeric import Int8Dumper
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, SqlValue, Transaction
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
-Defer = Callable[[AsyncConnection[Any], SessionRow], Awaitable[None]]
+Defer = Callable[[AsyncConnection[Any], SessionRow, Principal], Awaitable[None]]
 """Stores the message "this session has work" in the transaction that is open on the connection."""
 
 MAX_BATCH = 64
@@ -166,11 +167,11 @@ class _PostgresTransaction:
     def wake(self, session: SessionRow) -> None:
         self.effects.woken.add(session)
 
-    async def dispatch(self, session: SessionRow) -> None:
+    async def dispatch(self, session: SessionRow, principal: Principal) -> None:
         if session not in self.effects.dispatched:
             self.effects.dispatched[session] = None
             await self.flush()
-            await self._defer(self._connection, session)
+            await self._defer(self._connection, session, principal)
 
     def interrupt(self, session: SessionRow) -> None:
         self.effects.interrupted.add(session)

@@ -16,9 +16,10 @@ from psycopg.conninfo import conninfo_to_dict
 from antiphon.domain.errors import Invalid
 from antiphon.store import migrate
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
-from antiphon.store.migrate import StoreUnusable, statements
+from antiphon.store.migrate import STEPS, StoreUnusable, statements
 from antiphon.store.postgres import connect
 from antiphon.store.search import LAG, SCHEMA
+from antiphon.store.step import Step
 
 logger = logging.getLogger(__name__)
 
@@ -337,6 +338,8 @@ async def _apply(connection: AsyncConnection[Any], number: int, name: str, text:
                 )
                 for statement in statements(text, POSTGRES_WORDS):
                     await connection.execute(statement.encode())
+                if step := STEPS.get(name):
+                    await _carry_out(connection, step)
                 await connection.execute("INSERT INTO schema_migrations VALUES (%s, %s, %s)", (number, name, now_ms))
             return
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
@@ -344,6 +347,18 @@ async def _apply(connection: AsyncConnection[Any], number: int, name: str, text:
             if attempts == MAX_ATTEMPTS:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _carry_out(connection: AsyncConnection[Any], step: Step) -> None:
+    asking = step()
+    asked = next(asking, None)
+    while asked is not None:
+        cursor = await connection.execute(asked.text.replace("?", "%s").encode(), asked.values)
+        rows = [] if cursor.description is None else await cursor.fetchall()
+        try:
+            asked = asking.send(rows)
+        except StopIteration:
+            return
 
 
 async def _prepare_server_life(connection: AsyncConnection[Any]) -> None:

@@ -23,7 +23,7 @@ r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps,
 r.exchange, r.partner, r.chain, r.hops, r.has_sent, r.place,
 r.report, r.has_spawned, r.has_attachments, r.time_limit, r.wait_call, r.is_yielding, r.is_parked, r.continued_by,
-r.announces, r.continues, r.purpose"""
+r.announces, r.continues, r.is_sandboxed, r.purpose"""
 
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_COLUMNS} {_FROM}"
@@ -49,6 +49,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     exchange: str | None = None
     chain: str | None = None
     hops: int = 0
+    is_sandboxed: bool = False
     report: str | None = None
     announces: str | None = None
     continues: RunId | None = None
@@ -84,6 +85,7 @@ def _more_columns(run: NewRun) -> dict[str, SqlValue]:
         "exchange": run.exchange,
         "chain": run.chain,
         "hops": run.hops,
+        "is_sandboxed": int(run.is_sandboxed),
         "report": run.report,
         "announces": run.announces,
         "continues": run.continues,
@@ -191,10 +193,11 @@ async def is_active(query: Query, session: SessionRow) -> bool:
     return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
 
 
-async def is_busy(query: Query, session: SessionRow) -> bool:
-    """Whether the session has a run that has not ended."""
+async def is_busy(query: Query, session: SessionRow, *, for_owner: bool = False) -> bool:
+    """Whether the session has a run that has not ended; `for_owner`, one of the owner's."""
+    whose = " AND r.principal LIKE 'owner:%'" if for_owner else ""
     row = await query.fetch_one(
-        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) LIMIT 1", (session,)
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", (session,)
     )
     return row is not None
 
@@ -239,10 +242,37 @@ async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None
     return None if row is None else row[0]
 
 
+async def count_queued_by(query: Query, principal: Principal, limit: int) -> int:
+    """How many runs of a principal wait that is not the owner; counts no further than the limit."""
+    row = await query.fetch_one(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE principal = ? AND status = 'queued' "
+        "AND principal <> 'owner:owner' LIMIT ?) queued",
+        (str(principal), limit),
+    )
+    return 0 if row is None else int(row[0])
+
+
 async def list_busy_sessions(query: Query) -> list[SessionRow]:
     """Every session with a run that has not ended."""
     rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR {_ACTIVE}")
     return [row[0] for row in rows]
+
+
+async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Principal]:
+    """Whose work each session has, of those that have any: the owner's if there is such, else that of its next run."""
+    found: dict[SessionRow, Principal] = {}
+    for start in range(0, len(sessions), 500):
+        part = sessions[start : start + 500]
+        rows = await query.fetch_all(
+            "SELECT session, principal FROM (SELECT r.session, r.principal, ROW_NUMBER() OVER (PARTITION BY r.session "
+            "ORDER BY CASE WHEN r.principal LIKE 'owner:%' THEN 0 ELSE 1 END, CASE WHEN r.status <> 'queued' THEN 0 "
+            "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
+            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR {_ACTIVE})) ranked "
+            "WHERE place = 1",
+            part,
+        )
+        found |= {SessionRow(row[0]): Principal.parse(row[1]) for row in rows}
+    return found
 
 
 async def find_called_off(query: Query, claims: Sequence[tuple[RunId, int]]) -> list[RunId]:
@@ -453,7 +483,8 @@ def _run(row: Row) -> Run:
         continued_by=row[41],
         announces=row[42],
         continues=row[43],
-        purpose=Purpose(row[44]),
+        is_sandboxed=bool(row[44]),
+        purpose=Purpose(row[45]),
     )
 
 

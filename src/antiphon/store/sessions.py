@@ -353,6 +353,29 @@ async def add_participant(tx: Transaction, session: SessionRow, principal: str) 
     )
 
 
+async def add_stored_bytes(tx: Transaction, session: SessionRow, principal: str, size: int) -> None:
+    """Counts what the participant wrote; nothing for others."""
+    await tx.execute(
+        "UPDATE participants SET stored_bytes = stored_bytes + ? WHERE session = ? AND principal = ?",
+        (size, session, principal),
+    )
+
+
+class Taken(NamedTuple):
+    """What a participant has taken of its share."""
+
+    sessions: int
+    stored_bytes: int
+
+
+async def taken_by(query: Query, principal: str) -> Taken:
+    row = await query.fetch_one(
+        "SELECT COUNT(*), COALESCE(SUM(stored_bytes), 0) FROM participants WHERE principal = ?", (principal,)
+    )
+    assert row is not None
+    return Taken(int(row[0]), int(row[1]))
+
+
 async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -> None:
     """Puts a new session under another one, for good."""
     copied = ", ".join(

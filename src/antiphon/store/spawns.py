@@ -26,7 +26,7 @@ _SPAWN_COLUMNS = (
 )
 _REPORT_COLUMNS = (
     "t.id, t.run, t.child, t.requester, t.requester_incarnation, t.origin_run, t.is_from_outside, t.waiter, t.place, "
-    "t.principal, t.stage, t.is_taken"
+    "t.principal, t.stage, t.is_taken, t.is_sandboxed"
 )
 
 _CHILDREN = (
@@ -443,6 +443,7 @@ def _report_values(report: Report) -> dict[str, Any]:
         "principal": str(report.principal),
         "stage": report.stage.value,
         "is_taken": int(report.is_taken),
+        "is_sandboxed": int(report.is_sandboxed),
     }
 
 
@@ -460,6 +461,7 @@ def _report(row: Row) -> Report:
         principal=Principal.parse(row[9]),
         stage=Stage(row[10]),
         is_taken=bool(row[11]),
+        is_sandboxed=bool(row[12]),
     )
 
 

@@ -1,9 +1,10 @@
-"""Hashes of tokens, sign-in codes and browser cookies; the secrets themselves are never stored."""
+"""Hashes of tokens, sign-in codes and browsers' secrets; the secrets themselves are never stored."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query, Row, Transaction
 
@@ -15,44 +16,137 @@ class TokenKind(StrEnum):
     """What a signed-in browser's cookie holds."""
     SESSION = "session"
     """What a program shows that acts as one session."""
+    OWNER = "owner"
+    """The owner's token; one row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredToken:
-    hash: str
-    kind: TokenKind
-    principal: Principal
-    expires_at_ms: int
-
-
-async def insert(tx: Transaction, token: StoredToken, at_ms: int) -> None:
-    await tx.execute(
-        "INSERT INTO tokens (hash, kind, principal, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
-        (token.hash, token.kind.value, str(token.principal), at_ms, token.expires_at_ms),
-    )
-
-
-async def find(query: Query, hash: str, kind: TokenKind, at_ms: int) -> Principal | None:
-    """Whose token this is, if it has not expired and was not used up."""
-    row = await query.fetch_one(
-        "SELECT principal FROM tokens WHERE hash = ? AND kind = ? AND expires_at > ? AND used_at IS NULL",
-        (hash, kind.value, at_ms),
-    )
-    return None if row is None else Principal.parse(row[0])
-
-
-async def use_up(tx: Transaction, hash: str, kind: TokenKind, at_ms: int) -> Principal | None:
-    """Marks a single-use token as used; None if it is not valid (any more). One of two racers gets it."""
-    row = await tx.fetch_one(
-        "UPDATE tokens SET used_at = ? WHERE hash = ? AND kind = ? AND expires_at > ? AND used_at IS NULL "
-        "RETURNING principal",
-        (at_ms, hash, kind.value, at_ms),
-    )
-    return None if row is None else Principal.parse(row[0])
+async def find_valid(query: Query, hashes: Sequence[str], at_ms: int) -> dict[str, bool]:
+    """Of those that are stored, by hash, whether each is still valid: it has not expired and was not used up."""
+    marks = ", ".join("?" * len(hashes))
+    rows = await query.fetch_all(f"SELECT hash, expires_at, used_at FROM tokens WHERE hash IN ({marks})", hashes)
+    return {hash: (expires_at is None or expires_at > at_ms) and used_at is None for hash, expires_at, used_at in rows}
 
 
 async def delete_expired(tx: Transaction, at_ms: int) -> None:
     await tx.execute("DELETE FROM tokens WHERE expires_at <= ? OR used_at IS NOT NULL", (at_ms,))
+
+
+async def insert_link(tx: Transaction, hash: str, principal: Principal, at_ms: int, expires_at_ms: int) -> None:
+    await tx.execute(
+        "INSERT INTO tokens (hash, kind, principal, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
+        (hash, TokenKind.LINK.value, str(principal), at_ms, expires_at_ms),
+    )
+
+
+async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | None:
+    """Marks a link's code as used; None if it is not valid (any more). One of two racers gets it."""
+    row = await tx.fetch_one(
+        "UPDATE tokens SET used_at = ? WHERE hash = ? AND kind = ? AND expires_at > ? AND used_at IS NULL "
+        "RETURNING principal",
+        (at_ms, hash, TokenKind.LINK.value, at_ms),
+    )
+    return None if row is None else Principal.parse(row[0])
+
+
+async def find_owner_hash(query: Query) -> str | None:
+    """The hash of the owner's token; None before the first gateway was started on the database."""
+    row = await query.fetch_one("SELECT hash FROM tokens WHERE kind = ?", (TokenKind.OWNER.value,))
+    return None if row is None else row[0]
+
+
+async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
+    """Keeps the one that is there."""
+    await tx.execute(
+        "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (hash, TokenKind.OWNER.value, str(OWNER), at_ms),
+    )
+
+
+async def replace_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
+    """Ends the owner's token of before, and every browser and link that it let in."""
+    kinds = (TokenKind.OWNER.value, TokenKind.BROWSER.value, TokenKind.LINK.value)
+    await tx.execute("DELETE FROM tokens WHERE kind IN (?, ?, ?)", kinds)
+    await tx.execute(
+        "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, ?, ?)",
+        (hash, TokenKind.OWNER.value, str(OWNER), at_ms),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browser:
+    """A signed-in browser, without its secrets."""
+
+    id: str
+    hash: str
+    """Of the cookie's secret."""
+    page_hash: str
+    """Of the secret that its page keeps."""
+    principal: Principal
+    name: str
+    created_at_ms: int
+    last_used_at_ms: int
+    """To the day."""
+    expires_at_ms: int
+
+
+_BROWSERS = (
+    "SELECT id, hash, page_hash, principal, name, created_at, last_used_at, expires_at FROM tokens "
+    "WHERE kind = ? AND page_hash IS NOT NULL AND expires_at > ?"
+)
+
+
+async def insert_browser(tx: Transaction, browser: Browser) -> None:
+    await tx.execute(
+        "INSERT INTO tokens (id, hash, page_hash, kind, principal, name, created_at, last_used_at, expires_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            browser.id,
+            browser.hash,
+            browser.page_hash,
+            TokenKind.BROWSER.value,
+            str(browser.principal),
+            browser.name,
+            browser.created_at_ms,
+            browser.last_used_at_ms,
+            browser.expires_at_ms,
+        ),
+    )
+
+
+async def find_browser(query: Query, hash: str, at_ms: int) -> Browser | None:
+    """The browser whose cookie holds the secret of this hash, while it is signed in."""
+    row = await query.fetch_one(f"{_BROWSERS} AND hash = ?", (TokenKind.BROWSER.value, at_ms, hash))
+    return None if row is None else _browser(row)
+
+
+async def list_browsers(query: Query, at_ms: int) -> list[Browser]:
+    """Those that are signed in, oldest first."""
+    rows = await query.fetch_all(f"{_BROWSERS} ORDER BY created_at, id", (TokenKind.BROWSER.value, at_ms))
+    return [_browser(row) for row in rows]
+
+
+async def renew_browser(tx: Transaction, id: str, at_ms: int, expires_at_ms: int) -> None:
+    """Notes that it was used; one that was revoked meanwhile stays so."""
+    await tx.execute("UPDATE tokens SET last_used_at = ?, expires_at = ? WHERE id = ?", (at_ms, expires_at_ms, id))
+
+
+async def delete_by_id(tx: Transaction, id: str) -> bool:
+    """Ends a browser or a session's token; whether there was one."""
+    return await tx.fetch_one("DELETE FROM tokens WHERE id = ? RETURNING id", (id,)) is not None
+
+
+def _browser(row: Row) -> Browser:
+    id, hash, page_hash, principal, name, created_at_ms, last_used_at_ms, expires_at_ms = row
+    return Browser(
+        id=id,
+        hash=hash,
+        page_hash=page_hash,
+        principal=Principal.parse(principal),
+        name=name,
+        created_at_ms=created_at_ms,
+        last_used_at_ms=last_used_at_ms,
+        expires_at_ms=expires_at_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +196,6 @@ async def list_session_tokens(query: Query, at_ms: int) -> list[SessionToken]:
     """Valid ones, oldest first."""
     rows = await query.fetch_all(f"{_SESSION_TOKENS} ORDER BY t.created_at, t.id", (at_ms,))
     return [_session_token(row) for row in rows]
-
-
-async def delete_session_token(tx: Transaction, id: str) -> bool:
-    """Whether there was one."""
-    return await tx.fetch_one("DELETE FROM tokens WHERE id = ? RETURNING id", (id,)) is not None
 
 
 async def delete_of_session(tx: Transaction, session: SessionRow) -> None:

@@ -88,6 +88,7 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
                     f"Database has sessions already: {place(url)}. Move a home to a database that has none.",
                     code="target_not_empty",
                 )
+            await target.execute("DELETE FROM home_keys")  # the home's own comes with it
             rows = {table: await _copy(source, target, table, report) for table in _tables(source)}
             await target.execute("UPDATE runs SET process = NULL")
             await _set_sequences(target)

@@ -11,9 +11,11 @@ from pydantic import Field, field_validator
 
 from antiphon.domain.agent import Agent, Effect, SandboxMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode
+from antiphon.domain.session import Session
 from antiphon.engine.access.callers import Caller, Callers
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.policy.rights import is_guest
 from antiphon.tools.sandbox.commands import Command, Commands
 from antiphon.tools.sandbox.execution import CommandResult
 from antiphon.tools.sandbox.watch import Breach, Limit
@@ -60,7 +62,7 @@ def run_command(
             workspace=workspace,
             home=home,
             limits=limits,
-            is_sandboxed=mode is not CommandMode.HOST or agent.is_sandboxed(session.key),
+            is_sandboxed=_needs_walls(caller, agent, session, mode),
         )
         return _answer(await commands.run(command), agent, limits.time)
 
@@ -81,6 +83,13 @@ def run_command(
         effects=_effects(rules, mode),
         is_idempotent=False,
     )
+
+
+def _needs_walls(caller: Caller, agent: Agent, session: Session, mode: CommandMode) -> bool:
+    """Whether the command runs in a sandbox: also where a sandboxed session or a guest caused it."""
+    if mode is not CommandMode.HOST or agent.is_sandboxed(session.key):
+        return True
+    return caller.is_sandboxed or is_guest(caller.principal)
 
 
 def needs_sandbox(agents: Mapping[Any, Agent], mode: CommandMode) -> bool:

@@ -20,6 +20,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Caller
+from antiphon.incoming import MAX_NAME_LENGTH, MAX_PROBLEMS, Misfit, bounded, check_arguments, shortened, shown_place
 
 _encode = Encoder().encode
 
@@ -32,7 +33,13 @@ _IDENTITY = frozenset(
 class Arguments(BaseModel):
     """The arguments of one tool, camelCase on the wire; anything else is refused."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -100,6 +107,10 @@ class SessionTool(Generic[A]):
 
     def _parse(self, arguments: JsonObject) -> A:
         """Raises `Invalid` that names the parameter and what would do."""
+        try:
+            check_arguments(arguments)
+        except Misfit as error:
+            raise self._misfit(str(error)) from None
         named = dict(arguments)
         for alias, name in self._aliases.items():
             if alias in named and name in named:
@@ -113,10 +124,12 @@ class SessionTool(Generic[A]):
         try:
             return self._arguments.model_validate(named)
         except ValidationError as error:
-            problems = "; ".join(self._problem(item) for item in error.errors())
-            raise Invalid(
-                f"Arguments of {self._schema.name} do not fit: {problems}", code="invalid_arguments"
-            ) from error
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            # One more than is told, so that it is told that there are more.
+            raise self._misfit(bounded(map(self._problem, found[: MAX_PROBLEMS + 1]))) from error
+
+    def _misfit(self, problems: str) -> Invalid:
+        return Invalid(f"Arguments of {self._schema.name} do not fit: {problems}", code="invalid_arguments")
 
     def _check_text(self, arguments: JsonObject) -> None:
         """Halves of surrogate pairs are no text: they can be neither stored nor sent."""
@@ -130,10 +143,10 @@ class SessionTool(Generic[A]):
                 )
 
     def _problem(self, item: Any) -> str:
-        place = ".".join(str(part) for part in item["loc"])
+        place = shown_place(item["loc"])
         if item["type"] != "extra_forbidden":
             return f"{place or 'arguments'}: {item['msg'].removeprefix('Value error, ')}"
-        name = str(item["loc"][-1])
+        name = shortened(str(item["loc"][-1]), MAX_NAME_LENGTH)
         known = [field.alias or own for own, field in _model_at(self._arguments, item["loc"][:-1]).model_fields.items()]
         if place.lower().replace("_", "") in _IDENTITY:
             return f"unknown parameter {place!r}: who calls is known, and cannot be named"

@@ -21,7 +21,7 @@ DESCRIPTION = (
 
 CODES = (
     *("invalid_key", "empty_message", "message_too_large", "not_found", "ambiguous_label", "self_send"),
-    *("write_down", "send_denied", "chain_too_long", "chain_too_costly", "idempotency_key_reused"),
+    *("write_down", "send_denied", "chain_too_long", "chain_too_costly", "guest_runs", "idempotency_key_reused"),
     *("timeout", "session_deleted"),
 )
 """Beside those of the run that answers."""

@@ -21,8 +21,8 @@ DESCRIPTION = (
 
 CODES = (
     *("invalid_agent_id", "unsupported", "empty_task", "task_too_large", "spawn_depth", "spawn_children"),
-    *("spawn_agent", "spawn_unsandboxed", "unknown_agent", "fork_agent", "unknown_model", "not_found"),
-    *("model_key_missing", "model_authentication"),
+    *("spawn_agent", "spawn_unsandboxed", "unknown_agent", "fork_agent", "not_found"),
+    *("spawn_model", "unknown_model", "model_key_missing", "model_authentication"),
     *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
     *("attachment_duplicate", "attachment_base64", "attachment_text", "idempotency_key_reused", "cancelled"),
 )
@@ -45,7 +45,9 @@ class SpawnArguments(Arguments):
         None, description="A name for the sub-agent, on one line; not 'all'."
     )
     agent_id: str | None = Field(None, description="Whose sub-agent; this session's own agent unless given.")
-    model: str | None = Field(None, min_length=1, max_length=200, description="Another model, as provider:model.")
+    model: str | None = Field(
+        None, min_length=1, max_length=200, description="Another model, by its name; the owner says which may be named."
+    )
     thinking: Literal["off", "low", "medium", "high"] | None = Field(None, description="How much it thinks.")
     run_timeout_seconds: float | None = Field(
         None, ge=0, le=LONGEST.total_seconds(), description="How long its run may take; 0 sets no limit."

@@ -19,6 +19,7 @@ from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.decision import Deny
+from antiphon.policy.rights import is_guest
 from antiphon.policy.session_tools import is_bound_to_parent
 from antiphon.policy.visibility import Act, Scope, Standing, TargetFacts, Visibility, decide, scope_of
 from antiphon.store import runs as ledger
@@ -67,6 +68,11 @@ class Caller:
     run: CallingRun | None
     """None for a call from outside, which takes no turn of the session."""
 
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether a sandboxed session caused the call, apart from the caller's own."""
+        return self.run is not None and self.run.run.is_sandboxed
+
 
 async def find_origin(query: Query, caller: Caller) -> Run | None:
     """The caller's run as the ledger has it; None for a call from outside. Raises `Fenced` if it is another's now."""
@@ -92,8 +98,10 @@ async def find_reach(query: Query, caller: Caller, act: Act, rules: Rules) -> Re
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own was deleted."))
     scope = scope_of(_standing(session, caller, rules), act, rules.visibility)
-    if act is Act.SEND and is_bound_to_parent(session.depth, rules.subagent_tools) and scope.visibility is not None:
-        scope = replace(scope, visibility=Visibility.SELF)
+    if act is Act.SEND and session.depth > 0:
+        # Whatever is narrowed or switched off, a child may send to its requester. Contract: visibility 6.
+        is_bound = scope.visibility is None or is_bound_to_parent(session.depth, rules.subagent_tools)
+        scope = replace(scope, visibility=Visibility.SELF) if is_bound else scope
     if scope.visibility is None:
         return Refusal(
             Denied(
@@ -106,15 +114,16 @@ async def find_reach(query: Query, caller: Caller, act: Act, rules: Rules) -> Re
 
 
 def _standing(session: Session, caller: Caller, rules: Rules) -> Standing:
-    agent = rules.agents.get(session.agent_id)
+    has_all = _has_all_rights(caller.principal, session)
     return Standing(
         session=session.row,
         agent_id=session.agent_id,
         depth=session.depth,
         parent=session.parent,
         taint=session.taint,
-        is_sandboxed=agent is not None and agent.is_sandboxed(session.key),
-        principal=None if _has_all_rights(caller.principal, session) else str(caller.principal),
+        is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(session),
+        principal=None if has_all else str(caller.principal),
+        is_guest=not has_all and is_guest(caller.principal),
     )
 
 

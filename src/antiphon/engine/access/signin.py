@@ -1,17 +1,35 @@
-"""Letting browsers in: a single-use code from a printed link becomes a cookie's secret. Contract: gateway 6."""
+"""Signing browsers in: a link's single-use code becomes the two secrets of a browser. Contract: gateway 6.
 
-import hashlib
+One secret is the cookie's, which a browser sends to every port of a host. The other is the page's: it stays in the
+storage of the page's origin, so that no other server of the host receives it. Both hashes stand in one row.
+"""
+
+import hmac
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import Ids
+from antiphon.engine.access.secrets import hash_of
 from antiphon.store import tokens
-from antiphon.store.database import Database
-from antiphon.store.tokens import StoredToken, TokenKind
+from antiphon.store.database import Database, Transaction
+from antiphon.store.tokens import Browser
 
 LINK_LIFE = timedelta(minutes=10)
-BROWSER_LIFE = timedelta(days=30)
+BROWSER_LIFE = timedelta(days=7)
+"""Since it was last renewed."""
+RENEWAL = timedelta(days=1)
+"""Within which a browser is renewed once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedIn:
+    """What a browser got for the code of a link; shown this once."""
+
+    cookie: str
+    page: str
+    browser: Browser
 
 
 class SignIn:
@@ -22,38 +40,62 @@ class SignIn:
 
     async def new_link_code(self) -> str:
         """A code that lets one browser in as the owner, once, within ten minutes."""
-        return await self._issue(TokenKind.LINK, OWNER, LINK_LIFE)
+        code, now_ms = self._ids.random_hex(48), self._clock.now_ms()
+        await self._database.run(_store_link, hash_of(code), now_ms, now_ms + _milliseconds(LINK_LIFE))
+        return code
 
-    async def exchange(self, code: str) -> str | None:
-        """The secret for the browser's cookie; None if the code is unknown, used or too old."""
+    async def exchange(self, code: str, name: str) -> SignedIn | None:
+        """Takes the code and signs the browser in under that name; None if it is unknown, used or too old."""
+        cookie, page = self._ids.random_hex(48), self._ids.random_hex(48)
         now_ms = self._clock.now_ms()
-        principal = await self._database.run(tokens.use_up, _hash(code), TokenKind.LINK, now_ms)
-        return None if principal is None else await self._issue(TokenKind.BROWSER, principal, BROWSER_LIFE)
-
-    async def find(self, secret: str) -> Principal | None:
-        """Whose browser holds this secret."""
-        return await self._database.read(tokens.find, _hash(secret), TokenKind.BROWSER, self._clock.now_ms())
-
-    async def sign_out(self, secret: str) -> None:
-        await self._database.run(tokens.use_up, _hash(secret), TokenKind.BROWSER, self._clock.now_ms())
-
-    async def _issue(self, kind: TokenKind, principal: Principal, life: timedelta) -> str:
-        secret = self._ids.random_hex(48)
-        now_ms = self._clock.now_ms()
-        token = StoredToken(
-            hash=_hash(secret),
-            kind=kind,
-            principal=principal,
-            expires_at_ms=now_ms + int(life.total_seconds() * 1000),
+        browser = Browser(
+            id=self._ids.new("brw"),
+            hash=hash_of(cookie),
+            page_hash=hash_of(page),
+            principal=OWNER,
+            name=name,
+            created_at_ms=now_ms,
+            last_used_at_ms=now_ms,
+            expires_at_ms=now_ms + _milliseconds(BROWSER_LIFE),
         )
-        await self._database.run(_store, token, now_ms)
-        return secret
+        stored = await self._database.run(_exchange, hash_of(code), browser)
+        return None if stored is None else SignedIn(cookie=cookie, page=page, browser=stored)
+
+    async def find(self, cookie: str, page: str) -> Browser | None:
+        """The signed-in browser that holds both secrets."""
+        found = await self._database.read(tokens.find_browser, hash_of(cookie), self._clock.now_ms())
+        is_same = hmac.compare_digest(hash_of(page), found.page_hash if found else "")
+        return found if is_same else None
+
+    async def renew(self, browser: Browser) -> bool:
+        """Lengthens its life where that was not done within a day; whether it was."""
+        now_ms = self._clock.now_ms()
+        if now_ms - browser.last_used_at_ms < _milliseconds(RENEWAL):
+            return False
+        await self._database.run(tokens.renew_browser, browser.id, now_ms, now_ms + _milliseconds(BROWSER_LIFE))
+        return True
+
+    async def list(self) -> list[Browser]:
+        """Those that are signed in, oldest first."""
+        return await self._database.read(tokens.list_browsers, self._clock.now_ms())
+
+    async def sign_out(self, browser_id: str) -> None:
+        await self._database.run(tokens.delete_by_id, browser_id)
 
 
-async def _store(tx: tokens.Transaction, token: StoredToken, at_ms: int) -> None:
+async def _store_link(tx: Transaction, hash: str, at_ms: int, expires_at_ms: int) -> None:
     await tokens.delete_expired(tx, at_ms)
-    await tokens.insert(tx, token, at_ms)
+    await tokens.insert_link(tx, hash, OWNER, at_ms, expires_at_ms)
 
 
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+async def _exchange(tx: Transaction, code_hash: str, browser: Browser) -> Browser | None:
+    principal = await tokens.use_up_link(tx, code_hash, browser.created_at_ms)
+    if principal is None:
+        return None
+    browser = replace(browser, principal=principal)
+    await tokens.insert_browser(tx, browser)
+    return browser
+
+
+def _milliseconds(life: timedelta) -> int:
+    return int(life.total_seconds() * 1000)

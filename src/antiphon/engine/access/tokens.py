@@ -1,6 +1,5 @@
 """Tokens that are bound to a session: whoever shows one calls tools as that session. Contract: access 2."""
 
-import hashlib
 import hmac
 from datetime import timedelta
 
@@ -9,7 +8,9 @@ from antiphon.domain.actor import Principal, session_principal
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.tokens import BOUND_PREFIX
 from antiphon.engine.access.lookup import find_session
+from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.store import tokens
 from antiphon.store.database import Database, Transaction
@@ -26,12 +27,12 @@ class Tokens:
         self, principal: Principal, target: NamedTarget, *, name: str | None = None, life: timedelta | None = None
     ) -> tuple[SessionToken, str]:
         """A new token, and the secret that is shown this once. Raises `NotFound` for the session."""
-        id = self._ids.new("tok")
+        id = self._ids.new(BOUND_PREFIX)
         secret = f"{id}_{self._ids.random_hex(48)}"
         now_ms = self._clock.now_ms()
         expires_at_ms = None if life is None else now_ms + int(life.total_seconds() * 1000)
         created = await self._database.run(
-            create_token, principal, target, id, _hash(secret), name, now_ms, expires_at_ms, sessions=(target,)
+            create_token, principal, target, id, hash_of(secret), name, now_ms, expires_at_ms, sessions=(target,)
         )
         return accepted(created), secret
 
@@ -40,15 +41,15 @@ class Tokens:
         return await self._database.read(tokens.list_session_tokens, self._clock.now_ms())
 
     async def revoke(self, id: str) -> None:
-        """The next call with it is refused. Raises `NotFound`."""
-        if not await self._database.run(tokens.delete_session_token, id):
+        """Ends a session's token, or a browser's sign-in. Raises `NotFound`."""
+        if not await self._database.run(tokens.delete_by_id, id):
             raise NotFound(f"Token not found: {id[:80]!r}. `antiphon tokens list` shows them.")
 
     async def find(self, secret: str) -> SessionToken | None:
         """The valid token of this secret, which is compared in constant time."""
         id, _, _ = secret.rpartition("_")
         found = await self._database.read(tokens.find_session_token, id, self._clock.now_ms())
-        is_same = hmac.compare_digest(_hash(secret), found.hash if found else "")
+        is_same = hmac.compare_digest(hash_of(secret), found.hash if found else "")
         return found if is_same else None
 
 
@@ -77,7 +78,3 @@ async def create_token(
     await tokens.delete_expired(tx, at_ms)
     await tokens.insert_session_token(tx, token, session_principal(token.session_key))
     return token
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
 from antiphon.domain.label import ALL
@@ -216,7 +215,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
                 code="write_down",
             )
         )
-    joined = await _find_joined(tx, child, caller.principal)
+    joined = await _find_joined(tx, child, caller, source, rules)
     if joined is None and (refusal := await _refuse_work(tx, command, found, source, child, rules)):
         return Refusal(refusal)
     report_id = command.run_id if joined is None or joined.report is None else RunId(joined.report)
@@ -230,7 +229,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     if joined is None:
         spawn = await spawns.find(tx, child.row)
         assert spawn is not None
-        await queue_work(tx, caller, spawn, source, child, origin, command.run_id, words, command.at_ms)
+        await queue_work(tx, caller, spawn, source, child, origin, command.run_id, words, command.at_ms, rules)
     elif joined.is_parked:  # it has ended: what comes now is for the one that continues it, and any other before that
         await append_words(tx, child, words, command.at_ms)
     else:
@@ -238,9 +237,15 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     return Steered(child, report_id)
 
 
-async def _find_joined(tx: Transaction, child: Session, by: Principal) -> Run | None:
+async def _find_joined(tx: Transaction, child: Session, caller: Caller, source: Session, rules: Rules) -> Run | None:
     """The child's run that reads what it is told now; a parked one leaves it to the run that continues it."""
-    return next((run for run in await _list_joinable(tx, child) if may_join(run.principal, by)), None)
+    is_free = not rules.are_sandboxed(child)
+    is_sandboxed = caller.is_sandboxed or rules.are_sandboxed(source)
+    for run in await _list_joinable(tx, child):
+        may = may_join(run.principal, caller.principal)
+        if may and not (is_free and is_sandboxed and not run.is_sandboxed):
+            return run
+    return None
 
 
 async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -39,6 +39,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import copy_conversation
 from antiphon.engine.sessions.sessions import OpenSession, create_session
 from antiphon.policy.decision import Deny
+from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -101,12 +102,12 @@ class Spawns:
     """Children of sessions."""
 
     def __init__(
-        self, database: Database, rules: Rules, check_model: Callable[[str], None], clock: Clock, ids: Ids
+        self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]], clock: Clock, ids: Ids
     ) -> None:
         self._database = database
         self._rules = rules
         self._check_model = check_model
-        """Raises `Invalid` for a model that cannot be had."""
+        """Raises `Invalid` for a model that cannot be had. Asked only for those that policy lets the caller name."""
         self._clock = clock
         self._ids = ids
 
@@ -115,10 +116,10 @@ class Spawns:
 
         The first check that fails refuses: `Invalid` (`invalid_agent_id`, `unsupported`, `unknown_agent`, an empty or
         too large task, a model, an attachment), `Denied` (`spawn_depth`, `spawn_children`, `spawn_agent`,
-        `spawn_unsandboxed`). Nothing is left of a refused one.
+        `spawn_unsandboxed`, `spawn_model`). Nothing is left of a refused one.
         """
         agent_id, mode = _check_request(caller, request)
-        attachments, refused = self._check_late(request)
+        attachments, refused = await self._check_late(caller, request)
         command = SpawnChild(
             caller=caller,
             request=request,
@@ -136,18 +137,31 @@ class Spawns:
         )
         return accepted(await self._database.run(spawn_child, command, self._rules, sessions=(caller.session,)))
 
-    def _check_late(self, request: SpawnRequest) -> tuple[tuple[Attachment, ...], tuple[AntiphonError, ...]]:
+    async def _check_late(
+        self, caller: Caller, request: SpawnRequest
+    ) -> tuple[tuple[Attachment, ...], tuple[AntiphonError, ...]]:
         """The attachments, and why model and attachments will not do, in the contract's order."""
         refused: list[AntiphonError] = []
-        if request.model is not None:
-            try:
-                self._check_model(request.model)
-            except Invalid as error:
-                refused.append(error)
+        if request.model is not None and (refusal := await self._refuse_model(caller, request.model)):
+            refused.append(refusal)
         try:
             return check_attachments(request.attachments), tuple(refused)
         except AntiphonError as error:
             return (), (*refused, error)
+
+    async def _refuse_model(self, caller: Caller, name: str) -> AntiphonError | None:
+        """Why the child may not have the model; by its name alone, before anything of that name is opened."""
+        own = self._rules.agents.get(caller.agent_id)
+        if own is None:
+            return None  # the unit refuses that first
+        decision = decide_child_model(name, own, self._rules.agents)
+        if isinstance(decision, Deny):
+            return Denied(decision.reason, code=decision.rule)
+        try:
+            await self._check_model(name)
+        except Invalid as error:
+            return error
+        return None
 
     def _uuid(self) -> str:
         digits = self._ids.random_hex(32)
@@ -227,7 +241,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     )
     await spawns.insert(tx, spawn, command.at_ms)
     await spawns.add_attachments(tx, child.row, command.attachments)
-    await _give_task(tx, command, spawn, parent, child, origin, rel_dir)
+    await _give_task(tx, command, spawn, parent, child, origin, rel_dir, rules)
     return Spawned(run_id=command.run_id, child=key, mode=command.mode, receipt=spawn.receipt)
 
 
@@ -311,6 +325,7 @@ async def _give_task(
     child: Session,
     origin: Run | None,
     rel_dir: str | None,
+    rules: Rules,
 ) -> None:
     """The task as the child's first message, its run, and the result that it owes."""
     request, at_ms, run_id = command.request, command.at_ms, command.run_id
@@ -326,7 +341,7 @@ async def _give_task(
         report=ReportStep(id=run_id, stage=ReportStage.TASK, attachments=rel_dir),
     )
     words = words_from(parent, message, Arrival.POSTED)
-    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, words, at_ms)
+    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, words, at_ms, rules)
 
 
 async def queue_work(
@@ -339,9 +354,11 @@ async def queue_work(
     run_id: RunId,
     words: Words,
     at_ms: int,
+    rules: Rules,
 ) -> None:
     """What the child is told, its run that answers, and the result that it owes."""
     chain = None if origin is None else origin.chain or origin.id
+    is_sandboxed = caller.is_sandboxed or rules.are_sandboxed(parent, child)
     run = NewRun(
         id=run_id,
         purpose=Purpose.CHILD,
@@ -352,6 +369,7 @@ async def queue_work(
         chain=chain,
         hops=0 if origin is None else origin.hops,
         report=run_id,
+        is_sandboxed=is_sandboxed,
         has_attachments=spawn.receipt is not None and run_id == spawn.run,
         time_limit=spawn.time_limit,
     )
@@ -366,6 +384,7 @@ async def queue_work(
         is_from_outside=origin is None,
         place=outbox.answers_to(origin, parent.delivery),
         principal=caller.principal,
+        is_sandboxed=is_sandboxed,
         stage=Stage.OPEN,
     )
     await spawns.insert_report(tx, report, at_ms)

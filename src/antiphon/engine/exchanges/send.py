@@ -18,6 +18,7 @@ from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, Target
+from antiphon.engine.access.allowances import refuse_run
 from antiphon.engine.access.callers import Caller, Reach, find_by_label, find_origin, find_reach, find_target
 from antiphon.engine.access.lookup import Found
 from antiphon.engine.access.send_policy import may_send
@@ -211,6 +212,8 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
         return Refusal(refusal)
+    if refusal := await refuse_run(tx, caller.principal, rules.shares):
+        return refusal
     is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
     exchange = Exchange(
         id=command.exchange_id,
@@ -223,6 +226,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         principal=caller.principal,
         chain=chain,
         hops=hops,
+        is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, target),
         request=command.text,
         request_run=command.run_id,
         stage=Stage.REQUEST,
@@ -293,6 +297,7 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
         partner=source.row,
         chain=exchange.chain,
         hops=exchange.hops,
+        is_sandboxed=exchange.is_sandboxed,
     )
     await queue_run(tx, target, words_from(source, message, Arrival.POSTED), run, command.at_ms)
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)

@@ -182,6 +182,7 @@ async def _queue(
         partner=other.row,
         chain=exchange.chain,
         hops=exchange.hops,
+        is_sandboxed=exchange.is_sandboxed,
     )
     message = _message(exchange, side, sides, content, stage, at_ms)
     await queue_run(tx, session, words_from(other, message), run, at_ms)

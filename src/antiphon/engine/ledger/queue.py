@@ -10,13 +10,14 @@ from antiphon.store.runs import NewRun
 async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, at_ms: int) -> int:
     """Stores the words and queues the run that answers them; returns the `seq` of both.
 
-    Dispatched unless the session is busy: whoever works off the run before this one works off this one too.
+    Dispatched unless the session is busy: whoever works off the run before this one works off this one too; but a
+    guest's may wait for a place.
     """
     seq = await append_words(tx, session, words, at_ms, run_id=run.id)
-    is_delivered = await ledger.is_busy(tx, session.row)
+    is_delivered = await ledger.is_busy(tx, session.row, for_owner=run.principal.is_owner)
     await ledger.insert(tx, session.row, run, seq, at_ms)
     if not is_delivered:
-        await tx.dispatch(session.row)
+        await tx.dispatch(session.row, run.principal)
     return seq
 
 

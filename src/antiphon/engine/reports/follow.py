@@ -91,6 +91,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
         requester_incarnation=SessionId(requester.id) if is_of_now else newest.requester_incarnation,
         waiter=None,
         principal=run.principal,
+        is_sandboxed=first.is_sandboxed or run.is_sandboxed,
         stage=Stage.OPEN,
         is_taken=False,
     )
@@ -161,7 +162,7 @@ async def record(tx: Transaction, report: Report, run: Run, at_ms: int, *, may_w
 
 
 async def answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
-    """A run of the requester that goes on with records of one place and principal, which stand in its log already."""
+    """A run of the requester that goes on with records of the same place and rights, which stand in its log already."""
     run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
     names = tuple(report.id for report in reports)
     words = await messages.notice_words(tx, session, SessionId(session.id), run_id, names)
@@ -272,12 +273,13 @@ def _standing_of(report: Report, child: Session | None, requester: Session) -> S
 async def _follow_records(
     tx: Transaction, session: Session, found: Sequence[_Came], origin: Run | None, at_ms: int
 ) -> None:
-    """Carries out what follows; results of one place and principal are answered by one run."""
-    to_answer: dict[tuple[DeliveryContext | None, Principal], list[Report]] = {}
+    """Carries out what follows; results of the same place and rights are answered by one run."""
+    to_answer: dict[tuple[DeliveryContext | None, Principal, bool], list[Report]] = {}
     for came in found:
         actions = came.consequences.actions
         if Answer() in actions:
-            to_answer.setdefault((came.report.place, came.report.principal), []).append(came.report)
+            rights = (came.report.place, came.report.principal, came.report.is_sandboxed)
+            to_answer.setdefault(rights, []).append(came.report)
         parts: tuple[Part, ...] = ()
         if Word() in actions:
             parts = await messages.find_record(tx, came.report, session)
@@ -374,6 +376,7 @@ def _following(session: Session, run_id: RunId, purpose: Purpose, report: Report
         incarnation=SessionId(session.id),
         agent_id=session.agent_id,
         principal=report.principal,
+        is_sandboxed=report.is_sandboxed,
         chain=None if origin is None else origin.chain,
         hops=0 if origin is None else origin.hops,
     )

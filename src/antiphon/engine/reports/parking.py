@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from antiphon.domain.ids import RunId, SessionId
-from antiphon.domain.report import Report
+from antiphon.domain.report import Report, Stage
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.deliveries import outbox
@@ -77,6 +77,7 @@ async def go_on(
     With `end` it is to end so at once.
     """
     run_id = continuation_of(parked)
+    came = [report for report in await spawns.list_awaited(tx, parked.id) if report.stage is not Stage.OPEN]
     continuation = NewRun(
         id=run_id,
         purpose=parked.purpose,
@@ -88,6 +89,7 @@ async def go_on(
         exchange=parked.exchange,
         chain=parked.chain,
         hops=parked.hops,
+        is_sandboxed=parked.is_sandboxed or any(report.is_sandboxed for report in came),
         report=parked.report,
         announces=parked.announces,
         continues=parked.id,

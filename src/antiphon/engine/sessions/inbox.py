@@ -22,10 +22,12 @@ from antiphon.domain.message import (
     Provenance,
     Role,
     UserMessage,
+    check_content,
 )
 from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
 from antiphon.engine.access.lookup import find_head
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.ledger.append import Arrival, Words, append_words
@@ -36,6 +38,7 @@ from antiphon.engine.runs.lifecycle import call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
 from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.decision import Deny
+from antiphon.policy.shares import Shares, is_favoured
 from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -80,6 +83,7 @@ class AppendMessage(Struct, frozen=True, kw_only=True):
     target: NamedTarget
     message: UserMessage | AssistantMessage
     may_repeat: bool
+    shares: Shares
     occurred_at: datetime | None
     at_ms: int
 
@@ -113,7 +117,7 @@ class Inbox:
         comes in is not held up by the send policy. Raises `NotFound`, `Invalid`, `Denied` (`send_denied`), and
         `Conflict` for an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
         """
-        _check_content(content)
+        check_content(content)
         message = UserMessage(
             message_id=self._message_id(message_id),
             content=content,
@@ -148,7 +152,7 @@ class Inbox:
         occurred_at: datetime | None = None,
     ) -> Posted:
         """Stores the message for later turns, never runs; an assistant's is marked synthetic."""
-        _check_content(content)
+        check_content(content)
         name = self._message_id(message_id)
         message: UserMessage | AssistantMessage
         if role is Role.ASSISTANT:
@@ -162,6 +166,7 @@ class Inbox:
             target=target,
             message=message,
             may_repeat=message_id is not None,
+            shares=self._rules.shares,
             occurred_at=occurred_at,
             at_ms=self._clock.now_ms(),
         )
@@ -186,6 +191,9 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return _repeated(session, first, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
+    size = stored_bytes(command.message.content)
+    if refusal := await refuse_message(tx, command.principal, size, command.rules.shares):
+        return refusal
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
     )
@@ -196,24 +204,29 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         mentioned=message.mentioned,
         owner_trigger=command.rules.owner_trigger,
     ):
-        return _posted(session, message, await append_words(tx, session, _words(session, command), command.at_ms), None)
+        seq = await append_words(tx, session, _words(session, command), command.at_ms)
+        await _count(tx, command.principal, session, message)
+        return _posted(session, message, seq, None)
     joined = await _run_to_join(tx, session, command)
     if isinstance(joined, Refusal):
         return joined
+    if joined is None and (refusal := await refuse_run(tx, command.principal, command.rules.shares)):
+        return refusal
     if joined is not None:
         seq = await join_run(tx, session, _words(session, command), joined, command.at_ms)
-        return _posted(session, message, seq, joined)
-    run = NewRun(
-        id=command.run_id,
-        purpose=Purpose.MESSAGE,
-        incarnation=session.id,
-        agent_id=session.agent_id,
-        mode=command.mode,
-        principal=command.principal,
-        place=command.place,
-    )
-    seq = await queue_run(tx, session, _words(session, command), run, command.at_ms)
-    return _posted(session, message, seq, run.id)
+    else:
+        run = NewRun(
+            id=command.run_id,
+            purpose=Purpose.MESSAGE,
+            incarnation=session.id,
+            agent_id=session.agent_id,
+            mode=command.mode,
+            principal=command.principal,
+            place=command.place,
+        )
+        seq = await queue_run(tx, session, _words(session, command), run, command.at_ms)
+    await _count(tx, command.principal, session, message)
+    return _posted(session, message, seq, joined or command.run_id)
 
 
 async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | Refusal:
@@ -294,6 +307,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
         return _repeated(session, first, message)
+    if refusal := await refuse_message(tx, command.principal, stored_bytes(message.content), command.shares):
+        return refusal
     words = Words(
         message=message,
         actor=str(command.principal),
@@ -302,7 +317,16 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         occurred_at=command.occurred_at,
         end=session.end,
     )
-    return _posted(session, message, await append_words(tx, session, words, command.at_ms), None)
+    seq = await append_words(tx, session, words, command.at_ms)
+    await _count(tx, command.principal, session, message)
+    return _posted(session, message, seq, None)
+
+
+async def _count(
+    tx: Transaction, principal: Principal, session: SessionHead, message: UserMessage | AssistantMessage
+) -> None:
+    if not is_favoured(principal):
+        await rows.add_stored_bytes(tx, session.row, str(principal), stored_bytes(message.content))
 
 
 def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:
@@ -326,8 +350,3 @@ def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: 
         run_id=run_id,
         triggered=run_id is not None,
     )
-
-
-def _check_content(content: tuple[Part, ...]) -> None:
-    if not content:
-        raise Invalid("Message is empty. Give it a text.", code="empty_message")

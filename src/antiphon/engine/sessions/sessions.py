@@ -15,15 +15,18 @@ from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
 from antiphon.domain.label import names_all
 from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
+from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.lookup import Found, find_session, look_up, may_access, not_found, target_name
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.policy.shares import Shares
 from antiphon.store import deliveries, exchanges, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -55,6 +58,7 @@ class OpenSession:
     """
     new_session_id: SessionId
     """Of the incarnation, if the session is new and the target names none."""
+    shares: Shares = field(default_factory=Shares)
     at_ms: int
 
 
@@ -118,6 +122,7 @@ class Sessions:
             taint=taint,
             clearance=clearance,
             place=place,
+            shares=self._rules.shares,
             new_session_id=self.new_session_id(source),
             at_ms=self._clock.now_ms(),
         )
@@ -171,6 +176,8 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusa
     if existing is not None:
         found = existing.session
         if command.place is not None and not command.principal.is_owner:
+            if refusal := await _refuse_part(tx, command, found.row):
+                return refusal
             await rows.add_participant(tx, found.row, str(command.principal))
         if not await may_access(tx, command.principal, found.row):
             return Refusal(not_found(target_name(command.target)))
@@ -186,17 +193,27 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusa
         return Opened(await _reopen(tx, found, command), is_new=False)
     if not command.principal.is_owner and command.place is None:
         return Refusal(Denied("Session keys are chosen by the owner, channels and configured hooks only"))
+    try:
+        check_new_key(_key_of(command))
+    except Invalid as error:
+        return Refusal(error)
+    if refusal := await refuse_session(tx, command.principal, command.shares):
+        return refusal
     session = await create_session(tx, command)
     return Opened(session, is_new=True)
 
 
+async def _refuse_part(tx: Transaction, command: OpenSession, session: SessionRow) -> Refusal | None:
+    """Why the principal may not take part in the session that exists; None if it does already."""
+    if await rows.is_participant(tx, session, str(command.principal)):
+        return None
+    return await refuse_session(tx, command.principal, command.shares)
+
+
 async def create_session(tx: Transaction, command: OpenSession) -> Session:
     """The row, its first incarnation and `session_started`. The key must be free."""
-    key = command.target.key
+    key = _key_of(command)
     session_id = command.target.session_id
-    if key is None:
-        assert session_id is not None
-        key = key_from_session_id(command.agent_id, session_id)
     is_spawned = command.parent is not None and session_id is None
     free = None if is_spawned else await _free_session_id(tx, key, session_id)
     session_id = free or command.new_session_id
@@ -238,6 +255,14 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
     session = await rows.find_by_row(tx, row)
     assert session is not None
     return session
+
+
+def _key_of(command: OpenSession) -> SessionKey:
+    """The key that is named, or that the named id makes."""
+    if command.target.key is not None:
+        return command.target.key
+    assert command.target.session_id is not None
+    return key_from_session_id(command.agent_id, command.target.session_id)
 
 
 async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | None) -> SessionId | None:
@@ -287,6 +312,8 @@ async def patch_session(
         return found
     if "send_policy" in changes and not principal.is_owner:
         return Refusal(Denied("Send policy is set by the owner only"))
+    if "model" in changes and not principal.is_owner:
+        return Refusal(Denied("Model is set by the owner only"))
     if isinstance(label := changes.get("label"), str) and (refusal := _refuse_label(found.session, label)):
         return Refusal(refusal)
     await _change(tx, found.session, changes, str(principal), at_ms)

@@ -19,8 +19,12 @@ class Driver(Protocol):
         """Looks at every run that is being executed here. May raise `Unavailable`."""
         ...
 
-    async def wait_room(self) -> None:
-        """Returns when one more session could be worked on at once, or none ever will."""
+    async def wait_room(self) -> bool:
+        """Returns when one more session could be worked on at once, or none ever will; False if only the owner's."""
+        ...
+
+    async def wait_guest_room(self) -> None:
+        """Returns when a session that is not the owner's could be worked on at once, or none ever will."""
         ...
 
     async def wait_left(self, session: SessionRow) -> bool:
@@ -31,7 +35,7 @@ class Driver(Protocol):
 class Dispatch(Protocol):
     """Delivers sessions that have work to a driver.
 
-    - What a unit handed to `Transaction.dispatch` is delivered after its commit, at least once.
+    - A session that a unit handed to `Transaction.dispatch` is delivered after its commit, at least once.
     - It may be delivered twice, late, and to several processes; the ledger decides who runs what.
     - After a start, and after the death of a process, every session with unfinished runs is delivered.
     """

@@ -20,15 +20,21 @@ from procrastinate.worker import Worker as JobWorker
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.dispatch import Driver
+from antiphon.policy.shares import is_favoured
 from antiphon.store import jobs
+from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Transaction
 
 logger = logging.getLogger(__name__)
 
 QUEUE = "sessions"
+"""Of the owner's work."""
+GUEST_QUEUE = "guests"
+"""Of everybody else's, from which nothing is fetched while only the owner's places are free."""
 TASK = "drive"
 MAX_JOBS = 1_000
 """At the same time in one process; far above the runs, since those that wait hold one each."""
@@ -49,10 +55,13 @@ class _PatientJobManager(JobManager):
         super().__init__(connector)
         self.to_finish: set[int] = set()
         """Jobs that ended while the database could not be told."""
+        self.passed_over = asyncio.Event()
+        """Whether jobs of guests were not looked for, since there was no room for them."""
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        if self.driver is not None:
-            await self.driver.wait_room()
+        if self.driver is not None and not await self.driver.wait_room():
+            self.passed_over.set()
+            queues = [QUEUE]
         return None if self.is_stopped else await super().fetch_job(queues, worker_id)
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
@@ -80,6 +89,10 @@ class _JobWorker(JobWorker):
     def stop(self) -> None:
         self.stopped.set()
         super().stop()
+
+    def look_again(self) -> None:
+        """Fetches jobs as if one had just been announced."""
+        self._new_job_event.set()
 
 
 async def _autocommit(connection: AsyncConnection[Any]) -> None:
@@ -110,10 +123,11 @@ class ProcrastinateDispatch:
         """Where it looks for work that no job tells of; before `run`."""
         self._database = database
 
-    async def defer(self, connection: AsyncConnection[Any], session: SessionRow) -> None:
+    async def defer(self, connection: AsyncConnection[Any], session: SessionRow, principal: Principal) -> None:
         """Stores the job in the transaction that is open on the connection. Raises what psycopg does."""
+        queue = QUEUE if is_favoured(principal) else GUEST_QUEUE
         try:
-            await self._task.configure(connection=connection).defer_async(session=session)
+            await self._task.configure(connection=connection, queue=queue).defer_async(session=session)
         except ConnectorException as error:
             raise error.__cause__ or error from error
 
@@ -124,6 +138,7 @@ class ProcrastinateDispatch:
             async with self._pool, self._app.open_async(self._pool), anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep)
                 tasks.start_soon(self._check, driver)
+                tasks.start_soon(self._invite_guests, driver)
                 while not self._manager.is_stopped:
                     try:
                         await self._work()
@@ -133,6 +148,7 @@ class ProcrastinateDispatch:
 
     def stop(self) -> None:
         self._manager.is_stopped = True
+        self._manager.passed_over.set()
         self._stopped.set()
         if self._worker is not None:
             self._worker.stop()
@@ -144,7 +160,7 @@ class ProcrastinateDispatch:
     async def _work(self) -> None:
         self._worker = _JobWorker(
             self._app,
-            queues=[QUEUE],
+            queues=[QUEUE, GUEST_QUEUE],
             concurrency=MAX_JOBS,
             fetch_job_polling_interval=1.0,
             abort_job_polling_interval=60.0,
@@ -188,9 +204,18 @@ class ProcrastinateDispatch:
             await self._pause(SWEEP_SECONDS)
 
     async def _bury_jobs_of_the_dead(self) -> None:
-        for job in await self._manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=DEAD_SECONDS):
+        for job in await self._manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_SECONDS):
             assert job.id is not None
             await self._manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
+
+    async def _invite_guests(self, driver: Driver) -> None:
+        """Looks for the jobs of guests that were passed over, as soon as there is room for them."""
+        while not self._manager.is_stopped:
+            await self._manager.passed_over.wait()
+            await driver.wait_guest_room()
+            self._manager.passed_over.clear()
+            if self._worker is not None:
+                self._worker.look_again()
 
     async def _check(self, driver: Driver) -> None:
         """Makes up for interrupts that were lost."""
@@ -203,5 +228,5 @@ class ProcrastinateDispatch:
 
 
 async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
-    for session in sessions:
-        await tx.dispatch(session)
+    for session, principal in (await ledger.find_askers(tx, sessions)).items():
+        await tx.dispatch(session, principal)

@@ -1,47 +1,99 @@
-"""Places for runs that work at the same time. Contract: runs 1."""
+"""Places for runs that work at the same time, and who may hold how many. Contract: runs 1."""
 
 import asyncio
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
+
+from antiphon.domain.actor import Principal
+from antiphon.policy.shares import is_favoured, most_of_one, reserve_of
 
 
 class Slots:
-    """At most `count` places. Whoever takes one again goes before those who have not begun."""
+    """At most `count` places, some of them for the owner's runs alone; one guest holds half of the others at most.
+
+    A holder is whose run it is, None where that is not known yet. Whoever takes a place again goes before those who
+    have not begun.
+    """
 
     def __init__(self, count: int, on_free: Callable[[], None]) -> None:
         self._free = count
+        self._guest_places = count - reserve_of(count)
+        self._most_of_one = most_of_one(count)
         self._on_free = on_free
-        self._resuming: deque[asyncio.Future[None]] = deque()
+        self._guests: Counter[Principal | None] = Counter()
+        """Places held by guests, and by runs of which it is not known yet whose they are."""
+        self._resuming: dict[asyncio.Future[None], Principal | None] = {}
 
     @property
     def free(self) -> int:
         return self._free
 
-    def try_take(self) -> bool:
-        """Takes a free place for a run that has not begun; False if there is none."""
-        if self._free == 0:
+    @property
+    def free_for_guests(self) -> int:
+        return min(self._free, self._guest_places - self._guests.total())
+
+    @property
+    def has_room_for_any(self) -> bool:
+        """Whether a run may take a place, whoever's it is."""
+        return self.free_for_guests > 0 and self._guests.total() < self._most_of_one
+
+    def may_take(self, holder: Principal) -> bool:
+        if is_favoured(holder):
+            return self._free > 0
+        return self.free_for_guests > 0 and self._guests[holder] < self._most_of_one
+
+    def try_take(self, holder: Principal | None) -> bool:
+        """Takes a free place for a run that has not begun; False if there is none for the holder."""
+        if not (self.has_room_for_any if holder is None else self.may_take(holder)):
             return False
-        self._free -= 1
+        self._count(holder)
         return True
 
-    def give_back(self) -> None:
-        while self._resuming:
-            resuming = self._resuming.popleft()
-            if not resuming.done():
-                resuming.set_result(None)
-                return
-        self._free += 1
-        self._on_free()
+    def reassign(self, holder: Principal | None, other: Principal) -> None:
+        """The place is another's from now on, though it may be more than its share."""
+        self._uncount(holder)
+        self._count(other)
+        self._resume()
+        if is_favoured(other):
+            self._on_free()
 
-    async def take_again(self) -> None:
+    def give_back(self, holder: Principal | None) -> None:
+        self._uncount(holder)
+        self._resume()
         if self._free:
-            self._free -= 1
+            self._on_free()
+
+    async def take_again(self, holder: Principal) -> None:
+        if self.may_take(holder):
+            self._count(holder)
             return
         resuming = asyncio.get_running_loop().create_future()
-        self._resuming.append(resuming)
+        self._resuming[resuming] = holder
         try:
             await resuming
         except asyncio.CancelledError:
-            if resuming.done() and not resuming.cancelled():
-                self.give_back()
+            if self._resuming.pop(resuming, None) is None:
+                self.give_back(holder)
             raise
+
+    def _resume(self) -> None:
+        """Gives free places to those who had one before, the oldest first."""
+        for resuming, holder in tuple(self._resuming.items()):
+            if not self._free:
+                return
+            if holder is not None and self.may_take(holder):
+                del self._resuming[resuming]
+                self._count(holder)
+                resuming.set_result(None)
+
+    def _count(self, holder: Principal | None) -> None:
+        self._free -= 1
+        if holder is None or not is_favoured(holder):
+            self._guests[holder] += 1
+
+    def _uncount(self, holder: Principal | None) -> None:
+        self._free += 1
+        if holder is None or not is_favoured(holder):
+            self._guests[holder] -= 1
+            if not self._guests[holder]:
+                del self._guests[holder]

@@ -12,6 +12,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
 from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import Ids, ProcessId, SessionRow
@@ -25,6 +26,7 @@ from antiphon.engine.runs.context import PublishDelta, RunContext
 from antiphon.engine.runs.lifecycle import Ended, NewInput
 from antiphon.engine.runs.runner import AgentRunner, Ending
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.engine.work.line import Line
 from antiphon.engine.work.slots import Slots
 from antiphon.engine.work.transcripts import Transcripts
 from antiphon.store import runs as ledger
@@ -51,7 +53,7 @@ class StopCause(StrEnum):
 class _Drive:
     """One session being worked on, and the run of it that is being executed."""
 
-    def __init__(self, session: SessionRow, slots: Slots) -> None:
+    def __init__(self, session: SessionRow, slots: Slots, holder: Principal | None) -> None:
         self.session = session
         self.has_news = False
         self.run: Run | None = None
@@ -68,16 +70,27 @@ class _Drive:
         """The session's next run, claimed already."""
         self._slots = slots
         self.has_slot = True
+        self._holder = holder
+        """Whose share the slot counts in; None until the first run is claimed, where nobody looked before."""
+        self._has_claimed = False
 
     def give_back(self) -> None:
         if self.has_slot:
             self.has_slot = False
-            self._slots.give_back()
+            self._slots.give_back(self._holder)
 
     async def take_again(self) -> None:
         if not self.has_slot:
-            await self._slots.take_again()
+            assert self._holder is not None
+            await self._slots.take_again(self._holder)
             self.has_slot = True
+
+    def claimed(self, principal: Principal) -> None:
+        """The slot is that principal's now; but the first run keeps the one that it got for work behind it."""
+        if self._holder != principal and (self._has_claimed or self._holder is None):
+            self._slots.reassign(self._holder, principal)
+            self._holder = principal
+        self._has_claimed = True
 
     def settle(self, ended: Ended | NewInput | None) -> None:
         """Notes what the run's end said of the session's next run."""
@@ -121,7 +134,9 @@ class Worker:
         )
         self._slots = Slots(rules.max_concurrent, self._on_free_slot)
         self._transcripts = Transcripts()
-        self._pending: dict[SessionRow, None] = {}
+        self._pending: dict[SessionRow, bool] = {}
+        """Sessions with work, of which it is not known whose it is; True until somebody looks."""
+        self._line = Line()
         self._driving: dict[SessionRow, _Drive] = {}
         self._leaving: dict[SessionRow, list[asyncio.Future[bool]]] = {}
         self._tasks: TaskGroup | None = None
@@ -135,7 +150,7 @@ class Worker:
         """Works on whatever is delivered, until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             while True:
-                self._pump()
+                await self._pump()
                 await self._has_work.wait()
                 self._has_work.clear()
 
@@ -143,7 +158,8 @@ class Worker:
         """The session has work."""
         drive = self._driving.get(session)
         if drive is None:
-            self._pending[session] = None
+            self._line.leave(session)
+            self._pending[session] = True
         else:
             drive.has_news = True
         self._has_work.set()
@@ -163,11 +179,33 @@ class Worker:
         for run_id in await self._database.read(ledger.find_called_off, claims):
             self.check(drives[run_id].session)
 
-    async def wait_room(self) -> None:
-        """Returns when one more session could be worked on at once, or none ever will."""
-        while self._slots.free <= len(self._pending) and not self._is_draining:
+    async def wait_room(self) -> bool:
+        """Returns when one more session could be worked on at once, or none ever will; False if only the owner's."""
+        while not self._is_draining:
+            if self._has_room_for_guests:
+                return True
+            if self._slots.free > self._able:
+                return False
+            await self._wait_for_change_of_room()
+        return True
+
+    async def wait_guest_room(self) -> None:
+        while not (self._is_draining or self._has_room_for_guests):
+            await self._wait_for_change_of_room()
+
+    @property
+    def _has_room_for_guests(self) -> bool:
+        return self._slots.free_for_guests > self._able
+
+    @property
+    def _able(self) -> int:
+        """How many sessions wait that may take a place as soon as they are looked at."""
+        return len(self._pending) + self._line.count(self._slots.may_take)
+
+    async def _wait_for_change_of_room(self) -> None:
+        if self._room.is_set():
             self._room = anyio.Event()
-            await self._room.wait()
+        await self._room.wait()
 
     def _on_free_slot(self) -> None:
         self._has_work.set()
@@ -175,7 +213,7 @@ class Worker:
 
     async def wait_left(self, session: SessionRow) -> bool:
         """Returns once the session is worked on here no more; whether all of its work is done."""
-        if session not in self._pending and session not in self._driving:
+        if session not in self._pending and session not in self._line and session not in self._driving:
             return True
         if self._has_drained:
             return False
@@ -207,8 +245,8 @@ class Worker:
             self._idle = anyio.Event()
             await self._idle.wait()
 
-    def _pump(self) -> None:
-        """Starts driving pending sessions as long as there are free slots, and checks on those being driven."""
+    async def _pump(self) -> None:
+        """Starts driving sessions as long as there are slots for them, and checks on those being driven."""
         assert self._tasks is not None
         to_check, self._to_check = self._to_check, {}
         for session in to_check:
@@ -218,11 +256,47 @@ class Worker:
             drive.is_unchecked = True
             if drive.run is not None and drive.cause is None:
                 self._tasks.start_soon(self._check, drive, drive.run)
-        while self._pending and not self._is_draining and self._slots.try_take():
+        while not self._line and self._pending and not self._is_draining and self._slots.try_take(None):
             session = next(iter(self._pending))
             del self._pending[session]
-            drive = self._driving[session] = _Drive(session, self._slots)
-            self._tasks.start_soon(self._drive, drive)
+            self._begin(session, None)
+        if self._pending and not self._is_draining:
+            await self._line_up()
+        while not self._is_draining and (found := self._line.next(self._slots.may_take)) is not None:
+            session, principal = found
+            self._slots.try_take(principal)
+            self._begin(session, principal)
+
+    def _begin(self, session: SessionRow, holder: Principal | None) -> None:
+        assert self._tasks is not None
+        drive = self._driving[session] = _Drive(session, self._slots, holder)
+        self._tasks.start_soon(self._drive, drive)
+
+    async def _line_up(self) -> None:
+        """Looks whose work the sessions have, which takes places by that."""
+        sessions = tuple(self._pending)
+        self._pending = dict.fromkeys(sessions, False)
+        try:
+            found = await self._database.read(ledger.find_askers, sessions)
+        except Unavailable as error:
+            logger.warning("Store is not able", extra={"action": "store_retry", "code": error.code})
+            await anyio.sleep(RETRY_SECONDS)
+            self._has_work.set()
+            return
+        for session in sessions:
+            if self._pending.get(session) is False:
+                del self._pending[session]
+                if (principal := found.get(session)) is None:
+                    self._tell_left(session, is_done=True)
+                else:
+                    self._line.join(session, principal)
+        if self._pending:
+            self._has_work.set()
+        self._room.set()
+
+    @property
+    def _is_anybody_waiting(self) -> bool:
+        return bool(self._pending or self._line)
 
     async def _drive(self, drive: _Drive) -> None:
         """Works the session's runs off, until there are none or others wait for the slot."""
@@ -230,7 +304,7 @@ class Worker:
             while not self._is_draining and not drive.is_abandoned:
                 drive.has_news = False
                 await drive.take_again()
-                if not await self._drive_once(drive) or (self._pending and drive.following is None):
+                if not await self._drive_once(drive) or (self._is_anybody_waiting and drive.following is None):
                     break
             if drive.following is not None:
                 await self._hand_back(drive.following)
@@ -243,7 +317,7 @@ class Worker:
                 if drive.is_done:
                     self._tell_left(drive.session, is_done=True)
                 else:
-                    self._pending[drive.session] = None
+                    self._pending[drive.session] = True
             drive.give_back()
             self._idle.set()
             self._has_work.set()
@@ -258,6 +332,7 @@ class Worker:
                 await self._hand_back(run)
                 return False
             if run is not None:
+                drive.claimed(run.principal)
                 await self._execute(drive, run)
         except Unavailable as error:
             if not _is_passing(error):
@@ -419,7 +494,7 @@ class Worker:
                     ending.outcome,
                     ending.message,
                     is_counted=context.is_counted,
-                    successors=None if self._pending or self._is_draining else self._claimant,
+                    successors=None if self._is_anybody_waiting or self._is_draining else self._claimant,
                     saw=context.last_seq,
                 )
             except Unavailable as error:

@@ -30,9 +30,10 @@ class Problem extends Error {
 }
 
 async function call(method, path, body) {
-  const request = { method, signal: AbortSignal.timeout(SEND_TIMEOUT_MS) };
+  const headers = pageHeaders();
+  const request = { method, headers, signal: AbortSignal.timeout(SEND_TIMEOUT_MS) };
   if (body !== undefined) {
-    request.headers = { 'Content-Type': 'application/json' };
+    headers['Content-Type'] = 'application/json';
     request.body = JSON.stringify(body);
   }
   let response;
@@ -46,13 +47,14 @@ async function call(method, path, body) {
     throw new Problem(reason, { isPassing: true });
   }
   if (response.ok) return answer;
-  if (response.status === 401) location.reload();
+  if (response.status === 401) onRefused(headers);
   const message = answer.error?.message ?? `The gateway answered ${response.status}.`;
   throw new Problem(message, { isPassing: response.status >= 500, status: response.status });
 }
 
 const sessionPath = (key, rest = '') => `/sessions/${encodeURIComponent(key)}${rest}`;
 const pageAddress = (key) => `/?session=${encodeURIComponent(key)}`;
+const contentAddress = (key) => `/page?session=${encodeURIComponent(key)}`;
 
 function randomId() {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
@@ -79,15 +81,22 @@ function shortTime(moment) {
   return days < 7 ? weekday.format(moment) : shortDate.format(moment);
 }
 
+function dateName(moment) {
+  const days = daysAgo(moment);
+  return days === 0 ? 'today' : days === 1 ? 'yesterday' : `on ${shortDate.format(moment)}`;
+}
+
 function dayTitle(moment) {
   const days = daysAgo(moment);
   return days === 0 ? 'Today' : days === 1 ? 'Yesterday' : dayName.format(moment);
 }
 
+const timeForms = { short: shortTime, date: dateName, clock: (moment) => clock.format(moment) };
+
 function showTimes(root = document) {
   for (const time of findAll('time[datetime]', root)) {
     const moment = new Date(time.dateTime);
-    const text = time.dataset.form === 'short' ? shortTime(moment) : clock.format(moment);
+    const text = timeForms[time.dataset.form ?? 'clock'](moment);
     if (time.textContent !== text) time.textContent = text;
     time.title = longDate.format(moment);
   }
@@ -187,16 +196,30 @@ class Conversation {
   open() {
     if (this.stream || this.isClosed) return;
     clearTimeout(this.retry);
-    const query = new URLSearchParams({ session: this.key, after: this.lastSeq });
-    const stream = (this.stream = new EventSource(`/page/follow?${query}`));
-    stream.addEventListener('open', () => this.onOpen());
-    stream.addEventListener('entry', (event) => this.take(JSON.parse(event.data)));
-    stream.addEventListener('delta', (event) => this.grow(JSON.parse(event.data)));
-    stream.addEventListener('reset', (event) => {
-      if (JSON.parse(event.data).reason === 'deleted') this.onGone();
-      else this.reload();
+    const address = `/page/follow?${new URLSearchParams({ session: this.key })}`;
+    this.stream = new Stream(address, this.lastSeq, {
+      onOpen: () => this.onOpen(),
+      onEvent: (name, data) => this.onEvent(name, data),
+      onLost: () => this.onError(),
     });
-    stream.addEventListener('error', () => this.onError());
+  }
+
+  onEvent(name, data) {
+    switch (name) {
+      case 'entry':
+        this.take(data);
+        break;
+      case 'delta':
+        this.grow(data);
+        break;
+      case 'reset':
+        if (data.reason === 'deleted') this.onGone();
+        else this.reload();
+        break;
+      case 'end':
+        this.onError();
+        break;
+    }
   }
 
   pause() {
@@ -427,7 +450,7 @@ class Conversation {
     const hope = problem.isPassing ? ' It is sent when the connection is back.' : '';
     this.showProblem(`Not sent: ${problem.message}${hope}`);
     this.isWaiting = problem.isPassing;
-    if (problem.isPassing && this.stream?.readyState === EventSource.OPEN) setTimeout(() => this.sendAgain(), RETRY_LONGEST_MS);
+    if (problem.isPassing && this.stream?.isOpen) setTimeout(() => this.sendAgain(), RETRY_LONGEST_MS);
   }
 
   // Only what was tried and not changed since.
@@ -512,7 +535,7 @@ let listTimer = null;
 function refreshList() {
   listTimer ??= setTimeout(() => {
     listTimer = null;
-    find('#sessions').dispatchEvent(new Event('sessions-changed'));
+    find('#sessions')?.dispatchEvent(new Event('sessions-changed'));
   }, LIST_PAUSE_MS);
 }
 
@@ -555,7 +578,7 @@ async function show(key, { isFocused = false, isPushed = false } = {}) {
   const address = pageAddress(key);
   const before = find('#conversation');
   const push = isPushed ? { push: address } : {};
-  await htmx.ajax('GET', address, { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
+  await htmx.ajax('GET', contentAddress(key), { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
   if (find('#conversation') === before) throw new Problem('The gateway cannot be reached.', { isPassing: true });
   adopt();
   if (isFocused) find('#message')?.focus();
@@ -736,12 +759,37 @@ const actions = {
     conversation.fit();
     conversation.input.focus();
   },
+  async browsers() {
+    await showBrowsers();
+    find('#browsers').showModal();
+  },
+  async 'revoke-browser'(button) {
+    button.disabled = true;
+    try {
+      await call('DELETE', `/tokens/${encodeURIComponent(button.dataset.id)}`);
+    } catch (problem) {
+      // It may have ended by itself meanwhile; the list says so.
+      if (problem.status !== 404) {
+        find('#browsers-problem').textContent = problem.message;
+        find('#browsers-problem').hidden = false;
+      }
+    }
+    await showBrowsers();
+  },
   async 'sign-out'() {
     await call('POST', '/auth/sign-out');
+    localStorage.removeItem(SECRET_NAME);
     sessionStorage.clear();
-    location.assign('/');
+    history.replaceState(null, '', '/');
+    signedOut('');
   },
 };
+
+async function showBrowsers() {
+  const { text } = await call('GET', '/page/browsers');
+  find('#browsers-list').innerHTML = text;
+  showTimes(find('#browsers-list'));
+}
 
 document.addEventListener('click', async (event) => {
   const element = event.target.closest('[data-action]');
@@ -759,7 +807,11 @@ document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape') document.body.classList.remove('is-list-shown');
 });
 
-find('#search').addEventListener('submit', (event) => event.preventDefault());
+document.addEventListener('submit', (event) => event.target.id === 'search' && event.preventDefault());
+
+document.addEventListener('htmx:config:request', (event) => {
+  Object.assign(event.detail.ctx.request.headers, pageHeaders());
+});
 
 // Earlier messages come in above; what is being read stays where it is.
 let distanceBefore = null;
@@ -777,6 +829,7 @@ document.addEventListener('htmx:before:swap', (event) => {
 });
 
 document.addEventListener('htmx:after:swap', () => {
+  if (!find('#sidebar')) return;
   adopt();
   markCurrent();
   showTimes(find('#sidebar'));
@@ -789,7 +842,8 @@ document.addEventListener('htmx:after:swap', () => {
 });
 
 document.addEventListener('htmx:response:error', (event) => {
-  if (event.detail.ctx?.response?.status === 401) location.reload();
+  const { ctx } = event.detail;
+  if (ctx?.response?.status === 401) onRefused(ctx.request.headers);
 });
 
 document.body.addEventListener('connected', () => {
@@ -822,14 +876,21 @@ setInterval(() => {
   if (find('#family')) conversation?.refreshHead().catch(() => {});
 }, LIST_EVERY_MS);
 
-// A link that was opened where one is signed in already is used up all the same.
-if (location.hash.startsWith('#code=')) {
-  const code = decodeURIComponent(location.hash.slice('#code='.length));
-  history.replaceState(null, '', location.pathname + location.search);
-  call('POST', '/auth/exchange', { code }).catch(() => {});
+// Shows the content that the server rendered, and brings it to life.
+function startPage(html) {
+  stopPage();
+  find('#page').innerHTML = html;
+  htmx.process(find('#page'));
+  adopt();
+  restoreOpened();
+  showTimes();
+  if (matchMedia('(pointer: fine)').matches) find('#message')?.focus();
 }
 
-adopt();
-restoreOpened();
-showTimes();
-if (matchMedia('(pointer: fine)').matches) find('#message')?.focus();
+function stopPage() {
+  conversation?.close();
+  conversation = null;
+  document.title = 'Antiphon';
+  document.body.classList.remove('is-list-shown');
+  find('#page').replaceChildren();
+}

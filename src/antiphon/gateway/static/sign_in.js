@@ -1,44 +1,112 @@
-// Exchanges the code in the link's fragment for a cookie. The fragment never reaches a server or its logs.
+// Lets the page in. A link's code becomes a cookie, which scripts cannot read, and the page's secret, which no other
+// origin can read (the storage is one of scheme, host and port); every request of the page carries both.
 'use strict';
 
-const state = document.getElementById('sign-in-state');
-const problem = document.getElementById('sign-in-problem');
+const SECRET_NAME = 'antiphon.page';
+const LOAD_AGAIN_MS = 1500;
 
-function fail(text) {
-  state.hidden = true;
-  problem.textContent = text;
-  problem.hidden = false;
+const pageSecret = () => localStorage.getItem(SECRET_NAME);
+
+function pageHeaders() {
+  const secret = pageSecret();
+  return secret ? { 'Antiphon-Page': secret } : {};
 }
 
+function showSignIn({ state = '', problem = '', isHelping = true } = {}) {
+  for (const [id, text] of [['#sign-in-state', state], ['#sign-in-problem', problem]]) {
+    find(id).textContent = text;
+    find(id).hidden = !text;
+  }
+  find('#sign-in-help').hidden = !isHelping;
+  find('#sign-in').hidden = false;
+}
+
+// Takes everything away that was shown, and says how to come back. What was typed stays in this tab.
+function signedOut(problem) {
+  stopPage();
+  showSignIn({ problem });
+}
+
+// For a refusal: the secret is worthless, unless another tab has signed in anew meanwhile.
+function onRefused(headers) {
+  if (pageSecret() && pageSecret() !== headers['Antiphon-Page']) {
+    location.reload();
+    return;
+  }
+  localStorage.removeItem(SECRET_NAME);
+  signedOut('You are signed out: this browser was signed out elsewhere, or was not used for a week.');
+}
+
+// Whether the code let this browser in.
 async function signIn(code) {
-  state.hidden = false;
+  showSignIn({ state: 'Signing in…', isHelping: false });
   let response;
   try {
     response = await fetch('/auth/exchange', {
       method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
+      headers: { 'Content-Type': 'application/json', ...pageHeaders() },
       body: JSON.stringify({ code }),
     });
   } catch {
-    fail('Antiphon cannot be reached. Is it running? Reload this page once it is; the link was not used.');
+    showSignIn({ problem: 'Antiphon cannot be reached. Is it running? Reload this page once it is; the link was not used.' });
     history.replaceState(null, '', `/#code=${encodeURIComponent(code)}`);
-    return;
+    return false;
   }
   if (response.ok) {
-    location.replace('/');
-  } else if (response.status === 403) {
-    fail('This link was used already, or it is older than ten minutes. Type “antiphon open” for another.');
+    localStorage.setItem(SECRET_NAME, (await response.json()).pageSecret);
+    return true;
+  }
+  if (pageSecret()) return true;
+  const reason = response.status === 403
+    ? 'This link was used already, or it is older than ten minutes.'
+    : `Signing in failed (${response.status}).`;
+  showSignIn({ problem: `${reason} Type “antiphon open” for another.` });
+  return false;
+}
+
+async function load() {
+  const headers = pageHeaders();
+  if (!headers['Antiphon-Page']) {
+    signedOut('');
+    return;
+  }
+  const session = new URLSearchParams(location.search).get('session');
+  const query = session === null ? '' : `?${new URLSearchParams({ session })}`;
+  let response = null;
+  let text = '';
+  try {
+    response = await fetch(`/page${query}`, { headers });
+    text = await response.text();
+  } catch {
+    response = null;
+  }
+  if (response === null || response.status >= 500) {
+    showSignIn({ problem: 'Antiphon cannot be reached. Trying again…', isHelping: false });
+    setTimeout(load, LOAD_AGAIN_MS);
+  } else if (response.status === 401) {
+    onRefused(headers);
+  } else if (response.headers.get('Content-Type')?.startsWith('text/html')) {
+    find('#sign-in').hidden = true;
+    startPage(text);
   } else {
-    fail(`Signing in failed (${response.status}). Type “antiphon open” for another link.`);
+    showSignIn({ problem: JSON.parse(text).error.message, isHelping: false });
   }
 }
 
-function start() {
+async function start() {
   const code = decodeURIComponent(location.hash.slice(1).replace(/^[a-z]+=/, ''));
-  if (!code) return;
-  history.replaceState(null, '', '/');
-  signIn(code);
+  if (code) {
+    history.replaceState(null, '', location.pathname + location.search);
+    if (!(await signIn(code))) return;
+  }
+  await load();
 }
 
-addEventListener('hashchange', start);
+addEventListener('hashchange', () => location.hash.length > 1 && start());
+addEventListener('storage', (event) => {
+  if (event.key !== SECRET_NAME) return;
+  if (event.newValue) location.reload();
+  else signedOut('You are signed out: it was done in another tab.');
+});
+
 start();

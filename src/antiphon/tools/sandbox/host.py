@@ -6,6 +6,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from antiphon.private_files import starting_umask
 from antiphon.tools.sandbox.execution import Execution
 from antiphon.tools.sandbox.watch import Breach
 
@@ -27,6 +28,7 @@ class HostProcess(Execution):
                 cwd=workspace,
                 env=environment,
                 start_new_session=True,
+                umask=starting_umask(),
             )
         )
 

@@ -21,6 +21,7 @@ from typing import IO
 
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.sandbox import SandboxLimits
+from antiphon.private_files import starting_umask
 from antiphon.tools.sandbox.execution import Execution
 from antiphon.tools.sandbox.profile import FILES, Profile, arguments
 from antiphon.tools.sandbox.system_calls import filter_for
@@ -70,6 +71,7 @@ class SandboxProcess(Execution):
                     cwd="/",
                     env={},
                     start_new_session=True,
+                    umask=starting_umask(),
                     pass_fds=[
                         *contents.values(),
                         *([] if system_calls is None else [system_calls]),

@@ -1,0 +1,55 @@
+"""Script files: they lie in the home or beside the configuration file, and are read from nowhere else."""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from antiphon.domain.errors import Invalid
+
+MAX_SCRIPT_BYTES = 4 * 1024 * 1024
+
+
+def read_script(name: str, directories: Sequence[Path]) -> bytes:
+    """The content of the script; blocks. A relative name is looked for in each directory, in their order.
+
+    Raises `Invalid` (`unknown_model`) that shows neither the directory nor the content.
+    """
+    for directory in directories:
+        path = _path_inside(name, directory)
+        if path is None:
+            continue
+        try:
+            return _read(name, path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise unplayable(name, f"it cannot be read ({error.strerror})") from error
+    raise unplayable(name, "it lies neither in the home nor beside the configuration file; put it there")
+
+
+def unplayable(name: str, reason: str) -> Invalid:
+    return Invalid(f"Script cannot be played: {name.rpartition('/')[2][:80]!r}: {reason}.", code="unknown_model")
+
+
+def _path_inside(name: str, directory: Path) -> Path | None:
+    """The file behind all links, if it lies in the directory."""
+    try:
+        root = directory.resolve()
+        path = (root / name).resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None
+    return path if path.is_relative_to(root) else None
+
+
+def _read(name: str, path: Path) -> bytes:
+    # Without waiting: it may be a pipe. Its links were resolved, so one that is met now is new.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            raise unplayable(name, "it is no regular file")
+        content = file.read(MAX_SCRIPT_BYTES + 1)
+    if len(content) > MAX_SCRIPT_BYTES:
+        raise unplayable(name, f"it has more than {MAX_SCRIPT_BYTES} bytes")
+    return content

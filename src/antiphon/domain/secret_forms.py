@@ -1,0 +1,188 @@
+"""Secrets that are known by their form: tokens with a prefix, private keys, addresses that hold a password."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, Masks, Occurrences, Runs, Span
+from antiphon.domain.tokens import BOUND_PREFIX, OWNER_PREFIX
+
+LONGEST_KEY = 64 * 1024
+"""Characters of a private key in PEM form."""
+
+_WORD = "[A-Za-z0-9_-]"
+_DOTTED = "[A-Za-z0-9_.-]"
+_ENCODED = "[A-Za-z0-9_.~+/=-]"
+_ADDRESS = r"""[^\s"'`<>()\\{},;|]"""
+_USER = r"[^\s/:@\"'<>]{0,100}"
+
+
+class Form(NamedTuple):
+    """A secret that begins with certain characters."""
+
+    prefixes: tuple[str, ...]
+    fewest: int
+    """Characters behind the prefix."""
+    characters: str = _WORD
+    needs_digit: bool = False
+    """Whether a digit must be among the first 64 of them."""
+    then: re.Pattern[str] | None = None
+    """What must stand behind the prefix."""
+    is_kept: bool = False
+    """Whether the prefix stays."""
+
+
+_HEX_32 = re.compile("[0-9a-f]{32}")
+_HEX_32_ALONE = re.compile("[0-9a-f]{32}(?![A-Za-z0-9])")
+FORMS = (
+    Form((f"{OWNER_PREFIX}_",), 32, then=_HEX_32),
+    Form((f"{BOUND_PREFIX}_",), 49, then=re.compile("[0-9a-f]{16,48}_[0-9a-f]{32}")),
+    Form(("sk-", "rk-", "pk-"), 8, needs_digit=True),
+    Form(("sk-ant-", "sk-proj-", "sk-or-", "sk-svcacct-"), 8),
+    Form(("sk_live_", "sk_test_", "rk_live_", "rk_test_", "pk_live_", "pk_test_"), 8),
+    Form(("whsec_",), 16, _ENCODED),
+    Form(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), 20),
+    Form(("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-", "glft-", "glagent-", "gloas-"), 10, _DOTTED),
+    Form(("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xoxe.xoxb-", "xoxe.xoxp-", "xapp-"), 10),
+    Form(("gsk_", "pplx-", "ya29."), 10),
+    Form(("AIza",), 20),
+    Form(("1//0",), 25),
+    Form(("GOCSPX-",), 16),
+    Form(("npm_",), 10, needs_digit=True),
+    Form(("pypi-", "rubygems_", "r8_"), 24),
+    Form(("hf_",), 16),
+    Form(("SG.",), 20, _DOTTED),
+    Form(("AKIA", "ASIA", "ABIA", "ACCA"), 16, "[A-Z0-9]", then=re.compile("[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    Form(("key-", "SK", "dapi"), 32, "[0-9a-f]", needs_digit=True, then=_HEX_32_ALONE),
+    Form(("dop_v1_", "doo_v1_", "dor_v1_"), 24),
+    Form(("shpat_", "shpss_", "shpca_", "shppa_", "sq0atp-", "sq0csp-", "sq0idp-"), 16),
+    Form(("lin_api_", "figd_", "glsa_", "sntrys_", "sntryu_", "PMAK-", "secret_", "ntn_"), 24, needs_digit=True),
+    Form(("dp.pt.", "dp.st.", "pul-", "nvapi-", "xai-", "fo1_", "tskey-"), 24, needs_digit=True),
+    Form(("hvs.", "hvb.", "hvr."), 20),
+    Form(("ATATT3x",), 20, _ENCODED),
+    Form(("AGE-SECRET-KEY-1",), 20),
+    *(
+        Form(tuple(f"{word}{blank}" for blank in ("  ", " ", "\t", "\n")), 18, _ENCODED, is_kept=True)
+        for word in ("Bearer", "bearer", "BEARER")
+    ),
+)
+_TELEGRAM = re.compile(r":(?<=[0-9]{6}:)(?=[A-Za-z0-9_-]{20})")
+_DISCORD = re.compile(r"\.(?=[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27})")
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])(?:bot)?[0-9]{6,12}\Z")
+_DISCORD_HEAD = re.compile(r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{22,27}\Z")
+_LETTER = re.compile("[A-Za-z]")
+_DIGIT = re.compile("[0-9]")
+_SIGNED = re.compile("eyJ(?<![A-Za-z0-9]eyJ)")
+_ADDRESSES = re.compile(
+    r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/"
+    r"|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
+    r"|api\.telegram\.org/(?:file/)?bot"
+    r"|outlook\.office(?:365)?\.com/webhook/"
+    r"|\.webhook\.office\.com/"
+    r"|hooks\.zapier\.com/hooks/catch/"
+    r"|hook\.[a-z0-9]{2,4}\.make\.com/"
+    r"|maker\.ifttt\.com/(?:use|trigger)/",
+    re.IGNORECASE | re.ASCII,
+)
+_SCHEME_END = re.compile("://")
+_PASSWORD = re.compile(rf"://{_USER}:([^\s/\"'<>]{{1,200}})@", re.ASCII)
+_USER_ALONE = re.compile(r"://(?=[A-Za-z_-]{0,60}[0-9])([A-Za-z0-9_-]{20,200})@", re.ASCII)
+_USER_OPTION = re.compile(r"(?<!\S)(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']{1,100}:(?=\S)")
+_SSHPASS = re.compile(r"\bsshpass\s{1,3}-p\s{0,3}[\"']?(?=\S)")
+_BEGIN = re.compile(r"(?:-----|---- )BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_END = re.compile(r"(?:-----|---- )END [A-Z0-9 ]{0,60} ?-{4,5}")
+
+
+def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
+    """The secrets that begin from `start` up to `end`, which may go on behind it."""
+    for form in FORMS:
+        for prefix in form.prefixes:
+            if text.find(prefix, start, end + len(prefix) - 1) >= 0:
+                yield from _find_form(text, form, prefix, start, end)
+    yield from _find_bots(text, start, end)
+    yield from _find_signed(text, start, end)
+    yield from _find_addresses(text, start, end)
+
+
+def _find_form(text: str, form: Form, prefix: str, start: int, end: int) -> Iterator[Span]:
+    runs = Runs(text, form.characters)
+    limit = end + len(prefix) - 1
+    place = start - 1
+    while (place := text.find(prefix, place + 1, limit)) >= 0:
+        rest = place + len(prefix)
+        if _is_within(text, place) or (form.then is not None and not form.then.match(text, rest)):
+            continue
+        to = runs.end(rest)
+        if to - rest < form.fewest:
+            continue
+        if form.needs_digit and not _DIGIT.search(text, place, min(to, rest + 64)):
+            continue
+        yield rest if form.is_kept else place, to
+
+
+def _find_bots(text: str, start: int, end: int) -> Iterator[Span]:
+    """The tokens of bots, which begin with the bot's number."""
+    words, dotted = Runs(text, _WORD), Runs(text, _DOTTED)
+    for found in _TELEGRAM.finditer(text, start, end + LOOKAHEAD):
+        number = _NUMBER.search(text, max(0, found.start() - 16), found.start())
+        if number is not None and start <= number.start() < end and not _is_within(text, number.start()):
+            to = words.end(found.end())
+            if _LETTER.search(text, found.end(), min(to, found.end() + 64)):
+                yield number.start(), to
+    for found in _DISCORD.finditer(text, start, end + LOOKAHEAD):
+        head = _DISCORD_HEAD.search(text, max(0, found.start() - 29), found.start())
+        if head is not None and start <= head.start() < end and not _is_within(text, head.start()):
+            yield head.start(), dotted.end(found.start())
+
+
+def _is_within(text: str, place: int) -> bool:
+    """Whether what begins here goes on from a word, or from a mask, with which it was judged."""
+    before = text[place - 1 : place]
+    return (before.isascii() and before.isalnum()) or (before == "]" and text.endswith(MASK, 0, place))
+
+
+def find_private_keys(text: str, start: int, end: int) -> Iterator[Span]:
+    """The private keys that begin from `start` up to `end`, whole or as far as they are there."""
+    ends = Occurrences(text, _END)
+    for found in _BEGIN.finditer(text, start, end + LOOKAHEAD):
+        if found.start() >= end:
+            break
+        limit = min(found.start() + LONGEST_KEY, len(text))
+        close = ends.next(found.end(), limit)
+        yield found.start(), limit if close is None else close[1]
+
+
+def _find_signed(text: str, start: int, end: int) -> Iterator[Span]:
+    """JSON Web Tokens: three parts with dots between them."""
+    runs = Runs(text, _DOTTED)
+    for found in _SIGNED.finditer(text, start, end + LOOKAHEAD):
+        if found.start() >= end:
+            break
+        to = runs.end(found.start())
+        dot = text.find(".", found.start() + 10, to)
+        if dot >= 0 and text.find(".", dot + 1, to) >= 0 and to - dot > 15 and not _is_within(text, found.start()):
+            yield found.start(), to
+
+
+def _find_addresses(text: str, start: int, end: int) -> Iterator[Span]:
+    """What gives access in an address: a webhook's path, a password before the host."""
+    masks, runs = Masks(text), Runs(text, _ADDRESS)
+    if text.find(".com/", start, end + LOOKAHEAD) >= 0 or text.find("telegram.org/", start, end + LOOKAHEAD) >= 0:
+        for found in _ADDRESSES.finditer(text, start, end + LOOKAHEAD):
+            span = found.end(), runs.end(found.end())
+            if found.start() < end and span[0] < span[1] and not masks.are_in(span):
+                yield span
+    for pattern, hint in ((_USER_OPTION, "-u"), (_USER_OPTION, "-user"), (_SSHPASS, "sshpass")):
+        if text.find(hint, start, end + LOOKAHEAD) < 0:
+            continue
+        for found in pattern.finditer(text, start, end + LOOKAHEAD):
+            span = found.end(), runs.end(found.end())
+            if found.start() < end and span[0] < span[1] and not masks.are_in(span):
+                yield span
+    for found in _SCHEME_END.finditer(text, start, end + LOOKAHEAD):
+        password = _PASSWORD.match(text, found.start()) or _USER_ALONE.match(text, found.start())
+        if found.start() < end and password is not None and not masks.are_in(password.span(1)):
+            yield password.span(1)
+
+
+assert LONGEST_VALUE < LONGEST_KEY

@@ -1,0 +1,82 @@
+"""Where secrets stand in a text, and what is needed to find their ends without reading anything twice."""
+
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+"""From a place in a text up to another, which is not part of it."""
+
+MASK = "[redacted]"
+LONGEST_VALUE = 8 * 1024
+"""Characters of one secret; what follows is another's."""
+LOOKAHEAD = 256
+"""Characters behind a place that tell whether a secret's name or prefix begins there."""
+
+
+class Runs:
+    """The ends of runs of certain characters. Asked at rising places, it reads each character once."""
+
+    def __init__(self, text: str, characters: str) -> None:
+        """`characters` is a class of an expression, with its brackets."""
+        self._text = text
+        self._run = re.compile(f"{characters}*+", re.ASCII)
+        self._from = self._to = 0
+        self._is_closed = False
+
+    def end(self, start: int) -> int:
+        """Where the run that goes on at `start` ends, at most `LONGEST_VALUE` characters further."""
+        limit = min(start + LONGEST_VALUE, len(self._text))
+        if not self._from <= start <= self._to:
+            self._from = self._to = start
+            self._is_closed = False
+        if self._to < limit and not self._is_closed:
+            found = self._run.match(self._text, self._to, limit)
+            assert found is not None
+            self._to = found.end()
+            self._is_closed = self._to < limit
+        return min(self._to, limit)
+
+
+class Occurrences:
+    """The next place where an expression matches. Asked at rising places, it reads each character once."""
+
+    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
+        self._text = text
+        self._pattern = pattern
+        self._read_to = 0
+        """No occurrence begins between the last place asked for and here, except `_found`."""
+        self._found: Span | None = None
+
+    def next(self, start: int, limit: int) -> Span | None:
+        """The first that begins at `start` or later and ends at `limit` or before."""
+        if self._found is not None and self._found[0] >= start:
+            return self._found if self._found[1] <= limit else None
+        found = self._pattern.search(self._text, max(start, self._read_to), limit)
+        self._found = found.span() if found is not None else None
+        if found is None:
+            self._read_to = max(start, self._read_to, limit - LOOKAHEAD)
+        return self._found
+
+
+class Masks(Occurrences):
+    """Where a text is redacted already."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, re.compile(re.escape(MASK)))
+
+    def are_in(self, span: Span) -> bool:
+        """Whether there is one within the place, or directly before it: it is then left as it is."""
+        start, end = span
+        return self._text.endswith(MASK, max(0, start - len(MASK)), start) or self.next(start, end) is not None
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same places as spans that neither touch nor overlap, ascending."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined

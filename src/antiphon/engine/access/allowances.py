@@ -1,0 +1,75 @@
+"""What a principal that is not the owner has taken of its share, looked up before it takes more. Contract: access 4."""
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied, Limited
+from antiphon.domain.message import ImagePart, Part, TextPart
+from antiphon.engine.refusal import Refusal
+from antiphon.policy.shares import Shares, is_favoured
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.database import Transaction
+
+PATIENCE_SECONDS = 5
+"""When to ask again whose runs wait for their turn."""
+
+
+async def refuse_session(tx: Transaction, principal: Principal, shares: Shares) -> Refusal | None:
+    """Why the principal may take part in no further session; None if it may."""
+    if is_favoured(principal):
+        return None
+    taken = await rows.taken_by(tx, str(principal))
+    if taken.sessions < shares.sessions:
+        return None
+    return Refusal(
+        Denied(
+            f"Guest takes part in {taken.sessions} sessions, the most that it may. Write in one of these; "
+            "the owner may raise limits.guest.sessions.",
+            code="guest_sessions",
+        )
+    )
+
+
+async def refuse_message(tx: Transaction, principal: Principal, size: int, shares: Shares) -> Refusal | None:
+    """Why the principal may store no message of so many bytes; None if it may."""
+    if is_favoured(principal):
+        return None
+    taken = await rows.taken_by(tx, str(principal))
+    if taken.stored_bytes + size <= shares.stored_bytes:
+        return None
+    return Refusal(
+        Denied(
+            f"Guest has stored {taken.stored_bytes} bytes, and may store {shares.stored_bytes}. "
+            "The owner may delete sessions, or raise limits.guest.storedBytes.",
+            code="guest_bytes",
+        )
+    )
+
+
+async def refuse_run(tx: Transaction, principal: Principal, shares: Shares) -> Refusal | None:
+    """Why no further run of the principal may be queued now; None if one may."""
+    if is_favoured(principal):
+        return None
+    waiting = await ledger.count_queued_by(tx, principal, shares.queued_runs)
+    if waiting < shares.queued_runs:
+        return None
+    return Refusal(
+        Limited(
+            f"Guest has {waiting} runs waiting, the most that it may. Wait for answers before asking more.",
+            code="guest_runs",
+            retry_after_seconds=PATIENCE_SECONDS,
+        )
+    )
+
+
+def stored_bytes(content: tuple[Part, ...]) -> int:
+    """What a message's parts count as."""
+    size = 0
+    for part in content:
+        match part:
+            case TextPart():
+                size += len(part.text.encode())
+            case ImagePart():
+                size += len(part.data)
+            case _:
+                pass
+    return size

@@ -1,0 +1,54 @@
+"""How often each principal may ask: a bucket of tokens each, in this process. Contract: answers 5."""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Limited
+from antiphon.policy.shares import Rate, Rates, is_favoured
+
+MAX_BUCKETS = 10_000
+"""Principals that are remembered; the one that asked longest ago is forgotten first, and has a full bucket again."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class Buckets:
+    """Refuses what is asked more often than the rates allow."""
+
+    def __init__(self, rates: Rates, clock: Clock) -> None:
+        self._rates = rates
+        self._clock = clock
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def take(self, principal: Principal) -> None:
+        """Takes a token of the principal. Raises `Limited` (`rate_limited`) that says when there is one again."""
+        self._take(str(principal), self._rates.owner if is_favoured(principal) else self._rates.guest)
+
+    def take_for_crowd(self, name: str) -> None:
+        """The same for all principals together that one relay speaks for: ten times what one of them may."""
+        self._take(f"crowd:{name}", self._rates.crowd)
+
+    def _take(self, name: str, rate: Rate) -> None:
+        now = self._clock.monotonic()
+        bucket = self._buckets.pop(name, None) or _Bucket(rate.burst, now)
+        passed = max(0.0, now - bucket.filled_at)
+        bucket.tokens = min(rate.burst, bucket.tokens + passed * rate.per_second)
+        bucket.filled_at = now
+        self._buckets[name] = bucket
+        while len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        if bucket.tokens < 1:
+            seconds = max(1, math.ceil((1 - bucket.tokens) / rate.per_second))
+            raise Limited(
+                f"Requests come too fast: more than {rate.per_minute} a minute. Try again in {seconds} s.",
+                code="rate_limited",
+                retry_after_seconds=seconds,
+            )
+        bucket.tokens -= 1

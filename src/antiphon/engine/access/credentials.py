@@ -1,0 +1,86 @@
+"""What open requests were let in by: revoking it ends them, in every process. Contract: access 2."""
+
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+
+import anyio
+
+from antiphon.clock import Clock
+from antiphon.domain.errors import Unavailable
+from antiphon.store import tokens
+from antiphon.store.database import Database
+
+SWEEP_SECONDS = 0.5
+MAX_HASHES = 500
+"""In one statement."""
+
+logger = logging.getLogger(__name__)
+
+
+class Ending(StrEnum):
+    """Why a credential is valid no more."""
+
+    REVOKED = "revoked"
+    """Revoked, signed out, replaced, or gone with its session."""
+    EXPIRED = "expired"
+
+
+class Watch:
+    """An open request, and what ends it."""
+
+    __slots__ = ("ended", "hash", "on_end")
+
+    def __init__(self, hash: str, on_end: Callable[[Ending], None]) -> None:
+        self.hash = hash
+        self.on_end = on_end
+        """Called once, on the event loop."""
+        self.ended: Ending | None = None
+
+
+class Credentials:
+    """Watches the credentials of this process's open requests. `run` must be running in a task."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._watches: dict[str, set[Watch]] = {}
+
+    def watch(self, hash: str, on_end: Callable[[Ending], None]) -> Watch:
+        """Calls `on_end` within a second after the credential of that hash ended, until it is released."""
+        watch = Watch(hash, on_end)
+        self._watches.setdefault(hash, set()).add(watch)
+        return watch
+
+    def release(self, watch: Watch) -> None:
+        """May be called twice."""
+        watches = self._watches.get(watch.hash)
+        if watches is not None:
+            watches.discard(watch)
+            if not watches:
+                del self._watches[watch.hash]
+
+    async def run(self) -> None:
+        """Looks at all credentials of open requests every half second, in one statement, until cancelled."""
+        while True:
+            await anyio.sleep(SWEEP_SECONDS)
+            try:
+                await self.sweep()
+            except Unavailable as error:
+                logger.warning("Credentials cannot be read", extra={"action": "sweep_failed", "code": error.code})
+
+    async def sweep(self) -> None:
+        """Ends the requests whose credential is valid no more. Raises `Unavailable`."""
+        hashes = list(self._watches)
+        for start in range(0, len(hashes), MAX_HASHES):
+            asked = hashes[start : start + MAX_HASHES]
+            valid = await self._database.read(tokens.find_valid, asked, self._clock.now_ms())
+            for hash in asked:
+                if not valid.get(hash):
+                    self._end(hash, Ending.EXPIRED if hash in valid else Ending.REVOKED)
+
+    def _end(self, hash: str, reason: Ending) -> None:
+        for watch in tuple(self._watches.get(hash, ())):
+            self.release(watch)
+            watch.ended = reason
+            watch.on_end(reason)

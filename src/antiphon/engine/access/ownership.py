@@ -1,0 +1,117 @@
+"""The owner's token: its hash stands in the database, and decides for every gateway. Contract: access 2."""
+
+import hmac
+import logging
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from antiphon.clock import Clock
+from antiphon.domain.ids import Ids
+from antiphon.engine.access.secrets import hash_of
+from antiphon.owner_token import find_token, finish_replacing, next_token, owner_token
+from antiphon.store import tokens
+from antiphon.store.database import Database, Transaction
+
+MAX_AGE_SECONDS = 0.4
+"""How long a gateway goes on with a hash that it has read; so long it may take a token that was replaced elsewhere."""
+
+logger = logging.getLogger(__name__)
+
+
+class Ownership:
+    def __init__(self, database: Database, home: Path, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._home = home
+        self._clock = clock
+        self._ids = ids
+        self._known: str | None = None
+        self._known_at = 0.0
+        self._rotating = anyio.Lock()
+
+    async def prepare(self, *, is_embedded: bool) -> str | None:
+        """The home's token, if it is the owner's; called once as a gateway starts. Raises `Denied`, `Unavailable`.
+
+        The first start on a database makes the home's token the owner's. Later the database decides: a home with
+        another token keeps it, and does not let anybody in by it. A home whose file was removed gets a new token where
+        the database is its own; on a database that homes share it gets none.
+        """
+        token, known = find_token(self._home), await self._read()
+        if known is None:
+            token = token or await to_thread.run_sync(owner_token, self._home, self._ids)
+            await self.claim(token)
+            known = await self._read()
+        if token is not None and hash_of(token) == known:
+            return token
+        if left := finish_replacing(self._home, lambda new: hash_of(new) == known):
+            return left
+        if token is None and is_embedded:
+            await self.rotate()
+            return find_token(self._home)
+        logger.warning(
+            "Owner's token of this home is not the database's: programs of this home are refused until it is copied "
+            "from where it was made last, or replaced by `antiphon tokens rotate` while no gateway runs here",
+            extra={"action": "owner_token_differs", "home": str(self._home)},
+        )
+        return None
+
+    async def rotate(self) -> Path:
+        """Replaces the owner's token and ends what it let in; gives the file that holds the new one."""
+        async with self._rotating:
+            making = next_token(self._home, self._ids)
+            new = await to_thread.run_sync(making.__enter__)  # it waits for other processes of the home
+            try:
+                await self.replace(new.token)
+                return new.keep()
+            finally:
+                making.__exit__(None, None, None)
+
+    async def claim(self, token: str) -> bool:
+        """Makes the token the owner's where there is none yet; whether it is the owner's now."""
+        self._known = None
+        hash = hash_of(token)
+        await self._database.run(tokens.insert_owner_hash, hash, self._clock.now_ms())
+        return await self._read() == hash
+
+    async def replace(self, token: str) -> None:
+        """Makes it the owner's, and ends the one before with the browsers and links that it let in."""
+        self._known = None
+        await self._database.run(_replace, hash_of(token), self._clock.now_ms())
+        self._known = None  # a read may have begun before the COMMIT
+
+    async def is_owner(self, token: str, *, first: str) -> bool:
+        """Whether it is the owner's token. `first` is claimed where the database knows none.
+
+        Costs a read where it is another than the last one known, or that was read more than 0.4 s ago. Raises
+        `Unavailable`.
+        """
+        hash = hash_of(token)
+        is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
+        if self._known is not None and is_recent and hmac.compare_digest(hash, self._known):
+            return True
+        known = await self._read()
+        if known is None and first:
+            await self.claim(first)
+            known = await self._read()
+        return hmac.compare_digest(hash, known or "")
+
+    async def proof_key(self) -> bytes:
+        """The hash of the owner's token, as it stands or stood 0.4 s ago. Raises `Unavailable`."""
+        is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
+        known = self._known if self._known is not None and is_recent else await self._read()
+        return bytes.fromhex(known or "")
+
+    def was_owner(self, token: str) -> bool:
+        """Whether it was the owner's when that was last looked up; costs nothing."""
+        return hmac.compare_digest(hash_of(token), self._known or "")
+
+    async def _read(self) -> str | None:
+        read_at = self._clock.monotonic()
+        known = await self._database.read(tokens.find_owner_hash)
+        self._known, self._known_at = known, read_at
+        return known
+
+
+async def _replace(tx: Transaction, hash: str, at_ms: int) -> None:
+    await tokens.replace_owner_hash(tx, hash, at_ms)

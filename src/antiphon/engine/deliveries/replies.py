@@ -1,0 +1,42 @@
+"""What of a run's end its chat may be told: what the outbox would send there. Contract: send_policy 3, groups 3."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.session import DeliveryContext
+from antiphon.domain.silence import spoken
+from antiphon.engine.access.send_policy import may_deliver
+from antiphon.engine.rules import Rules
+from antiphon.policy.decision import Deny
+from antiphon.store import sessions as rows
+from antiphon.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply as it leaves, without markers, or why there is none."""
+
+    text: str | None = None
+    suppressed: Literal["silent", "send_denied"] | None = None
+    """None where there is a text, and where the run did not end well."""
+
+
+class Replies:
+    """Replies for those who wait outside."""
+
+    def __init__(self, database: Database, rules: Rules) -> None:
+        self._database = database
+        self._rules = rules
+
+    async def outward(self, run: Run, place: DeliveryContext) -> Reply:
+        """What the place is told of a run that is over."""
+        session = await self._database.read(rows.find_by_row, run.session)
+        if session is None or isinstance(may_deliver(session, place, self._rules), Deny):
+            return Reply(suppressed="send_denied")
+        if run.status is not RunStatus.OK:
+            return Reply()
+        words = spoken(run.reply or "")
+        if not words.strip() or run.code == "reset":
+            return Reply(suppressed="silent")
+        return Reply(words)

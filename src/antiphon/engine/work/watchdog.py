@@ -1,0 +1,93 @@
+"""A watch over the event loop: each time that it stands still for long is logged, with what held it up.
+
+A thread looks whether the loop still ticks. Where it does not, it takes down what the loop's thread is doing; code that
+holds the interpreter's lock is seen the moment it gives it back, still in the same function.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from types import FrameType
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.1
+STALL_SECONDS = 0.2
+"""Of standing still; what is over is logged."""
+FRAMES_SHOWN = 4
+
+
+class Watchdog:
+    """Watches the loop that `run` runs on."""
+
+    def __init__(self, *, stall_seconds: float = STALL_SECONDS) -> None:
+        self._stall_seconds = stall_seconds
+        self._ticked_at = 0.0
+        self._cpu = 0.0
+        self._seen: tuple[float, str, str] | None = None
+        """Of the stall that goes on: which tick it follows, the task's name, and where its code is."""
+        self._is_over = threading.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        self._tick()
+        thread = threading.Thread(
+            target=self._watch, args=(loop, threading.get_ident()), name="antiphon-watchdog", daemon=True
+        )
+        thread.start()
+        try:
+            while True:
+                await asyncio.sleep(TICK_SECONDS)
+                self._tick()
+        finally:
+            self._is_over.set()
+
+    def _tick(self) -> None:
+        now, cpu = time.monotonic(), time.thread_time()
+        stood = now - self._ticked_at - TICK_SECONDS
+        if self._ticked_at and stood > self._stall_seconds - TICK_SECONDS:
+            self._tell(stood, cpu - self._cpu)
+        self._ticked_at, self._cpu = now, cpu
+
+    def _tell(self, stood: float, cpu: float) -> None:
+        """`at_least_ms`, because it may have begun up to a tick earlier."""
+        seen = self._seen
+        if seen is None or seen[0] != self._ticked_at:
+            if stood < self._stall_seconds:
+                return
+            seen = (self._ticked_at, "unknown", "")
+        logger.warning(
+            "Event loop stood still",
+            extra={
+                "action": "loop_stalled",
+                "at_least_ms": round(stood * 1000),
+                "cpu_ms": round(cpu * 1000),
+                "request": seen[1],
+                "at": seen[2],
+            },
+        )
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        while not self._is_over.wait(TICK_SECONDS):
+            ticked_at = self._ticked_at
+            if self._seen is not None and self._seen[0] == ticked_at:
+                continue
+            if time.monotonic() - ticked_at > self._stall_seconds:
+                frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+                task = asyncio.current_task(loop)
+                name = "no task" if task is None else task.get_name()
+                self._seen = (ticked_at, name, _where(frame))
+
+
+def _where(frame: FrameType | None) -> str:
+    """The innermost frames, the first of them the caller; ours and the one that it is stuck in."""
+    found: list[str] = []
+    while frame is not None and len(found) < FRAMES_SHOWN:
+        code = frame.f_code
+        if not found or "/antiphon/" in code.co_filename:
+            found.append(f"{code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {code.co_name}")
+        frame = frame.f_back
+    return " < ".join(found)

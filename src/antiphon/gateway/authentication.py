@@ -1,0 +1,198 @@
+"""Who asks: the owner, a token bound to a session, or a browser by two secrets. Contract: access 2, gateway 6."""
+
+import hmac
+from collections.abc import Awaitable, Mapping, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from antiphon.domain.actor import OWNER, Principal, session_principal
+from antiphon.domain.errors import Denied, Unavailable, Unproven
+from antiphon.engine.access.credentials import Ending
+from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.access.signin import BROWSER_LIFE, Browser
+from antiphon.engine.services import Services
+from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
+
+PAGE_HEADER = "antiphon-page"
+"""Carries the secret that only the page's origin can read."""
+OWN_SITES = ("same-origin", "none")
+"""What a browser says in `Sec-Fetch-Site` where our page asks, or a person does."""
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+MCP_PATH = "/mcp"
+TOOLS_PATH = "/tools/"
+PROBES = ("/health", "/ready")
+BOUND_PREFIX = "tok_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """By what a request was let in."""
+
+    principal: Principal
+    credential: str | None
+    """The hash of what it showed, which is watched while the request is open; None where nothing can end it."""
+    session_key: str | None = None
+    """Of the session that its token is bound to."""
+    browser: Browser | None = None
+    cookie: str = ""
+    """What the browser is to keep from now on; empty for no change."""
+
+
+class Authentication:
+    def __init__(self, services: Services, *, owner_token: str, own_token: str | None) -> None:
+        """`owner_token` is the home's, `own_token` one that is good in this process alone."""
+        self._services = services
+        self._owner_token = owner_token
+        self._own_hash = "" if own_token is None else hash_of(own_token)
+
+    async def find(self, scope: Scope, headers: Mapping[str, str], *, is_open: bool) -> Entry | None:
+        """Who asks; None for nobody in particular, whom open addresses answer. Raises `Unproven`, `Denied`.
+
+        Whatever is raised reads no secret back. A browser counts only where its address is not open.
+        """
+        scheme, _, shown = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return await self._by_token(scope, shown.strip())
+        if is_open:
+            return None
+        entry = await self._by_browser(scope, headers)
+        if entry is None:
+            raise Unproven(
+                "Sign in with a link from `antiphon open`, or send 'Authorization: Bearer <token>'.",
+                code="token_missing",
+            )
+        return entry
+
+    async def _by_token(self, scope: Scope, secret: str) -> Entry:
+        if self._own_hash and hmac.compare_digest(hash_of(secret), self._own_hash):
+            return Entry(principal=OWNER, credential=None)
+        if secret.startswith(BOUND_PREFIX):
+            return await self._by_bound_token(scope, secret)
+        ownership = self._services.ownership
+        try:
+            is_owner = await ownership.is_owner(secret, first=self._owner_token)
+        except Unavailable:
+            if scope["path"] not in PROBES or not ownership.was_owner(secret):
+                raise
+            is_owner = True  # whoever asks whether the process is well has to hear that it is not
+        if not is_owner:
+            raise _bad_token()
+        return Entry(principal=OWNER, credential=hash_of(secret))
+
+    async def _by_bound_token(self, scope: Scope, secret: str) -> Entry:
+        """The session that the token is bound to; it calls tools as that, and reaches nothing else."""
+        token = await self._services.tokens.find(secret)
+        if token is None:
+            raise _bad_token()
+        if scope["method"] != "POST" or not (scope["path"] == MCP_PATH or scope["path"].startswith(TOOLS_PATH)):
+            raise Denied(
+                "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else.",
+                code="token_bound",
+            )
+        return Entry(
+            principal=session_principal(token.session_key), credential=token.hash, session_key=token.session_key
+        )
+
+    async def _by_browser(self, scope: Scope, headers: Mapping[str, str]) -> Entry | None:
+        """None without both secrets. What cannot be our page's is refused before anything is looked up."""
+        cookie, page = read_cookie(headers, scope["scheme"]), headers.get(PAGE_HEADER)
+        if not cookie or not page:
+            return None
+        if headers.get("sec-fetch-site", "none") not in OWN_SITES:
+            raise Denied("Request comes from another site's page.", code="site_not_allowed")
+        if scope["method"] not in SAFE_METHODS and "origin" not in headers:
+            raise Denied("A write by cookie needs an Origin header.", code="origin_missing")
+        browser = await self._services.sign_in.find(cookie, page)
+        if browser is None:
+            return None
+        is_renewed = await self._services.sign_in.renew(browser)
+        return Entry(
+            principal=browser.principal,
+            credential=browser.hash,
+            browser=browser,
+            cookie=browser_cookie(headers, scope["scheme"], cookie) if is_renewed else "",
+        )
+
+
+def cookie_name(headers: Mapping[str, str], scheme: str) -> str:
+    """Of the port that the browser asked: it sends the cookies of one port to all others of the host too."""
+    _, _, port = headers.get("host", "").rpartition(":")
+    return f"antiphon_session_{port if port.isdecimal() else 443 if scheme == 'https' else 80}"
+
+
+def read_cookie(headers: Mapping[str, str], scheme: str) -> str | None:
+    """The cookie's secret."""
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(cookie_name(headers, scheme))
+    except CookieError:
+        return None
+    return cookie.value if cookie else None
+
+
+def browser_cookie(headers: Mapping[str, str], scheme: str, secret: str | None) -> str:
+    """The `Set-Cookie` that keeps the secret in the browser; without one, that forgets it."""
+    life = int(BROWSER_LIFE.total_seconds()) if secret else 0
+    secure = "; Secure" if scheme == "https" else ""
+    name = cookie_name(headers, scheme)
+    return f"{name}={secret or ''}; HttpOnly; Max-Age={life}; Path=/; SameSite=Strict{secure}"
+
+
+def with_cookie(send: Send, cookie: str) -> Send:
+    """Sends what the application answers, with a `Set-Cookie` more."""
+
+    def send_with_cookie(message: MutableMapping[str, Any]) -> Awaitable[None]:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"set-cookie", cookie.encode("latin-1"))]}
+        return send(message)
+
+    return send_with_cookie
+
+
+async def answer_watched(
+    app: AsgiApp, services: Services, credential: str, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Runs the application until it has answered, or the credential has ended.
+
+    Puts `antiphon.watch` into the scope, by which a stream ends itself with a last event. Raises `Unproven` where
+    nothing was sent yet; else the connection is dropped, since the client must not take what it has for the whole.
+    """
+    has_begun = False
+
+    def begin(message: MutableMapping[str, Any]) -> Awaitable[None]:
+        nonlocal has_begun
+        has_begun = True
+        return send(message)
+
+    request = anyio.CancelScope()
+
+    def end(reason: Ending) -> None:
+        request.cancel()
+
+    watch = scope["antiphon.watch"] = services.credentials.watch(credential, end)
+    try:
+        with request:
+            await app(scope, receive, begin)
+    finally:
+        services.credentials.release(watch)
+    if not request.cancelled_caught:
+        return
+    if has_begun:
+        scope["antiphon.abort"]()
+        await anyio.lowlevel.checkpoint()
+        return
+    raise Unproven(
+        f"Token or sign-in ended before this was answered ({watch.ended}). What was asked may be done.",
+        code="credential_ended",
+    )
+
+
+def _bad_token() -> Unproven:
+    return Unproven(
+        "Token is not valid: unknown, expired, revoked or replaced. The owner's is in owner.token; "
+        "`antiphon tokens rotate` makes another.",
+        code="bad_token",
+    )

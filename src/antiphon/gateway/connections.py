@@ -1,0 +1,361 @@
+"""Connections of clients: bounded in number, time and size before anything is made of what they send.
+
+uvicorn parses and answers; what it does not bound is bounded here. Why: docs/decisions/0013. Contract: gateway 5.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from antiphon.gateway.refusals import Refusals
+from antiphon.wire import compact_json
+
+PIECE_BYTES = 16 * 1024
+"""Fed to the parser at a time: what is counted by the piece is wrong by no more than this."""
+LINGER_SECONDS = 2.0
+LINGER_BYTES = 1024 * 1024
+"""Read of what follows a refusal, so that the client sees the answer."""
+SWEEP_SECONDS = 0.5
+NEVER = float("inf")
+
+SINGLE = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"authorization",
+        b"cookie",
+        b"content-type",
+        b"content-length",
+        b"transfer-encoding",
+        b"last-event-id",
+        b"idempotency-key",
+        b"antiphon-session",
+        b"sec-fetch-site",
+    }
+)
+"""Headers that decide something: two of them would be read differently by different readers."""
+
+_STATUS_LINES = {400: b"HTTP/1.1 400 Bad Request\r\n", 503: b"HTTP/1.1 503 Service Unavailable\r\n"}
+_TYPES = {400: "invalid_request", 503: "unavailable"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What a client may take before it is known who it is."""
+
+    connections: int = 4096
+    """Open at a time; beyond, the one that has been idle longest is dropped."""
+    head_seconds: float = 10.0
+    """From the connection, or from the first byte of a later request, to the end of the head."""
+    idle_seconds: float = 75.0
+    """Between two requests."""
+    body_seconds: float = 20.0
+    """For a body, beside what its bytes take at the lowest rate."""
+    body_rate: int = 16 * 1024
+    """Bytes a second that a body has to come at."""
+    stall_seconds: float = 60.0
+    """For which a client may take nothing of an answer that waits for it."""
+    head_bytes: int = 64 * 1024
+    """Of the request line and the headers; of trailers once more."""
+    headers: int = 100
+    """In number, trailers among them."""
+    pipelined: int = 8
+    """Requests that wait behind one on the same connection."""
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Connections:
+    """Those that are open: which are idle, which bring a body, and which do not take their answer."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.refusals = Refusals()
+        self.idle: dict[Connection, None] = {}
+        """Without a whole head, the oldest first."""
+        self.incoming: dict[Connection, None] = {}
+        """Whose request's body is not whole, or that were refused and not closed yet."""
+        self.stalled: dict[Connection, None] = {}
+        """Whose answer waits to be taken."""
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def watch(self) -> None:
+        """Sweeps twice a second for as long as there is something to look after."""
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+
+    def forget(self, connection: "Connection") -> None:
+        self.idle.pop(connection, None)
+        self.incoming.pop(connection, None)
+        self.stalled.pop(connection, None)
+
+    def make_room(self) -> bool:
+        """Drops one that nobody misses: the oldest idle one, else the oldest that brings a body and proved nothing."""
+        found = next(iter(self.idle), None)
+        if found is None:
+            found = next((each for each in self.incoming if not each.is_proven), None)
+        if found is None:
+            return False
+        self.refusals.note("connection_dropped")
+        self.forget(found)
+        found.transport.abort()
+        return True
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        now = asyncio.get_running_loop().time()
+        for connection in tuple(self.idle):
+            connection.sweep_head(now)
+        for connection in tuple(self.incoming):
+            connection.sweep_body(now)
+        for connection in tuple(self.stalled):
+            connection.sweep_answer(now)
+        if self.idle or self.incoming or self.stalled:
+            self.watch()
+
+
+class Connection(HttpToolsProtocol):
+    """One client's connection. Puts `antiphon.abort` into each scope: it drops what waits to be sent, too."""
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    scope: Any
+    cycle: Any
+    parser: Any
+
+    def __init__(self, connections: Connections, **given: Any) -> None:
+        super().__init__(**given)
+        self._all = connections
+        self._limits = connections.limits
+        self._is_refused = False
+        self._is_in_head = False
+        self._is_in_body = False
+        self._has_begun = False
+        """Whether a byte came since the last request."""
+        self._unread = 0
+        """Bytes in a row that were no body: a head's, trailers, extensions of chunks."""
+        self._head_bytes = 0
+        self._seen: set[bytes] = set()
+        self._header_count = 0
+        self._deadline = NEVER
+        self._body_since = 0.0
+        self._body_bytes = 0
+        self._has_body_come = False
+        self._waiting_bytes = 0
+        self._waiting_since = 0.0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the guard found somebody behind the request that comes in."""
+        return self.scope is not None and self.scope.get("antiphon.principal") is not None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections and not self._all.make_room():
+            self._refuse("too_many_connections", "Gateway has too many open connections. Try again.", status=503)
+            return
+        self._rest(self._limits.head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            self._unread += len(data)
+            if self._unread > LINGER_BYTES:
+                self.transport.abort()
+            return
+        self._unset_keepalive_if_required()
+        if not self._has_begun:
+            self._has_begun = True
+            if self in self._all.idle:
+                self._deadline = min(self._deadline, self.loop.time() + self._limits.head_seconds)
+        for start in range(0, len(data), PIECE_BYTES):
+            piece = data if len(data) <= PIECE_BYTES else data[start : start + PIECE_BYTES]
+            if not self._take(piece):
+                return
+
+    def _take(self, piece: bytes) -> bool:
+        """False once nothing more is to be parsed."""
+        self._has_body_come = False
+        try:
+            self.parser.feed_data(piece)
+            self._unread = 0 if self._has_body_come else self._unread + len(piece)
+            if self._unread > self._limits.head_bytes + PIECE_BYTES:
+                raise self._head_too_large()
+        except httptools.HttpParserUpgrade:
+            # Another protocol was offered, not asked for: the request is answered, and nothing after it is read.
+            self.cycle.keep_alive = False
+            return False
+        except httptools.HttpParserError as error:
+            refused = error.__context__
+            if not isinstance(refused, _Refused):
+                refused = _Refused("invalid_http", "Request is not valid HTTP/1.1.")
+            self._refuse(refused.code, refused.message)
+            return False
+        except _Refused as refused:
+            self._refuse(refused.code, refused.message)
+            return False
+        return not self._is_refused
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        cast("dict[str, object]", self.scope)["antiphon.abort"] = self.transport.abort
+        self._is_in_head = self._has_begun = True
+        self._head_bytes = self._header_count = 0
+        self._seen = set()
+        if len(self.pipeline) >= self._limits.pipelined:
+            raise _Refused("too_many_requests_at_once", "Connection has too many requests that wait. Use several.")
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        self._header_count += 1
+        if self._header_count > self._limits.headers:
+            raise _Refused("too_many_headers", f"Request has more than {self._limits.headers} headers. Send fewer.")
+        if not self._is_in_head:
+            return  # a trailer: what was decided by the head cannot be changed any more
+        lower = name.lower()
+        if lower in SINGLE:
+            if lower in self._seen:
+                raise _Refused("repeated_header", f"Header is given twice: {lower.decode()!r}. Send it once.")
+            self._seen.add(lower)
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._limits.head_bytes:
+            raise self._head_too_large()
+
+    def _head_too_large(self) -> _Refused:
+        return _Refused(
+            "head_too_large", f"Head is larger than {self._limits.head_bytes} bytes, the most that is taken."
+        )
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._is_in_head = False
+        self._is_in_body = True
+        self._unread = 0
+        self._head_bytes = 0  # trailers are counted anew
+        self._body_since = self.loop.time()
+        self._body_bytes = 0
+        self._all.idle.pop(self, None)
+        self._all.incoming[self] = None
+        self._all.watch()
+
+    def on_body(self, body: bytes) -> None:
+        self._has_body_come = True
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_body = self._has_begun = False
+        self._all.incoming.pop(self, None)
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._rest(self._limits.idle_seconds)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_refused:
+            return
+        if self.transport.is_closing():
+            if self.transport.get_write_buffer_size():
+                self._watch_answer()
+        elif self.cycle.response_complete and not self._is_in_body:
+            self._rest(self._limits.head_seconds if self._has_begun else self._limits.idle_seconds)
+
+    def _rest(self, seconds: float) -> None:
+        self._deadline = self.loop.time() + seconds
+        self._all.idle.pop(self, None)
+        self._all.idle[self] = None
+        self._all.watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_answer()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._all.stalled.pop(self, None)
+
+    def _watch_answer(self) -> None:
+        self._waiting_bytes = self.transport.get_write_buffer_size()
+        self._waiting_since = self.loop.time()
+        self._all.stalled[self] = None
+        self._all.watch()
+
+    def sweep_head(self, now: float) -> None:
+        if now < self._deadline:
+            return
+        if self._has_begun:
+            self._refuse("head_too_slow", f"Head took longer than {self._limits.head_seconds:g} s. Send it at once.")
+            return
+        self._all.forget(self)
+        self.transport.abort()
+
+    def sweep_body(self, now: float) -> None:
+        if self._is_refused:
+            if now >= self._deadline:
+                self._all.forget(self)
+                self.transport.abort()
+            return
+        if self.flow.read_paused:
+            self._body_since += SWEEP_SECONDS  # it is we who do not take it
+            return
+        limits = self._limits
+        if now - self._body_since > limits.body_seconds + self._body_bytes / limits.body_rate:
+            self._refuse("body_too_slow", f"Body comes slower than {limits.body_rate} bytes a second. Send it faster.")
+
+    def sweep_answer(self, now: float) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        if waiting < self._waiting_bytes:
+            self._waiting_bytes, self._waiting_since = waiting, now
+        elif now - self._waiting_since > self._limits.stall_seconds:
+            self._all.refusals.note("answer_not_taken")
+            self._all.forget(self)
+            self.transport.abort()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Never asked for: connections that rest are swept."""
+
+    def _refuse(self, code: str, message: str, *, status: int = 400) -> None:
+        """Answers, unless another answer is under way, and closes once the client had a chance to read it."""
+        self._all.refusals.note(code)
+        self._all.forget(self)
+        self._is_refused = True
+        cycle = self.cycle
+        is_answering = cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete))
+        if is_answering or (cycle is not None and not cycle.response_complete and not self._is_in_body):
+            self.transport.abort()
+            return
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        body = compact_json({"ok": False, "error": {"type": _TYPES[status], "message": message, "code": code}})
+        again = b"retry-after: 1\r\n" if status == 503 else b""
+        self.transport.write(
+            b"%scontent-type: application/json\r\ncontent-length: %d\r\n%sconnection: close\r\n\r\n%s"
+            % (_STATUS_LINES[status], len(body), again, body)
+        )
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._unread = 0
+        self._deadline = self.loop.time() + LINGER_SECONDS
+        self._all.incoming[self] = None
+        self._all.watch()
+        self.flow.resume_reading()

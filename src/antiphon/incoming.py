@@ -1,0 +1,132 @@
+"""What comes in from outside: decoded into types within bounds, and refused in few words without its values."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+from pydantic import ValidationError
+
+MAX_PROBLEMS = 10
+"""Told of one refused value."""
+MAX_PROBLEM_LENGTH = 200
+"""Characters of each."""
+MAX_NAME_LENGTH = 60
+"""Characters shown of a name that came in."""
+MAX_VALUES = 20_000
+"""Numbers, texts, lists, objects and names in one body. Each costs as much time as 100 bytes of a text do."""
+
+T = TypeVar("T")
+
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$", re.DOTALL)
+_VALUE = re.compile(r"'.*'|\".*\"", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+class NotJson(Exception):
+    """What came is no JSON that is read; `str` says why."""
+
+
+class Misfit(Exception):
+    """What came is JSON, and not what is wanted there."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(bounded(problems))
+
+
+def bounded(problems: Iterable[str]) -> str:
+    """The problems as one line: at most 10, of at most 200 characters each."""
+    listed = list(problems)
+    shown = [shortened(problem) for problem in listed[:MAX_PROBLEMS]]
+    if len(listed) > MAX_PROBLEMS:
+        shown.append(f"and {len(listed) - MAX_PROBLEMS} more")
+    return "; ".join(shown)
+
+
+def shortened(text: str, length: int = MAX_PROBLEM_LENGTH) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def shown_place(place: Iterable[object]) -> str:
+    """Where it is, as `a.b.0`; names that came in are cut."""
+    return ".".join(shortened(str(part), MAX_NAME_LENGTH) for part in place)
+
+
+def problems_of(error: ValidationError) -> Iterator[tuple[str, str]]:
+    """Each problem's place and what is wrong there, at most eleven: the last stands for what is left out."""
+    for item in error.errors(include_url=False, include_context=False, include_input=False)[: MAX_PROBLEMS + 1]:
+        said = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "union_tag_invalid":
+            said = "is of no known type"
+        yield shown_place(item["loc"]), said
+
+
+def check_values(body: bytes) -> None:
+    """Raises `NotJson` for a body of so many values that reading it would hold up everybody."""
+    if _marks(body) > MAX_VALUES and _marks(_TEXT.sub(b"", body)) > MAX_VALUES:
+        raise NotJson(f"it holds more than {MAX_VALUES} values")
+
+
+def _marks(body: bytes) -> int:
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def check_arguments(arguments: Mapping[str, object]) -> None:
+    """Raises `Misfit` for a tool's arguments of too many values, before they are looked at one by one."""
+    left = MAX_VALUES
+    pending: list[object] = [arguments]
+    while pending:
+        value = pending.pop()
+        inner: Iterable[object] = ()
+        if isinstance(value, Mapping):
+            entries = cast(Mapping[str, object], value)
+            left -= len(entries)
+            inner = entries.values()
+        elif isinstance(value, list | tuple):
+            items = cast(Sequence[object], value)
+            left -= len(items)
+            inner = items
+        if left < 0:
+            raise Misfit([f"arguments: hold more than {MAX_VALUES} values"])
+        pending += [each for each in inner if isinstance(each, Mapping | list | tuple)]
+
+
+def decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    """The body as the decoder's type. Raises `NotJson`, `Misfit`; neither holds a value that came in."""
+    check_values(body)
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Misfit([_problem(str(error), decoder.type)]) from None
+    except UnicodeDecodeError:
+        raise NotJson(_not_utf8(body)) from None
+    except msgspec.DecodeError as error:
+        raise NotJson(_reason(body, error)) from None
+    except RecursionError:
+        raise NotJson("it is nested too deeply") from None
+
+
+def _not_utf8(body: bytes) -> str:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return f"it is not UTF-8, byte {error.start + 1} is {body[error.start]:#04x}"
+    return "it is not UTF-8"
+
+
+def _reason(body: bytes, error: msgspec.DecodeError) -> str:
+    if re.search(rb"\\u[dD][89a-fA-F]", body):
+        return "a text may hold half of a surrogate pair, which is no character, or it does not come whole"
+    return shortened(str(error).removeprefix("JSON is malformed: ").lower())
+
+
+def _problem(said: str, wanted: Any) -> str:
+    """What msgspec says, as place and remedy and without what came in."""
+    found = _PLACE.search(said)
+    place = [] if found is None else found[1].replace("[", ".").replace("]", "").split(".")
+    said = said if found is None else said[: found.start()]
+    if unknown := _UNKNOWN.search(said):
+        known = "" if place else f". Known here: {', '.join(getattr(wanted, '__struct_encode_fields__', ()))}"
+        return f"{shown_place([*place, unknown[1]])}: unknown field{known}"
+    return f"{shown_place(place) or 'body'}: {_VALUE.sub('', said).strip().replace('  ', ' ').lower().replace('`', '')}"
