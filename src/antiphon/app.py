@@ -317,7 +317,7 @@ def _build(
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
-        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, home_key, retry=parts.retry),
         waits=waits,
         rules=rules,
         publish_delta=publish_delta,

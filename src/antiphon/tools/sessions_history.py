@@ -8,6 +8,7 @@ from pydantic import Field
 from antiphon.domain.cursors import read_seq_cursor
 from antiphon.domain.targets import parse_target
 from antiphon.engine.callers import Caller
+from antiphon.engine.text_work import size_of, work_on
 from antiphon.engine.views import Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
@@ -35,7 +36,8 @@ def sessions_history(views: Views) -> SessionTool[HistoryArguments]:
             before=None if arguments.cursor is None else read_seq_cursor(arguments.cursor),
             include_tools=arguments.include_tools,
         )
-        shown = newest_within(page.events, MAX_BYTES)
+        size = size_of(event.message for event in page.events)
+        shown = await work_on(size, newest_within, page.events, MAX_BYTES)
         is_placeholder = bool(page.events) and shown.dropped == len(page.events)
         has_more = page.has_more or shown.dropped > (1 if is_placeholder else 0)
         answer: dict[str, Any] = {

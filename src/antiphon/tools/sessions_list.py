@@ -14,6 +14,7 @@ from antiphon.domain.keys import SessionKind
 from antiphon.engine.callers import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions import ListCursor, SessionFilter
+from antiphon.engine.text_work import size_of, work_on
 from antiphon.engine.views import Listed, Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
@@ -69,9 +70,10 @@ def sessions_list(views: Views, rules: Rules, clock: Clock) -> SessionTool[ListA
             message_limit=min(max(arguments.message_limit, 0), MAX_MESSAGES),
             after=None if arguments.cursor is None else ListCursor(*read_list_cursor(arguments.cursor)),
         )
+        size = size_of(event.message for entry in page.sessions for event in entry.messages)
         answer: dict[str, Any] = {
             "count": len(page.sessions),
-            "sessions": _rows(page.sessions, rules, with_messages=arguments.message_limit > 0),
+            "sessions": await work_on(size, _rows, page.sessions, rules, arguments.message_limit > 0),
         }
         if page.next is not None:
             answer["nextCursor"] = list_cursor(page.next.updated_at_ms, page.next.row)
@@ -82,7 +84,7 @@ def sessions_list(views: Views, rules: Rules, clock: Clock) -> SessionTool[ListA
     )
 
 
-def _rows(listed: Sequence[Listed], rules: Rules, *, with_messages: bool) -> list[dict[str, Any]]:
+def _rows(listed: Sequence[Listed], rules: Rules, with_messages: bool) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     left = MAX_BYTES
     for entry in listed:
