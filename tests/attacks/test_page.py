@@ -76,11 +76,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stage]:
     gateway.portal.call(plant)
     stage = Stage(gateway, {"url": gateway.url, "port": gateway.url.rpartition(":")[2]})
     with stage.client as client:
-        code = stage.link_code()
-        client.post("/auth/exchange", json={"code": code})
-        stage.words["used"] = code
-        stage.words["ended_cookie"] = client.cookies[f"antiphon_session_{stage.words['port']}"]
-    with stage.client as client:
         ended = stage.exchange(client)
         stage.words["ended_page"] = ended["pageSecret"]
         stage.words["ended_cookie"] = client.cookies[f"antiphon_session_{stage.words['port']}"]
@@ -89,7 +84,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stage]:
         stage.words["page"] = stage.exchange(client)["pageSecret"]
         stage.words["cookie"] = client.cookies[f"antiphon_session_{stage.words['port']}"]
     with stage.client as client:
-        stage.words["other_page"] = stage.exchange(client)["pageSecret"]
+        code = stage.words["used"] = stage.link_code()  # the last, since making one removes those that were used
+        stage.words["other_page"] = client.post("/auth/exchange", json={"code": code}).json()["pageSecret"]
     yield stage
     gateway.stop()
 
