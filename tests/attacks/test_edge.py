@@ -388,12 +388,14 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
         yield int(url.rpartition(":")[2])
 
 
-def answers(port: int, sends: bytes) -> bytes:
-    """All that comes back until the gateway closes the connection."""
+def answers(port: int, sends: bytes, *, ends: bool = False) -> bytes:
+    """All that comes back until the gateway closes the connection; with `ends` it is told that nothing more comes."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         received = b""
         with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was sent
             connection.sendall(sends)
+            if ends:
+                connection.shutdown(socket.SHUT_WR)
         with suppress(ConnectionResetError):
             while part := connection.recv(65536):
                 received += part
