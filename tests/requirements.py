@@ -209,6 +209,10 @@ REQUIREMENTS = {
         remaining="scopes, clearance and channel tokens come with people",
     ),
     "access:3": Requirement("People are matched by platform ids, paired by code and linked by code.", PEOPLE),
+    "access:4": Requirement(
+        "A run has its agent's tools within the rights of whom its chain began with; guests have their chat's.",
+        remaining="roles other than guest, and what roles may beside tools, come with people",
+    ),
     # 12. Information flow
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement("A session's taint only rises, by its own act, within its clearance.", FLOW),
