@@ -64,7 +64,7 @@ from antiphon.engine.upkeep import Upkeep
 from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.engine.worker import Worker
-from antiphon.engine.workspaces import Workspaces
+from antiphon.engine.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
@@ -93,8 +93,6 @@ from antiphon.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-WORKSPACES_NAME = "workspaces"
-"""The directory of the home in which each session has one of its own."""
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
 

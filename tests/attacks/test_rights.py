@@ -74,6 +74,12 @@ class World:
         answer = await self.owner.post(path, json={"text": self.filled(text)})
         return answer.raise_for_status().json().get("reply", "")
 
+    def begin(self) -> None:
+        """Forgets what an attempt before this one did."""
+        self.mails.clear()
+        for path in (self.mark, self.host / "calls"):
+            path.unlink(missing_ok=True)
+
     def was_harmed(self) -> bool:
         return self.mark.exists() or bool(self.mails) or (self.host / "calls").exists()
 
@@ -196,6 +202,7 @@ GUESTS = [
 @requirement("access:4", "answers:2")
 @pytest.mark.parametrize("attempt", rows(*GUESTS))
 async def test_a_guest_causes_nothing_beyond_its_own_session(world: World, attempt: Said) -> None:
+    world.begin()
     reply = await world.ring("bob", attempt.text)
     assert json.loads(reply).get("code") == attempt.code, reply
     assert SECRET not in reply and not world.was_harmed()
@@ -254,6 +261,7 @@ CHAINS = [
 @requirement("visibility:2", "send:4")
 @pytest.mark.parametrize("attempt", rows(*CHAINS))
 async def test_what_a_sandboxed_session_causes_runs_no_command_on_the_host(world: World, attempt: Caused) -> None:
+    world.begin()
     first, *rest = attempt.chain
     text = carried(rest, attempt.last)
     if attempt.child is None:
@@ -315,6 +323,7 @@ CALLS = [
 @requirement("access:2")
 @pytest.mark.parametrize("attempt", rows(*CALLS))
 async def test_a_bound_token_has_its_sessions_rights_by_every_door(world: World, attempt: Bound) -> None:
+    world.begin()
     arguments = json.loads(world.filled(json.dumps(attempt.arguments)))
     async with new_client(world.url, world.tokens[BOXED]) as client:
         if attempt.door is Door.HTTP:
