@@ -72,7 +72,7 @@ from antiphon.engine.views import Views
 from antiphon.engine.waits import Waits
 from antiphon.engine.watchdog import Watchdog
 from antiphon.engine.worker import Worker
-from antiphon.engine.workspaces import Workspaces
+from antiphon.engine.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.feed.follow import Hub
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
@@ -102,8 +102,6 @@ from antiphon.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-WORKSPACES_NAME = "workspaces"
-"""The directory of the home in which each session has one of its own."""
 BELIEVED_FILES = ("gateway.json", "owner.*")
 """Files of the home whose words are acted on, by pattern: what others can have written is not taken."""
 OWN_FILES = (f"{DATABASE_NAME}*", "gateway.json", "owner.*", "*.lock", "*.log", "*.sock", "mcp/*.log")
