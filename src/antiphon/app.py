@@ -32,6 +32,7 @@ from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
+from antiphon.domain.cursors import Cursors
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
@@ -307,7 +308,8 @@ def _build(
         Subagents(database, rules, clock, ids),
     )
     callers = Callers(database)
-    own_tools = _session_tools(views, search, exchanges, children, rules, clock)
+    cursors = Cursors(home_key)
+    own_tools = _session_tools(views, search, exchanges, children, rules, clock, cursors)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
         own_tools.append(run_command(callers, workspaces, rules, mode, base.home))
@@ -331,6 +333,7 @@ def _build(
         clock=clock,
         ids=ids,
         home_key=home_key,
+        cursors=cursors,
         sessions=sessions,
         inbox=inbox,
         runs=Runs(database, clock),
@@ -401,11 +404,17 @@ class _Children:
 
 
 def _session_tools(
-    views: Views, search: Search, exchanges: Exchanges, children: _Children, rules: Rules, clock: Clock
+    views: Views,
+    search: Search,
+    exchanges: Exchanges,
+    children: _Children,
+    rules: Rules,
+    clock: Clock,
+    cursors: Cursors,
 ) -> list[Tool]:
     return [
-        sessions_list(views, rules, clock),
-        sessions_history(views),
+        sessions_list(views, rules, clock, cursors),
+        sessions_history(views, cursors),
         sessions_search(search),
         sessions_send(exchanges),
         sessions_spawn(children.spawns),
