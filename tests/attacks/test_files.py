@@ -278,6 +278,22 @@ async def test_a_proof_cannot_be_handed_on(home: Path, attempt: Relay) -> None:
 
 @requirement("first_start:1")
 @pytest.mark.anyio
+async def test_a_program_that_takes_the_address_of_an_ended_gateway_gets_nothing(home: Path) -> None:
+    config = Config.model_validate({"gateway": {"drain_seconds": 0}})
+    async with run_gateway(home, config, bind("127.0.0.1", 0)) as gateway:
+        client = await anyio.to_thread.run_sync(client_of, home, RunningGateway(url=gateway.url, pid=1))
+        await anyio.to_thread.run_sync(client.get, "/runs")
+        port, token = int(gateway.url.rpartition(":")[2]), gateway.token
+    with catching(lambda path, body: b"{}", port=port) as (_, caught):
+        with pytest.raises(AntiphonError) as refused:
+            await anyio.to_thread.run_sync(client.get, "/runs")
+        assert refused.value.code == "gateway_unproven"
+        assert caught and not any(token.encode() in each for each in caught)
+    client.close()
+
+
+@requirement("first_start:1")
+@pytest.mark.anyio
 async def test_a_running_home_has_nothing_for_others(home: Path) -> None:
     before = os.umask(0)
     try:
