@@ -16,6 +16,12 @@ else:
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 
+MAX_TEXT_BYTES = 1024 * 1024
+"""Of one text, in UTF-8."""
+MAX_PARTS = 1_000
+"""Of one message."""
+
+
 class Role(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
@@ -237,6 +243,13 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolResult
 def text_of(content: tuple[Part, ...]) -> str:
     """The text parts joined, in order."""
     return "".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def is_text_too_large(text: str) -> bool:
+    """Whether it is more than `MAX_TEXT_BYTES`; looks at no more of it than has to be."""
+    if 4 * len(text) <= MAX_TEXT_BYTES or text.isascii():
+        return len(text) > MAX_TEXT_BYTES
+    return len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES
 
 
 def text_content(text: str) -> tuple[Part, ...]:

@@ -15,13 +15,17 @@ from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import (
     EXTERNAL,
+    MAX_PARTS,
+    MAX_TEXT_BYTES,
     SYNTHETIC,
     AssistantMessage,
     Message,
     Part,
     Provenance,
     Role,
+    TextPart,
     UserMessage,
+    is_text_too_large,
     text_of,
 )
 from antiphon.domain.run import QueueMode, Run, RunStatus
@@ -370,3 +374,13 @@ def _posted(session: SessionHead, message: UserMessage | AssistantMessage, seq: 
 def _check_content(content: tuple[Part, ...]) -> None:
     if not content:
         raise Invalid("Message is empty. Give it a text.", code="empty_message")
+    if len(content) > MAX_PARTS:
+        raise Invalid(
+            f"Message has too many parts: {len(content)}, at most {MAX_PARTS}. Send several messages.",
+            code="message_too_large",
+        )
+    if any(isinstance(part, TextPart) and is_text_too_large(part.text) for part in content):
+        raise Invalid(
+            f"Message has a text that is too large: at most {MAX_TEXT_BYTES} bytes each. Send it in parts.",
+            code="message_too_large",
+        )
