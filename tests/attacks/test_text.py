@@ -41,6 +41,7 @@ from tests.limits import SECONDS
 LONGEST_STALL = 2.5
 """Seconds in which nobody is served; what is tried here took from 7 to 60 of them."""
 SIZE = 100_000
+LONG_REPLY = 60_000
 HEX = "3fa91c07d2be4856" * 3
 
 Act = Callable[[Served, "TextAttempt"], Awaitable[None]]
@@ -261,6 +262,7 @@ MARKDOWN = [
     ("quotes", "> ", ""),
     ("lists", "- ", ""),
     ("a table of many columns", "|a" * 2_000 + "\n" + "|-" * 2_000 + "\n" + "|\n" * 2_000, ""),
+    ("brackets in a short reply", ("[" * 16_000), ""),
     ("a script", "<script>alert(1)</script> ", "<script>alert"),
     ("a link that runs", "[a](javascript:alert(1)) ", 'href="javascript'),
 ]
@@ -289,7 +291,7 @@ ATTEMPTS = [
             attacker=Attacker.TOOL_RESULT,
             door=Door.PAGE,
             what=f"Markdown: {what}",
-            text=text if len(text) > 1_000 else (text * 16_000)[:16_000],
+            text=text if len(text) > 1_000 else (text * LONG_REPLY)[:LONG_REPLY],
             act=show_page,
             hidden=hidden,
         )
