@@ -65,7 +65,7 @@ class Kind(StrEnum):
     ROW = "antiphon.policy.access.decide_access "
     """A run, a delivery, a token: found in the database, and told only to those who may know of its session."""
     WEBHOOK = "antiphon.channels.signature.verify"
-    STORED = "antiphon.agents.fence.fenced"
+    STORED = "antiphon.agents.fence.DataFence"
     """Text that is kept and shown, and opens nothing: for models it is data."""
     CHOICE = "pydantic.TypeAdapter"
     """A number, a truth value, one of a few words, or the place of any of these."""

@@ -261,8 +261,8 @@ SLOW = [
         what="half a webhook's body",
         door=Door.WEBHOOK,
         sends=head(f"POST {WEBHOOK} HTTP/1.1", "Content-Length: 5000", "Content-Type: application/json") + b"{",
-        status=400,
-        code="body_too_slow",
+        status=401,
+        code="bad_signature",
     ),
     Sent(what="half a chunk", sends=chunked(EXCHANGE, b"ff\r\n{"), status=400, code="body_too_slow"),
 ]

@@ -236,11 +236,12 @@ RINGS = [
 
 async def ring(world: World, body: bytes) -> httpx.Response:
     timestamp = str(int(world.app.services.clock.now().timestamp()))
-    digest = hmac.new(DOOR_SECRET.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    signed = f"v2.in.door.{timestamp}.".encode() + body
+    digest = hmac.new(DOOR_SECRET.encode(), signed, hashlib.sha256).hexdigest()
     headers = {
         "Content-Type": "application/json",
         "Antiphon-Timestamp": timestamp,
-        "Antiphon-Signature": f"v1={digest}",
+        "Antiphon-Signature": f"v2={digest}",
     }
     async with new_client(world.url) as client:
         return await client.post("/channels/webhook/door", content=body, headers=headers)

@@ -203,7 +203,7 @@ REQUESTS = rows(
     request(NOBODY, "an empty link", "/auth/exchange", 403, method="POST", body='{{"code": ""}}'),
     request(NOBODY, "a cookie as a link", "/auth/exchange", 403, method="POST", body='{{"code": "{cookie}"}}'),
     request(NOBODY, "a page secret as a link", "/auth/exchange", 403, method="POST", body='{{"code": "{page}"}}'),
-    request(NOBODY, "half a character as a link", "/auth/exchange", 422, method="POST", body='{{"code": "\\ud800"}}'),
+    request(NOBODY, "half a character as a link", "/auth/exchange", 400, method="POST", body='{{"code": "\\ud800"}}'),
     request(NOBODY, "a link without its code", "/auth/exchange", 422, method="POST", body="{{}}"),
     request(PAGE, "a link from another origin", "/auth/exchange", 403, method="POST", body='{{"code": "x"}}', Origin=EVIL),
     request(NOBODY, "a link is made", "/auth/link", method="POST"),

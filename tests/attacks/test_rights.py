@@ -58,11 +58,12 @@ class World:
         body = {"messageId": f"m-{self.rung}", "peer": peer, "text": self.filled(text), "wait": SECONDS}
         data = json.dumps(body).encode()
         timestamp = str(int(self.app.services.clock.now().timestamp()))
-        digest = hmac.new(DOOR_SECRET.encode(), timestamp.encode() + b"." + data, hashlib.sha256).hexdigest()
+        signed = f"v2.in.door.{timestamp}.".encode() + data
+        digest = hmac.new(DOOR_SECRET.encode(), signed, hashlib.sha256).hexdigest()
         headers = {
             "Content-Type": "application/json",
             "Antiphon-Timestamp": timestamp,
-            "Antiphon-Signature": f"v1={digest}",
+            "Antiphon-Signature": f"v2={digest}",
         }
         async with new_client(self.url) as client:
             answer = await client.post("/channels/webhook/door", content=data, headers=headers)

@@ -17,7 +17,7 @@ from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Answer, Model, ModelError, ModelErrorKind, Prompt, TextDelta
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import build_prompt
-from antiphon.agents.text import whole_text
+from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
 from antiphon.domain.errors import Invalid
@@ -240,7 +240,7 @@ class AgentLoop:
                 call_index=call.index,
                 tool=call.part.name,
                 tool_call_id=call.part.call_id,
-                content=text_content(whole_text(output.text)),
+                content=text_content(whole_text(bounded_text(output.text))),
                 is_error=output.is_error,
             )
         )
