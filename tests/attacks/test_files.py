@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
@@ -196,7 +196,11 @@ class Catcher(BaseHTTPRequestHandler):
         pass
 
 
-class CatchingServer(HTTPServer):
+class CatchingServer(ThreadingHTTPServer):
+    daemon_threads = True
+    """A client that keeps its connection holds up nobody."""
+    block_on_close = False
+
     def __init__(self, address: tuple[str, int], answer: Callable[[str, bytes], bytes]) -> None:
         super().__init__(address, Catcher)
         self.answer = answer
