@@ -5,7 +5,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
 
-.PHONY: run test check bench bench-peers lock setup setup-dev soak clean
+.PHONY: run test check bench bench-against bench-peers lock setup setup-dev soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
@@ -22,6 +22,9 @@ check: setup-dev  ## What CI checks beside the tests: format, lint, types, layer
 
 bench: setup-dev  ## Measure the figures of docs/GOALS.md, each beside its reference
 	$(BIN)/python -m bench $(ARGS)
+
+bench-against: setup-dev  ## Compare with BASE=<commit>: medians of PAIRS=11 runs of each by turns, of ARGS="B1 B3 B7 B12"
+	$(BIN)/python -m bench.against $(BASE) $(ARGS)
 
 bench-peers: setup-dev  ## Measure the store beside those of other packages, each installed under .bench
 	$(BIN)/python -m bench.peers $(ARGS)

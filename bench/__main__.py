@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import children, cluster, idle, log, runs, search, tools
+from bench import children, cluster, idle, live, log, runs, search, text, tools
 from bench.measure import Row
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -25,6 +25,7 @@ BENCHES: dict[str, Bench] = {
     "B3": log.throughput,
     "B4": log.lists,
     "B5": log.pages,
+    "B6 B6p": live.follow,
     "B7": runs.latency,
     "B8": runs.throughput,
     "B9": tools.sends,
@@ -34,6 +35,7 @@ BENCHES: dict[str, Bench] = {
     "B12": idle.idle,
     "B7 B8 B14": cluster.measure,
     "B15": children.families,
+    "TEXT": text.text,
 }
 
 

@@ -191,11 +191,11 @@ def _read(url: str, token: str, pid: int) -> None:
     watched = psutil.Process(pid)
     samples: list[dict[str, Any]] = []
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
-        for path in ("/", "/sessions?limit=50"):
+        for path in ("/page", "/sessions?limit=50"):
             client.get(path).raise_for_status()
         print("reading", flush=True)
         while not select.select([sys.stdin], [], [], 0)[0]:
-            for path in ("/", "/sessions?limit=50"):
+            for path in ("/page", "/sessions?limit=50"):
                 start = time.monotonic()
                 client.get(path).raise_for_status()
                 seconds = time.monotonic() - start
@@ -210,7 +210,7 @@ def _row(name: str, rounds: list[Family], samples: list[Sample], memory: int) ->
     records = p50([family.children / (family.recorded - family.all_running) for family in rounds])
     whole = p50([family.ended - family.begun for family in rounds])
     peak = max(sample.memory for sample in samples)
-    busy = {path: _times(samples, path, rounds) for path in ("/", "/sessions?limit=50")}
+    busy = {path: _times(samples, path, rounds) for path in ("/page", "/sessions?limit=50")}
     idle = {path: [s.seconds for s in samples if s.path == path and s.at < rounds[0].begun] for path in busy}
     slowest = max(p99(times) for times in busy.values())
     return Row(

@@ -19,9 +19,9 @@ IDLE_SECONDS = 20
 async def idle(directory: Path) -> list[Row]:
     home = directory / "home"
     starts = [await _start_time(directory / f"start{number}") for number in range(3)]
-    process = _start(home)
+    process = start_gateway(home)
     try:
-        url = await _ready(home)
+        url = await ready_url(home)
         await anyio.sleep(2)
         watched = psutil.Process(process.pid)
         before = watched.memory_info().rss
@@ -48,7 +48,7 @@ async def idle(directory: Path) -> list[Row]:
     ]
 
 
-def _start(home: Path) -> subprocess.Popen[bytes]:
+def start_gateway(home: Path) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_")}
     command = [sys.executable, "-m", "antiphon", "serve", "--home", str(home), "--port", "0"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -56,16 +56,16 @@ def _start(home: Path) -> subprocess.Popen[bytes]:
 
 async def _start_time(home: Path) -> float:
     start = time.perf_counter()
-    process = _start(home)
+    process = start_gateway(home)
     try:
-        await _ready(home)
+        await ready_url(home)
         return time.perf_counter() - start
     finally:
         process.terminate()
         process.wait()
 
 
-async def _ready(home: Path) -> str:
+async def ready_url(home: Path) -> str:
     """The address, as soon as `/ready` says yes."""
     with anyio.fail_after(30):
         while True:

@@ -170,8 +170,8 @@ async def trees(directory: Path) -> list[Row]:
                 rules = replace(app.services.rules, visibility=_rules_of(name))
                 views = Views(app.database, rules, app.services.clock)
                 for what, tool, arguments in (
-                    ("list", sessions_list(views, rules, app.services.clock), JsonObject()),
-                    ("history", sessions_history(views), read),
+                    ("list", sessions_list(views, rules, app.services.clock, app.services.cursors), JsonObject()),
+                    ("history", sessions_history(views, app.services.cursors), read),
                 ):
                     start = time.perf_counter()
                     output = await tool.call(ToolContext(caller), arguments)

@@ -223,7 +223,7 @@ REQUIREMENTS = {
     "access:3": Requirement("People are matched by platform ids, paired by code and linked by code.", PEOPLE),
     "access:4": Requirement(
         "A role says what a person, and every run that the person's words began, may do.",
-        PEOPLE,
+        remaining="roles other than guest, and what roles may beside tools, come with people",
     ),
     "access:5": Requirement("Every operation stands in one table; one function decides below all transports.", PEOPLE),
     # 12. Information flow

@@ -32,6 +32,7 @@ from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
+from antiphon.domain.cursors import Cursors
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
@@ -62,7 +63,7 @@ from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
 from antiphon.engine.sessions.sessions import Sessions
 from antiphon.engine.sessions.upkeep import Upkeep
-from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.engine.views.activities import Activities
 from antiphon.engine.views.history import History
 from antiphon.engine.views.indexer import Indexer
@@ -102,8 +103,6 @@ from antiphon.version import VERSION
 
 logger = logging.getLogger(__name__)
 
-WORKSPACES_NAME = "workspaces"
-"""The directory of the home in which each session has one of its own."""
 BELIEVED_FILES = ("gateway.json", "owner.*")
 """Files of the home whose words are acted on, by pattern: what others can have written is not taken."""
 OWN_FILES = (f"{DATABASE_NAME}*", "gateway.json", "owner.*", "*.lock", "*.log", "*.sock", "mcp/*.log")
@@ -309,7 +308,8 @@ def _build(
         Subagents(database, rules, clock, ids),
     )
     callers = Callers(database)
-    own_tools = _session_tools(views, search, exchanges, children, rules, clock)
+    cursors = Cursors(home_key)
+    own_tools = _session_tools(views, search, exchanges, children, rules, clock, cursors)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
         own_tools.append(run_command(callers, workspaces, rules, mode, base.home))
@@ -317,7 +317,7 @@ def _build(
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         database=database,
-        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, retry=parts.retry),
+        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, home_key, retry=parts.retry),
         waits=waits,
         rules=rules,
         publish_delta=publish_delta,
@@ -333,6 +333,7 @@ def _build(
         clock=clock,
         ids=ids,
         home_key=home_key,
+        cursors=cursors,
         sessions=sessions,
         inbox=inbox,
         runs=Runs(database, clock),
@@ -403,11 +404,17 @@ class _Children:
 
 
 def _session_tools(
-    views: Views, search: Search, exchanges: Exchanges, children: _Children, rules: Rules, clock: Clock
+    views: Views,
+    search: Search,
+    exchanges: Exchanges,
+    children: _Children,
+    rules: Rules,
+    clock: Clock,
+    cursors: Cursors,
 ) -> list[Tool]:
     return [
-        sessions_list(views, rules, clock),
-        sessions_history(views),
+        sessions_list(views, rules, clock, cursors),
+        sessions_history(views, cursors),
         sessions_search(search),
         sessions_send(exchanges),
         sessions_spawn(children.spawns),

@@ -261,8 +261,8 @@ SLOW = [
         what="half a webhook's body",
         door=Door.WEBHOOK,
         sends=head(f"POST {WEBHOOK} HTTP/1.1", "Content-Length: 5000", "Content-Type: application/json") + b"{",
-        status=400,
-        code="body_too_slow",
+        status=401,
+        code="bad_signature",
     ),
     Sent(what="half a chunk", sends=chunked(EXCHANGE, b"ff\r\n{"), status=400, code="body_too_slow"),
 ]
@@ -388,12 +388,14 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
         yield int(url.rpartition(":")[2])
 
 
-def answers(port: int, sends: bytes) -> bytes:
-    """All that comes back until the gateway closes the connection."""
+def answers(port: int, sends: bytes, *, ends: bool = False) -> bytes:
+    """All that comes back until the gateway closes the connection; with `ends` it is told that nothing more comes."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         received = b""
         with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was sent
             connection.sendall(sends)
+            if ends:
+                connection.shutdown(socket.SHUT_WR)
         with suppress(ConnectionResetError):
             while part := connection.recv(65536):
                 received += part

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
@@ -196,7 +196,11 @@ class Catcher(BaseHTTPRequestHandler):
         pass
 
 
-class CatchingServer(HTTPServer):
+class CatchingServer(ThreadingHTTPServer):
+    daemon_threads = True
+    """A client that keeps its connection holds up nobody."""
+    block_on_close = False
+
     def __init__(self, address: tuple[str, int], answer: Callable[[str, bytes], bytes]) -> None:
         super().__init__(address, Catcher)
         self.answer = answer
@@ -274,6 +278,22 @@ async def test_a_proof_cannot_be_handed_on(home: Path, attempt: Relay) -> None:
                 await anyio.to_thread.run_sync(visit, url)
             assert refused.value.code == "gateway_unproven"
             assert caught and not any(gateway.token.encode() in each for each in caught)
+
+
+@requirement("first_start:1")
+@pytest.mark.anyio
+async def test_a_program_that_takes_the_address_of_an_ended_gateway_gets_nothing(home: Path) -> None:
+    config = Config.model_validate({"gateway": {"drain_seconds": 0}})
+    async with run_gateway(home, config, bind("127.0.0.1", 0)) as gateway:
+        client = await anyio.to_thread.run_sync(client_of, home, RunningGateway(url=gateway.url, pid=1))
+        await anyio.to_thread.run_sync(client.get, "/runs")
+        port, token = int(gateway.url.rpartition(":")[2]), gateway.token
+    with catching(lambda path, body: b"{}", port=port) as (_, caught):
+        with pytest.raises(AntiphonError) as refused:
+            await anyio.to_thread.run_sync(client.get, "/runs")
+        assert refused.value.code == "gateway_unproven"
+        assert caught and not any(token.encode() in each for each in caught)
+    client.close()
 
 
 @requirement("first_start:1")

@@ -174,6 +174,41 @@ def test_gateways_with_the_same_owners_token_let_the_same_people_in(tmp_path: Pa
             other.close()
 
 
+def test_a_replaced_owners_token_is_refused_by_every_gateway(tmp_path: Path, on: dict[str, str]) -> None:
+    log = tmp_path / "log"
+    with serving(tmp_path / "1", env=on):
+        (tmp_path / "2").mkdir(mode=0o700)
+        shutil.copy2(tmp_path / "1" / "owner.token", tmp_path / "2")
+        with serving(tmp_path / "2", env=on) as second, owner(second) as client:
+            assert client.get("/sessions").status_code == 200
+            with client.stream("GET", "/sessions/main/history?follow=1") as missing:
+                assert missing.status_code == 404
+            client.post("/sessions", json={"key": "agent:main:api:held"})
+            with client.stream("GET", "/sessions/agent:main:api:held/events") as stream:
+                done = antiphon("tokens", "rotate", home=tmp_path / "1", env=on)
+                assert done.returncode == 0 and str(tmp_path / "1" / "owner.token") in done.stdout
+                begun_at = time.monotonic()
+                assert "".join(stream.iter_text()).endswith('event: end\ndata: {"reason":"revoked"}\n\n')
+                assert time.monotonic() - begun_at < 10  # a second, on a machine that does nothing else
+            assert client.get("/sessions").json()["error"]["code"] == "bad_token"
+            refused = antiphon("sessions", "list", home=tmp_path / "2", env=on)
+            assert refused.returncode == 1 and "antiphon tokens rotate" in refused.stderr
+            shutil.copy2(tmp_path / "1" / "owner.token", tmp_path / "2")
+            assert antiphon("sessions", "list", home=tmp_path / "2", env=on).returncode == 0
+            assert antiphon("sessions", "list", home=tmp_path / "1", env=on).returncode == 0
+    (tmp_path / "3").mkdir(mode=0o700)
+    (tmp_path / "3" / "owner.token").write_text("ant_of_an_older_backup", "ascii")
+    with serving(tmp_path / "3", env=on, log=log) as third, owner(third) as client:
+        assert client.get("/sessions").status_code == 401
+    assert "antiphon tokens rotate" in log.read_text()
+    assert antiphon("sessions", "list", home=tmp_path / "3", env=on).returncode == 0, (
+        "its own database, opened by itself"
+    )
+    assert antiphon("tokens", "rotate", home=tmp_path / "3", env=on).returncode == 0
+    with serving(tmp_path / "3", env=on) as third, owner(third) as client:
+        assert client.get("/sessions").status_code == 200
+
+
 def test_a_worker_with_another_configuration_is_warned_of_and_leaves_what_it_does_not_know(
     tmp_path: Path, on: dict[str, str]
 ) -> None:

@@ -86,3 +86,11 @@ def run(
         timeout=SECONDS,
         check=False,
     )
+
+
+def test_json_holds_nothing_that_steers_a_terminal(gateway: Serving) -> None:
+    steering = "a\x9b31m\x7f\u202eb\u2066c\u200bd\u2028e"
+    antiphon("chat", "main", "-m", steering, home=gateway.home)
+    shown = antiphon("sessions", "history", "main", "--json", home=gateway.home).stdout
+    assert "a\\u009b31m\\u007f\\u202eb\\u2066c\\u200bd\\u2028e" in shown
+    assert shown.rstrip("\n").isprintable()

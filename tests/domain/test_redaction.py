@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antiphon.clock import RandomIds, SystemClock
@@ -244,14 +244,23 @@ def test_a_part_hides_what_the_whole_hides(before: str, middle: str, after: str,
     assert _collapsed(joined) == _collapsed(redact(text).text)
 
 
-@given(TEXTS, st.integers(1, 5_000), st.integers(1, 3_000))
-@settings(max_examples=300, deadline=None)
+@given(TEXTS, st.integers(1, 5_000), st.integers(1, 300))
+@example("password:aaa", 100, 1)
+@example("a password: 'hunter22' b", 100, 3)
+@settings(max_examples=500, deadline=None)
 def test_pieces_and_beginnings_are_those_of_the_whole(text: str, most: int, size: int) -> None:
     whole = redact(text)
     assert "".join(piece.text for piece in redacted_pieces(text, size)) == whole.text
     beginning = redact_beginning(text, most)
     assert beginning.text == whole.text[:most]
     assert beginning.is_whole is (len(whole.text) <= most)
+
+
+@pytest.mark.parametrize("distance", range(-40, 40))
+def test_a_secret_at_the_edge_of_a_piece_is_hidden_once(distance: int) -> None:
+    filled = "w " * ((PIECE + distance) // 2) + " " * (distance % 2)
+    shown = redact(f"{filled}password: 'hunter 22' end").text
+    assert shown == f"{filled}password: '{MASK}' end"
 
 
 def test_a_secret_of_the_greatest_length_is_hidden_across_pieces() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.redaction import redact
-from antiphon.domain.snippet import MAX_CHARACTERS, snippet
-from antiphon.domain.words import MAX_WORD_BYTES, MAX_WORDS, query_words, words_of
+from antiphon.domain.snippet import MAX_CHARACTERS, redacted_snippet, snippet
+from antiphon.domain.words import MAX_WORD_BYTES, MAX_WORDS, PART, query_words, words_of
 
 PIECES = st.sampled_from(
     [
@@ -123,3 +123,23 @@ def test_a_secret_that_would_be_cut_is_redacted_whole() -> None:
     text = "x " * 120 + secret + " needle " + "y " * 200
     shown = snippet(redact(text).text, ["needle"])
     assert "needle" in shown and "a1a1" not in shown
+
+
+@pytest.mark.parametrize("filled", [0, 10, PART - 40, PART - 1, PART, 3 * PART + 1])
+def test_a_hit_is_shown_wherever_it_stands(filled: int) -> None:
+    text = "fill " * (filled // 5) + "x" * (filled % 5) + " password=hunter22 needle " + "fill " * 9_000
+    shown = redacted_snippet(text, ["needle"])
+    assert "[redacted] needle fill" in shown and len(shown) <= MAX_CHARACTERS
+    assert "hunter22" not in shown
+
+
+@given(TEXTS, TEXTS, st.integers(0, 600))
+def test_a_redacted_snippet_is_the_snippet_of_the_redacted_text(before: str, after: str, filled: int) -> None:
+    text = f"{before} {'fill ' * filled} needle {'fill ' * filled} {after}"
+    assert redacted_snippet(text, ["needle"]) == snippet(redact(text).text, ["needle"])
+
+
+@pytest.mark.parametrize("filled", [PART - 2, PART - 1, PART])
+def test_words_are_whole_where_a_long_text_is_read_in_parts(filled: int) -> None:
+    assert "東京" in words_of("あ" * filled + "東京" + "い" * PART)
+    assert "needle" in words_of("f " * (filled // 2) + "needle " + "g " * PART)

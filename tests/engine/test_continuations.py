@@ -8,11 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
+from antiphon.agents.fence import DataFences
 from antiphon.agents.prompt import prompt_entries
 from antiphon.agents.sub_agents import ANSWER, ANSWERS, GO_ON
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
 from antiphon.domain.session import SessionType
@@ -42,6 +43,7 @@ from tests.engine.parley import call, key_of, open_peer, runs_of, settings, sett
 from tests.engine.stage import ManualClock, ask, find_session, post, read_log, texts, wait_end
 from tests.limits import SECONDS
 
+FENCES = DataFences(b"k" * 32, SessionId("api:x"))
 pytestmark = pytest.mark.anyio
 
 
@@ -72,7 +74,7 @@ async def reports_shown(app: App, name: str) -> list[str]:
     run = await ask(app, name, "!say what stands above")
     transcript = Transcript()
     transcript.add(await read_log(app, name))
-    shown = prompt_entries(transcript.prompt_for(run.id), SessionType.DIRECT)
+    shown = prompt_entries(transcript.prompt_for(run.id), SessionType.DIRECT, FENCES)
     return [text_of(entry.content) for entry in shown if isinstance(entry, UserMessage) and entry.report]
 
 

@@ -9,6 +9,7 @@ import anyio.lowlevel
 import psycopg
 import pytest
 
+from antiphon.agents.fence import DataFences
 from antiphon.agents.prompt import prompt_entries
 from antiphon.agents.sub_agents import ABOVE
 from antiphon.agents.toolset import ToolContext
@@ -16,7 +17,7 @@ from antiphon.app import App, Parts
 from antiphon.config import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType
-from antiphon.domain.ids import ProcessId, RunId, SessionRow
+from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import ToolResult, UserMessage, text_of
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import SessionStatus, SessionType
@@ -52,6 +53,7 @@ from tests.engine.parley import TURN, call, deliveries, key_of, open_peer, runs_
 from tests.engine.stage import HeldRunner, ask, find_run, find_session, post, read_log, texts, wait_end
 from tests.limits import SECONDS
 
+FENCES = DataFences(b"k" * 32, SessionId("api:x"))
 pytestmark = pytest.mark.anyio
 
 T = TypeVar("T")
@@ -408,7 +410,7 @@ async def test_a_prompt_tells_a_result_that_a_wait_brought_once(open_home: OpenH
         waiting = await wait_end(app, posted.run_id)
         transcript = Transcript()
         transcript.add(await read_log(app, key_of("boss")))
-        shown = prompt_entries(transcript.prompt_for(waiting.id), SessionType.DIRECT)
+        shown = prompt_entries(transcript.prompt_for(waiting.id), SessionType.DIRECT, FENCES)
     (told,) = (text_of(entry.content) for entry in shown if isinstance(entry, UserMessage) and entry.report)
     (waited,) = (
         text_of(entry.content) for entry in shown if isinstance(entry, ToolResult) and entry.tool == "sessions_wait"

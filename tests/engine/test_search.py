@@ -488,3 +488,25 @@ async def test_nobody_finds_out_a_secret_by_searching_for_it(open_home: OpenHome
         await store(app, main, ["password=hunter2secret needle"])
         assert len(await search(app, main, "needle")) == 1
         assert await search(app, main, "hunter2secret") == []
+
+
+async def test_what_was_indexed_by_older_rules_is_indexed_again(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        main = await open_session(app, "main")
+        await store(app, main, ["the needle and PGPASSWORD=hunter22"])
+        await until_indexed(app)
+        await app.database.run(_index_as_before)
+        assert await app.services.search.lag() == 1
+        assert await search(app, main, "hunter22") == []
+        assert len(await search(app, main, "needle")) == 1
+        assert await app.services.search.lag() == 0
+
+
+async def _index_as_before(tx: Transaction) -> None:
+    """As a version did that took the password for none."""
+    row = await tx.fetch_one("SELECT id, session FROM indexed_messages")
+    assert row is not None
+    await tx.execute("DELETE FROM message_words WHERE rowid = ?", (row[0],))
+    words = f"{index.session_word(row[1])} needle hunter22"
+    await tx.execute("INSERT INTO message_words (rowid, words) VALUES (?, ?)", (row[0], words))
+    await tx.execute("UPDATE indexed_logs SET reading = 1")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.agents.fence import DataFences
 from antiphon.agents.prompt import prompt_entries
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId, SessionId, SessionRow
@@ -21,6 +22,7 @@ from antiphon.domain.session import SessionType
 from antiphon.domain.transcript import Input, Transcript
 from tests.claims import requirement
 
+FENCES = DataFences(b"k" * 32, SessionId("api:x"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACTS = ("post", "post", "steer", "step", "step_unseen", "call", "begin", "result", "finish", "crash")
 
@@ -153,7 +155,7 @@ def test_folding_piece_by_piece_is_folding_at_once(log: Log, data: st.DataObject
 @settings(max_examples=150, deadline=None)
 def test_every_call_of_a_prompt_has_exactly_one_result_directly_behind_it(log: Log) -> None:
     run = log.running or RunId("run_none")
-    shown = prompt_entries(folded(log.events).prompt_for(run), SessionType.DIRECT)
+    shown = prompt_entries(folded(log.events).prompt_for(run), SessionType.DIRECT, FENCES)
     waiting: list[tuple[int, int]] = []
     position = 0
     while position < len(shown):

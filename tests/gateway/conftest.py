@@ -20,10 +20,6 @@ CHROMIUM = Path("/usr/bin/chromium")
 TOKEN = "ant_" + "0" * 48
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "browser: drives the page in Chromium")
-
-
 @asynccontextmanager
 async def _serve(home: Path, port: int) -> AsyncGenerator[tuple[App, str]]:
     config = Config.model_validate({"gateway": {"drain_seconds": 0}})

@@ -127,6 +127,89 @@ def test_signing_out_needs_a_new_link(page: Page, live_gateway: LiveGateway) -> 
     expect(page.get_by_text("antiphon open")).to_be_visible()
 
 
+@requirement("gateway:6")
+def test_signing_out_in_one_tab_signs_out_the_others(page: Page, live_gateway: LiveGateway) -> None:
+    other = page.context.new_page()
+    other.goto(live_gateway.url)
+    expect(other.locator("#send")).to_be_enabled()
+    page.get_by_role("button", name="Sign out").click()
+    expect(other.get_by_role("alert")).to_contain_text("another tab")
+    expect(other.locator("#message")).to_have_count(0)
+    page.goto(live_gateway.link())
+    expect(page.locator("#send")).to_be_enabled()
+    expect(other.locator("#send")).to_be_enabled()
+
+
+@requirement("gateway:6", "access:2")
+def test_a_browser_that_is_revoked_while_open_says_so_and_how_to_come_back(
+    page: Page, open_context: OpenContext, live_gateway: LiveGateway
+) -> None:
+    say(page, "a planted word")
+    page.locator("#message").fill("half a thought")
+    other = sign_in(open_context(False), live_gateway)
+    other.get_by_role("button", name="Signed-in browsers").click()
+    listed = other.locator("#browsers-list li")
+    expect(listed).to_have_count(2)
+    expect(listed.filter(has_text="this one")).to_have_text(re.compile("Chromium on Linux.*signed in today", re.DOTALL))
+    expect(listed.filter(has_text="this one").get_by_role("button")).to_have_count(0)
+    listed.get_by_role("button", name="Sign out").click()
+    expect(listed).to_have_count(1)
+    expect(page.get_by_role("alert")).to_contain_text("You are signed out")
+    expect(page.get_by_text("antiphon open")).to_be_visible()
+    assert "planted" not in page.content()
+    assert page.evaluate("Object.keys(localStorage)") == []
+    page.goto(live_gateway.link())
+    expect(page.locator("#message")).to_have_value("half a thought")
+    expect_same(page, live_gateway)
+
+
+def test_the_page_waits_for_a_gateway_that_is_not_there_yet(page: Page, live_gateway: LiveGateway) -> None:
+    broken = [1, 2]
+
+    def fail(route: Route) -> None:
+        broken.pop()
+        route.abort()
+
+    page.context.route("**/page", fail, times=2)
+    page.reload()
+    expect(page.get_by_role("alert").first).to_contain_text("Trying again")
+    expect(page.locator("#send")).to_be_enabled()
+    assert broken == []
+
+
+@requirement("gateway:1")
+def test_a_stream_is_read_whole_however_it_is_cut(page: Page, live_gateway: LiveGateway) -> None:
+    """Events that come in pieces of every length, with characters of several bytes cut in two."""
+    read = page.evaluate(
+        """async () => {
+          const events = [
+            ['entry', {text: 'Grüße 🙂\\n\\nzwei'}], ['delta', {text: ': no comment'}], ['end', {reason: 'x'}],
+          ];
+          const frame = ([name, data]) => `event: ${name}\\nid: 1\\ndata: ${JSON.stringify(data)}\\n\\n`;
+          const whole = ': keep-alive\\n\\n' + events.map(frame).join('');
+          const bytes = new TextEncoder().encode(whole);
+          const fetched = window.fetch;
+          const seen = [];
+          for (const size of [1, 2, 3, 7, 64, 4096]) {
+            window.fetch = async () => new Response(new ReadableStream({
+              start(controller) {
+                for (let at = 0; at < bytes.length; at += size) controller.enqueue(bytes.slice(at, at + size));
+                controller.close();
+              },
+            }));
+            const got = [];
+            await new Promise((done) => new Stream('/x', 0, {
+              onOpen() {}, onEvent: (name, data) => got.push([name, data]), onLost: done,
+            }));
+            seen.push(JSON.stringify(got) === JSON.stringify(events));
+          }
+          window.fetch = fetched;
+          return seen;
+        }"""
+    )
+    assert read == [True] * 6
+
+
 def test_the_first_visit_says_what_to_do_and_how_to_set_a_model(page: Page) -> None:
     expect(page.locator("#sessions a")).to_have_count(1)
     expect(page.locator(".note")).to_contain_text("No model is set yet")

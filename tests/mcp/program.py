@@ -49,6 +49,12 @@ def big() -> str:
 
 
 @server.tool()
+def huge(megabytes: int) -> str:
+    """More than anybody can hold."""
+    return "x" * (megabytes * 1024 * 1024)
+
+
+@server.tool()
 def fail() -> CallToolResult:
     """Tells that it failed, and a secret with it."""
     text = f"no such thing for {os.environ.get('THING_KEY', '')}"

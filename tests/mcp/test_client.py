@@ -79,6 +79,10 @@ async def test_an_agent_calls_the_tools_of_its_server_and_failures_are_told_plai
             assert "sessions" in answer(await ask(app, "main", "!call sessions_list {}"))
             big = (await ask(app, "main", "!call things__big {}")).reply
             assert big is not None and len(big) < 51_000 and "50000 of 200000 characters" in big
+            huge = answer(await ask(app, "main", '!call things__huge {"megabytes": 30}'))
+            assert (huge["status"], huge["code"]) == ("error", "mcp_tool_failed") and "larger than 4 MiB" in huge[
+                "error"
+            ]
             mixed = (await ask(app, "main", "!call things__mixed {}")).reply
             assert mixed == "[image, image/png, 4 bytes]".join(["two parts\n", '\n{"parts":2}'])
             failed = answer(await ask(app, "main", "!call things__fail {}"))
@@ -266,6 +270,9 @@ async def test_a_server_over_http_is_called_and_found_again_after_it_was_away(
             with http_server(tmp_path, port):
                 await listening(port)
                 assert (await ask(app, "main", '!call things__add {"a": 2, "b": 3}')).reply == "5"
+                huge = answer(await ask(app, "main", '!call things__huge {"megabytes": 30}'))
+                assert huge["code"] == "mcp_tool_failed" and "larger than 4 MiB" in huge["error"]
+                assert (await ask(app, "main", '!call things__add {"a": 3, "b": 3}')).reply == "6"
             away = answer(await ask(app, "main", '!call things__add {"a": 2, "b": 4}'))
             assert (away["status"], away["code"]) == ("error", "mcp_unavailable")
             with http_server(tmp_path, port):

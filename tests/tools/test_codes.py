@@ -67,6 +67,7 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
         own = await open_peer(app, "own")
         deaf, narrow = await open_peer(app, "d", agent="deaf"), await open_peer(app, "n", agent="narrow")
         await ask(app, str(own.key), "old")
+        before = await call(app, own, "sessions_history", sessionKey="current", limit=1)
         clock.pass_time(timedelta(days=60))
         await ask(app, str(own.key), "new")
         await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=timedelta(days=30)).prune()
@@ -76,7 +77,7 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
             (own, {"sessionKey": "agent:main:cli:nobody"}),
             (own, {"sessionKey": "no such name"}),
             (own, {**with_key, "cursor": "nonsense"}),
-            (own, {**with_key, "cursor": "1"}),
+            (own, {**with_key, "cursor": before["nextCursor"]}),
             (own, {"query": "?!"}),
             (deaf, {"messageLimit": 1}),
             (narrow, {"messageLimit": 1}),

@@ -23,6 +23,7 @@ from antiphon.domain.session import Session
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from antiphon.store.sqlite import connect_sqlite
+from antiphon.tools.sessions_history import question
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer, settings, target_of
@@ -41,7 +42,12 @@ HIDDEN_BY = ("tree", "agent", "taint", "deletion", "participation")
 CALLS: dict[str, dict[str, Any]] = {
     "history by key": {"tool": "sessions_history", "sessionKey": "{key}"},
     "history by id": {"tool": "sessions_history", "sessionKey": "{id}"},
-    "history with a cursor": {"tool": "sessions_history", "sessionKey": "{key}", "cursor": "2", "includeTools": True},
+    "history with a cursor": {
+        "tool": "sessions_history",
+        "sessionKey": "{key}",
+        "cursor": "{cursor}",
+        "includeTools": True,
+    },
     "status by key": {"tool": "session_status", "sessionKey": "{key}"},
     "status by id": {"tool": "session_status", "sessionKey": "{id}"},
     "send by key": {"tool": "sessions_send", "sessionKey": "{key}", "message": "hello"},
@@ -108,7 +114,10 @@ def arguments_of(call: str, names: dict[str, str]) -> tuple[str, dict[str, Any]]
 
 async def answer(world: World, who: str, call: str, name: str) -> str:
     """The answer's bytes, with the caller's own word for the target taken out."""
-    tool, arguments = arguments_of(call, world.names[name])
+    names = world.names[name]
+    sought = world.app.services.sessions.target(names["key"])
+    asked = question(world.caller.row, world.principal, sought, include_tools=True)
+    tool, arguments = arguments_of(call, {**names, "cursor": world.app.services.cursors.seal(asked, 2)})
     target = target_of(world.app, world.caller)
     if who == "outside":
         told = await world.app.tool_calls.call(world.principal, target, tool, arguments)

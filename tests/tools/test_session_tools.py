@@ -145,8 +145,8 @@ async def test_filters_narrow_a_list(open_home: OpenHome, arguments: dict[str, A
     [
         ({"kinds": ["bogus"]}, "invalid_arguments", "'bogus'"),
         ({"limt": 3}, "invalid_arguments", "did you mean 'limit'"),
-        ({"cursor": "nonsense"}, "invalid_cursor", "'nonsense'"),
-        ({"cursor": "MS4yLjM="}, "invalid_cursor", "MS4yLjM="),
+        ({"cursor": "nonsense"}, "invalid_cursor", "nextCursor"),
+        ({"cursor": "MS4yLjM="}, "invalid_cursor", "nextCursor"),
         ({"requester": "agent:main:main"}, "invalid_arguments", "who calls is known"),
         ({"limit": "many"}, "invalid_arguments", "limit"),
         ({"activeMinutes": 0}, "invalid_arguments", "activeMinutes"),

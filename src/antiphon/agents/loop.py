@@ -13,13 +13,15 @@ from typing import cast
 import anyio
 
 from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
+from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Answer, Model, ModelError, ModelErrorKind, Prompt, TextDelta
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import build_prompt
-from antiphon.agents.text import whole_text
+from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
 from antiphon.domain.errors import Invalid
+from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
 from antiphon.domain.run import Outcome, RunStatus
@@ -52,10 +54,19 @@ class RetryPolicy:
 class AgentLoop:
     """Implements `AgentRunner` with a model and tools."""
 
-    def __init__(self, models: Models, tools: ToolSource, rules: Rules, *, retry: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        models: Models,
+        tools: ToolSource,
+        rules: Rules,
+        home_key: HomeKey,
+        *,
+        retry: RetryPolicy | None = None,
+    ) -> None:
         self._models = models
         self._tools = tools
         self._rules = rules
+        self._fence_key = home_key.subkey(PURPOSE)
         self._retry = retry or RetryPolicy()
 
     async def run(self, context: RunContext) -> Ending:
@@ -81,7 +92,14 @@ class AgentLoop:
                 return ending
             entries = transcript.prompt_for(context.run.id)
             prompt = build_prompt(
-                entries, transcript, context.run.id, session, agent, tools.schemas, notices=tools.notices
+                entries,
+                transcript,
+                context.run.id,
+                session,
+                agent,
+                tools.schemas,
+                fences=DataFences(self._fence_key, session.id),
+                notices=tools.notices,
             )
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
@@ -222,7 +240,7 @@ class AgentLoop:
                 call_index=call.index,
                 tool=call.part.name,
                 tool_call_id=call.part.call_id,
-                content=text_content(whole_text(output.text)),
+                content=text_content(whole_text(bounded_text(output.text))),
                 is_error=output.is_error,
             )
         )

@@ -1,5 +1,6 @@
 """`offline`: a deterministic model for trials and tests, which obeys whoever writes to it. Contract: first_start 2."""
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage, text_co
 CONTEXT_TOKENS = 32_000
 MAX_SLEEP_SECONDS = 3600.0
 MAX_CHUNKS = 100_000
+_STREAMED = re.compile("[^ ]{0,16384} |[^ ]{1,16384}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,9 @@ def _reply(directives: list[_Directive], prompt: Prompt, streamed: str) -> str:
 
 async def _say(text: str) -> AsyncIterator[TextDelta]:
     """The text word by word, as a model would stream it."""
-    rest = text
-    while rest:
-        cut = rest.find(" ") + 1 or len(rest)
+    for word in _STREAMED.finditer(text):
         await anyio.lowlevel.checkpoint()
-        yield TextDelta(rest[:cut])
-        rest = rest[cut:]
+        yield TextDelta(word[0])
 
 
 def _number(directive: _Directive) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from antiphon.agents.fence import DataFences
 from antiphon.agents.inter_session import raw_words, request_text, shown_words, stage_of
 from antiphon.agents.model import Prompt, PromptEntry, PromptText, ToolSchema
 from antiphon.agents.sub_agents import waited_replies
@@ -35,6 +36,7 @@ def build_prompt(
     agent: Agent,
     tools: Sequence[ToolSchema],
     *,
+    fences: DataFences,
     notices: Sequence[str] = (),
 ) -> Prompt:
     """The prompt of the run's next step."""
@@ -43,7 +45,7 @@ def build_prompt(
     newest_seq = newest.seq if newest is not None else 0
     return Prompt(
         instructions=_instructions(agent, session, notices),
-        entries=prompt_entries(entries, session.source.type),
+        entries=prompt_entries(entries, session.source.type, fences),
         tools=tools,
         thinking=session.thinking_level or agent.thinking,
         session_key=str(session.key),
@@ -62,7 +64,7 @@ def build_prompt(
     )
 
 
-def prompt_entries(entries: Iterable[Entry], session_type: SessionType) -> list[PromptEntry]:
+def prompt_entries(entries: Iterable[Entry], session_type: SessionType, fences: DataFences) -> list[PromptEntry]:
     """Entries as a model gets them: results directly behind their calls, every call with a result."""
     shown: list[PromptEntry] = []
     waited: dict[str, str] = {}
@@ -73,7 +75,7 @@ def prompt_entries(entries: Iterable[Entry], session_type: SessionType) -> list[
             case Summary(text=str() as text):
                 shown.append(PromptText(text=f"[Summary of the conversation before this point]\n{text}"))
             case Input():
-                shown.append(_shown_input(entry, session_type, waited))
+                shown.append(_shown_input(entry, session_type, waited, fences))
             case Step() if entry.message.content:
                 shown.append(entry.message)
                 results = [_result(result) for result in entry.results]
@@ -94,7 +96,9 @@ def _instructions(agent: Agent, session: Session, notices: Sequence[str]) -> str
     return instructions
 
 
-def _shown_input(entry: Input, session_type: SessionType, waited: Mapping[str, str]) -> UserMessage | AssistantMessage:
+def _shown_input(
+    entry: Input, session_type: SessionType, waited: Mapping[str, str], fences: DataFences
+) -> UserMessage | AssistantMessage:
     message = entry.message
     if isinstance(message, AssistantMessage):
         return message
@@ -108,7 +112,7 @@ def _shown_input(entry: Input, session_type: SessionType, waited: Mapping[str, s
         provenance=message.provenance,
     )
     if message.provenance.kind in (ProvenanceKind.INTER_SESSION, ProvenanceKind.ANNOUNCE):
-        return replace(message, content=text_content(shown_words(message, waited)))
+        return replace(message, content=text_content(shown_words(message, waited, fences.of(entry.seq))))
     return replace(message, content=_prefixed(prefix, message.content)) if prefix else message
 
 

@@ -1,4 +1,16 @@
-"""Text that can be stored: models and tools may bring halves of surrogate pairs, which are no characters."""
+"""Text that can be stored. Models and tools may bring halves of surrogate pairs, which are no characters."""
+
+from antiphon.domain.message import MAX_TEXT_BYTES, is_text_too_large
+
+CUT = "\n[cut here: more than 1 MiB]"
+
+
+def bounded_text(text: str) -> str:
+    """The text, or as much of its beginning as one message may hold with a mark that says so."""
+    if not is_text_too_large(text):
+        return text
+    room = MAX_TEXT_BYTES - len(CUT)
+    return text[:room].encode("utf-8", "surrogatepass")[:room].decode("utf-8", "ignore") + CUT
 
 
 def whole_text(text: str) -> str:

@@ -13,11 +13,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from antiphon.agents.model import ToolSchema
+from antiphon.agents.text import bounded_text
 from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
-from antiphon.domain.message import JsonObject
+from antiphon.domain.message import MAX_TEXT_BYTES, JsonObject
 from antiphon.domain.run import Run
 from antiphon.engine.access.callers import Caller, CallingRun
 from antiphon.engine.rules import Rules
@@ -144,7 +145,7 @@ class FunctionTool:
         if self._context_parameter is not None:
             values[self._context_parameter] = context
         try:
-            return ToolOutput(_text(await _invoke(self._function, values)))
+            return ToolOutput(bounded_text(await _text(await _invoke(self._function, values))))
         except AntiphonError as error:
             return ToolOutput(_failure(error.code, error.message), is_error=True)
         except Exception as error:  # whatever the function raises is the model's to know, not the run's end
@@ -177,10 +178,23 @@ def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]
     )
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(to_jsonable_python(value), ensure_ascii=False, separators=(",", ":"))
+async def _text(value: Any) -> str:
+    return value if isinstance(value, str) else await to_thread.run_sync(_json, value)
+
+
+def _json(value: Any) -> str:
+    """The value as JSON, or somewhat more of its beginning than a message may hold."""
+    pieces: list[str] = []
+    size = 0
+    for piece in _ENCODER.iterencode(value):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_TEXT_BYTES:
+            break
+    return "".join(pieces)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=to_jsonable_python)
 
 
 def _explain(error: ValidationError) -> str:

@@ -65,7 +65,11 @@ class Client:
     `elsewhere` brings a client of another gateway of the home, where this one may end before what is asked of it.
     """
 
-    def __init__(self, url: str, token: str, elsewhere: Callable[[], "Client"] | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, elsewhere: Callable[[], "Client"] | None = None, *, must_prove: bool = False
+    ) -> None:
+        """`must_prove`: on each new connection the gateway proves that it is the home's, before the token is sent."""
+        self._must_prove = must_prove
         self.url = url
         self.token = token
         self._elsewhere = elsewhere
@@ -170,7 +174,14 @@ class Client:
     ) -> Generator[httpx.Response]:
         """Raises `Unavailable` with `was_not_done` where it is not even begun."""
         timeout = httpx.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS)
-        request = self._http.build_request(method, path, params=_present(parameters), json=body, timeout=timeout)
+        request = self._http.build_request(
+            method,
+            path,
+            params=_present(parameters),
+            json=body,
+            timeout=timeout,
+            extensions={"trace": self._watch_connections},
+        )
         try:
             response = self._http.send(request, stream=True)
         except httpx.ConnectError as error:
@@ -270,6 +281,7 @@ class Client:
                 return False
             self._left.append(self._http)
             self.url, self.token, self._http, self._elsewhere = other.url, other.token, other._http, other._elsewhere
+            self._must_prove = other._must_prove
             return True
 
     def _ask_here(
@@ -291,6 +303,7 @@ class Client:
                 json=body,
                 headers=headers,
                 timeout=httpx.Timeout(limit, connect=CONNECT_SECONDS),
+                extensions={"trace": self._watch_connections},
             )
         except httpx.TransportError as error:
             raise self._unreachable() from error
@@ -299,6 +312,11 @@ class Client:
         if response.is_error:
             raise error_of(response)
         return cast(JsonObject, response.json()) if response.content else {}
+
+    def _watch_connections(self, event: str, information: object) -> None:
+        """Before anything is sent on a new connection: another program may have taken the address meanwhile."""
+        if event == "connection.connect_tcp.complete" and self._must_prove:
+            check_identity(self.url, self.token)
 
     def _unreachable(self) -> Unavailable:
         return Unavailable(

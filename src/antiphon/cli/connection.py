@@ -9,7 +9,7 @@ from antiphon.cli.client import Client, check_identity
 from antiphon.cli.exits import ending_at_once
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.home import config_of, home_of
-from antiphon.domain.errors import AntiphonError, Denied
+from antiphon.domain.errors import AntiphonError, Denied, Unavailable
 from antiphon.owner_token import OWNER_TOKEN_NAME, find_token
 
 PATIENCE_SECONDS = 30.0
@@ -41,7 +41,14 @@ def _passing(home: Path, config_option: Path | None, stack: ExitStack) -> Client
     while True:
         running = find_gateway(home) if has_own_database else None
         if running is not None:
-            return client_of(home, running, lambda: _passing(home, config_option, stack))
+            try:
+                return client_of(home, running, lambda: _passing(home, config_option, stack))
+            except Unavailable:  # it ends while it is asked to prove itself
+                waiting_since = waiting_since or time.monotonic()
+                if time.monotonic() - waiting_since > PATIENCE_SECONDS:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+                continue
         with ending_at_once():
             # Seconds of imports, which a running gateway spares us.
             from antiphon.cli.local_gateway import gateway_in_thread
@@ -71,4 +78,4 @@ def client_of(home: Path, running: RunningGateway, elsewhere: Callable[[], Clien
         path = home / OWNER_TOKEN_NAME
         raise Denied(f"Owner's token is missing: {str(path)!r}. Start the gateway again.", code="token_missing")
     check_identity(running.url, token)
-    return Client(running.url, token, elsewhere)
+    return Client(running.url, token, elsewhere, must_prove=True)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Mapping
 
@@ -19,11 +20,19 @@ def prepare_output() -> None:
 
 
 def json_text(value: Mapping[str, JsonValue], *, indent: int | None = None) -> str:
-    """A document for standard output, in ASCII where that has not all characters."""
+    """A document for standard output, in ASCII where that has not all characters.
+
+    What would steer a terminal or turn the direction of words is escaped, which changes nothing for who parses it.
+    """
     encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "").replace("_", "")
-    return json.dumps(
+    text = json.dumps(
         value, ensure_ascii=encoding != "utf8", indent=indent, separators=(",", ":") if indent is None else None
     )
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+"""Beside the controls below U+0020, which JSON escapes anyway."""
 
 
 def read_input() -> str:

@@ -96,6 +96,9 @@ _REFERENCE_HEADS = _listed(
     "state props session credentials creds auth client app tokens"
 )
 _KEYWORDS = _listed("password passwd pwd passphrase secret secrets token tokens key keys credentials auth")
+_CODE_WORDS = _listed(
+    "access api auth bot client refresh bearer session user db database new old current raw plain hashed"
+)
 _PLACEHOLDER = re.compile(
     r"<[^<>]{0,80}>|\$[A-Z_][A-Z0-9_]{0,60}|\$\{[^{}]{0,80}\}|\$\([^()]{0,80}\)|\{\{.{0,80}\}\}|\$\{\{.{0,80}\}\}"
     r"|\{[\w.]{0,60}\}|%s|%\w{1,40}%|%\(\w{1,40}\)s|[*•·xX.\-_#]{2,64}|\?|:\w{1,40}|\[[A-Za-z _-]{0,40}\]",
@@ -383,10 +386,10 @@ def _is_code(bare: str, value: str, *, is_code: bool) -> bool:
     if _CALL.match(value) and (is_code or value.rstrip(",;:").endswith((")", "]", "("))):
         return True
     if reference := _REFERENCE.fullmatch(bare):
-        return reference[1].lower() in _REFERENCE_HEADS or name_words(bare)[-1:] in _KEYWORD_TUPLES
-    if _IDENTIFIER.fullmatch(bare):
+        return not _has_digit(bare) and reference[1].lower() in _REFERENCE_HEADS
+    if _IDENTIFIER.fullmatch(bare) and not _has_digit(bare):
         found = name_words(bare)
-        return found[-1:] in _KEYWORD_TUPLES and (len(found) > 1 or bare == found[0])
+        return found[-1:] in _KEYWORD_TUPLES and all(word in _CODE_WORDS or word in _KEYWORDS for word in found)
     return False
 
 

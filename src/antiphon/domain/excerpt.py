@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from antiphon.domain.message import AssistantMessage, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart
-from antiphon.domain.redaction import redact
+from antiphon.domain.redaction import redact_beginning
 
 MAX_CHARACTERS = 4_000
 """Of one text, before the mark."""
 CUT_MARK = "\n…(cut)…"
+MAX_SHOWN = 128 * 1024
+"""Of all texts together: more than any page takes, which then has a placeholder for the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +22,28 @@ class Excerpt:
 
 
 def excerpt(message: Message) -> Excerpt:
-    """The message with secrets redacted, and then long texts cut. Images keep their size alone."""
+    """The message with secrets redacted, and then long texts cut. Images keep their size alone.
+
+    It costs what it shows, however long the texts are.
+    """
     was_cut = was_redacted = False
+    room = MAX_SHOWN
     parts: list[Part] = []
 
     def shorten(text: str) -> str:
-        nonlocal was_cut, was_redacted
-        clean = redact(text)
-        was_redacted = was_redacted or clean.was_redacted
-        if len(clean.text) <= MAX_CHARACTERS:
+        nonlocal was_cut, was_redacted, room
+        clean = redact_beginning(text, MAX_CHARACTERS)
+        was_redacted |= clean.was_redacted
+        room -= len(clean.text)
+        if clean.is_whole:
             return clean.text
         was_cut = True
-        return clean.text[:MAX_CHARACTERS] + CUT_MARK
+        return clean.text + CUT_MARK
 
     for part in message.content:
+        if room <= 0:
+            was_cut = True
+            break
         match part:
             case TextPart():
                 parts.append(TextPart(text=shorten(part.text)))

@@ -19,7 +19,7 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 
 MAX_TEXT_BYTES = 1024 * 1024
 """Of one text, in UTF-8."""
-MAX_PARTS = 1000
+MAX_PARTS = 1_000
 """Of one message."""
 
 
@@ -246,6 +246,13 @@ def text_of(content: tuple[Part, ...]) -> str:
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
+def is_text_too_large(text: str) -> bool:
+    """Whether it is more than `MAX_TEXT_BYTES`; looks at no more of it than has to be."""
+    if 4 * len(text) <= MAX_TEXT_BYTES or text.isascii():
+        return len(text) > MAX_TEXT_BYTES
+    return len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES
+
+
 def text_content(text: str) -> tuple[Part, ...]:
     """One text part; no part at all for an empty text."""
     return (TextPart(text=text),) if text else ()
@@ -258,15 +265,11 @@ def check_content(content: tuple[Part, ...]) -> None:
     if len(content) > MAX_PARTS:
         raise TooLarge(f"Message has more than {MAX_PARTS} parts. Send several messages.", code="too_many_parts")
     for place, part in enumerate(content):
-        if isinstance(part, TextPart) and _bytes_of(part.text) > MAX_TEXT_BYTES:
+        if isinstance(part, TextPart) and is_text_too_large(part.text):
             raise TooLarge(
                 f"Text of part {place + 1} is larger than {MAX_TEXT_BYTES} bytes. Send a shorter one, or several.",
                 code="text_too_large",
             )
-
-
-def _bytes_of(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def role_of(message: Message) -> Role:

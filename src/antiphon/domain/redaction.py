@@ -75,14 +75,15 @@ def redacted_pieces(text: str, size: int = PIECE) -> Iterator[Redacted]:
         spans = merged((*reaching, *_begun(text, start, end), *find_private_keys(text, start, end)))
         shown: list[str] = []
         place = start
-        for begin, to in spans:
+        within = [span for span in spans if span[0] < end]  # a name's value may begin behind its piece
+        for begin, to in within:
             if begin > start or not is_masked:
                 shown += (text[place : max(begin, start)], MASK)
             place = min(to, end)
         shown.append(text[place:end])
-        is_masked = bool(spans) and spans[-1][1] >= end
+        is_masked = bool(within) and within[-1][1] >= end
         reaching = [span for span in spans if span[1] > end]
-        yield Redacted("".join(shown), bool(spans))
+        yield Redacted("".join(shown), bool(within))
 
 
 def _spans(text: str, start: int, end: int) -> list[Span]:

@@ -4,34 +4,65 @@ import re
 from collections.abc import Collection
 from unicodedata import category
 
+from antiphon.domain.redaction import redacted_pieces
 from antiphon.domain.words import words_of
 
 MAX_CHARACTERS = 300
 BEFORE = 80
 """Characters that lead up to the hit, where there are so many."""
 CUT = "…"
+NEAR = 4 * 1024
+"""Characters around the hit of which the snippet is made: many of them may be blanks."""
 
-_RUNS = re.compile(r"\S+")
+_RUNS = re.compile(r"\S{1,16384}")
+
+
+def redacted_snippet(text: str, words: Collection[str]) -> str:
+    """The snippet of the redacted text, of which no more is read than up to the hit."""
+    pieces = (piece.text for piece in redacted_pieces(text))
+    before, piece = "", next(pieces, "")
+    beginning = None
+    while True:
+        after = next(pieces, "")
+        around = before[-NEAR:] + piece + after[:NEAR]
+        hit = _find_hit(around, words)
+        if hit is not None:
+            return _around(around, hit, is_beginning=not before, is_end=len(after) <= NEAR)
+        if beginning is None:
+            beginning = _around(around, 0, is_beginning=True, is_end=not after)
+        if not after:
+            return beginning
+        before, piece = piece, after
 
 
 def snippet(text: str, words: Collection[str]) -> str:
     """At most 300 characters around the first of the words, on one line; the beginning if none is found."""
-    line = " ".join(text.split())
-    if len(line) <= MAX_CHARACTERS:
-        return line
-    start = max(0, first_hit(line, words) - BEFORE)
-    start = min(start, len(line) - MAX_CHARACTERS + len(CUT))
+    return _around(text, _find_hit(text, words) or 0, is_beginning=True, is_end=True)
+
+
+def _around(text: str, hit: int, *, is_beginning: bool, is_end: bool) -> str:
+    first, last = max(0, hit - NEAR), min(len(text), hit + NEAR)
+    lead = " ".join(text[first:hit].split()) + (" " if text[first:hit][-1:].isspace() else "")
+    lead = "" if lead == " " else lead
+    line = (lead + " ".join(text[hit:last].split())).strip()
+    is_beginning, is_end = is_beginning and first == 0, is_end and last == len(text)
+    if len(line) <= MAX_CHARACTERS - len(CUT) * ((not is_beginning) + (not is_end)):
+        return ("" if is_beginning else CUT) + line + ("" if is_end else CUT)
+    start = max(0, len(lead) - BEFORE)
+    start = max(0, min(start, len(line) - MAX_CHARACTERS + len(CUT)))
     if start > 0:
         start = _whole(line, start)
-    room = MAX_CHARACTERS - (len(CUT) if start > 0 else 0)
+    is_cut = start > 0 or not is_beginning
+    room = MAX_CHARACTERS - (len(CUT) if is_cut else 0)
     end = len(line)
-    if end - start > room:
+    if end - start > room - (0 if is_end else len(CUT)):
         end = _whole_end(line, start, start + room - len(CUT))
-    return (CUT if start > 0 else "") + line[start:end].strip() + (CUT if end < len(line) else "")
+    is_cut_behind = end < len(line) or not is_end
+    return (CUT if is_cut else "") + line[start:end].strip() + (CUT if is_cut_behind else "")
 
 
-def first_hit(text: str, words: Collection[str]) -> int:
-    """Where the first of the words begins, or the run of characters that holds it; 0 if none is there."""
+def _find_hit(text: str, words: Collection[str]) -> int | None:
+    """Where the first of the words begins, or about where in a run of characters that holds it."""
     wanted = frozenset(words)
     known: dict[str, bool] = {}
     for run in _RUNS.finditer(text):
@@ -40,7 +71,7 @@ def first_hit(text: str, words: Collection[str]) -> int:
             is_hit = known[run[0]] = not wanted.isdisjoint(words_of(run[0]))
         if is_hit:
             return run.start() + _within(run[0], wanted)
-    return 0
+    return None
 
 
 def _within(run: str, wanted: frozenset[str]) -> int:

@@ -1,6 +1,7 @@
 """Forms of texts for lists and sentences: short, on one line, and without what steers how others are shown."""
 
 import re
+from unicodedata import category, normalize
 
 PREVIEW_LENGTH = 160
 DESCRIPTION_LENGTH = 80
@@ -8,6 +9,9 @@ _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
 """What steers a terminal, or turns the direction of what follows."""
 _CONTROLS = re.compile(f"[{_STEERING}]")
 _CONTROLS_AND_BREAKS = re.compile(f"[{_STEERING}\t\n\u2028\u2029]")
+LONGEST_NAME = 80
+_BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f")
+"""Characters that look like nothing, and are letters or marks."""
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
@@ -39,6 +43,29 @@ def flat(text: str) -> str:
     if text.isprintable() and "  " not in text:
         return text.strip()
     return " ".join(_CONTROLS_AND_BREAKS.sub(" ", text).split())
+
+
+def bracketed_name(name: str) -> str:
+    """A person's name as it stands in brackets before what they say: one line, no brackets, nothing invisible."""
+    seen = "".join(map(_seen, normalize("NFC", name[: 8 * LONGEST_NAME])))
+    return " ".join(seen.split())[:LONGEST_NAME].strip() or "somebody"
+
+
+def _seen(character: str) -> str:
+    kind = category(character)
+    if character in _BLANK_LETTERS or "\ufe00" <= character <= "\ufe0f":
+        return ""
+    match kind:
+        case "Ps":
+            return "("
+        case "Pe":
+            return ")"
+        case "Zl" | "Zp" | "Zs" | "Cc":
+            return " " if character.isspace() else ""
+        case "Cf" | "Cs" | "Co" | "Cn":
+            return ""
+        case _:
+            return character
 
 
 def compact(count: int) -> str:

@@ -15,6 +15,7 @@ MAX_WORD_BYTES = 64
 """In UTF-8; of a longer word this much counts, in texts and queries."""
 MAX_WORDS = 10_000
 """Of one text; what comes later is not found."""
+PART = 16 * 1024
 MAX_QUERY_CHARACTERS = 1_000
 MAX_QUERY_WORDS = 32
 
@@ -91,6 +92,25 @@ def _needed(pieces: Iterable[Piece]) -> Iterator[str]:
 
 
 def _pieces(text: str) -> Iterator[Piece]:
+    for part in _parts(text):
+        yield from _pieces_of_part(part)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text in parts, cut at blanks where there are any; no call into C reads more than one."""
+    start = 0
+    while len(text) - start > PART:
+        blank = max(text.rfind(" ", start, start + PART), text.rfind("\n", start, start + PART))
+        if blank > start:
+            yield text[start:blank]
+            start = blank
+        else:
+            yield text[start : start + PART]
+            start += PART - 1  # neighbours stay together
+    yield text[start:]
+
+
+def _pieces_of_part(text: str) -> Iterator[Piece]:
     for run in _normal(text).translate(_SEPARATORS).split():
         if run.isascii():
             yield Piece(run, False)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from antiphon.clock import Clock
+from antiphon.domain.cursors import Cursors
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import Ids
 from antiphon.engine.access.buckets import Buckets
@@ -34,6 +35,7 @@ class Services:
     clock: Clock
     ids: Ids
     home_key: HomeKey
+    cursors: Cursors
     sessions: Sessions
     inbox: Inbox
     runs: Runs

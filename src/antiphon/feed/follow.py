@@ -62,6 +62,8 @@ class View:
     encode_delta: Callable[[RunId, str | None], Frame]
     encode_reset: Callable[[str], Frame]
     keep_alive: Frame
+    prepare: Callable[[Sequence[Event]], Awaitable[None]] | None = None
+    """Does beforehand, off the event loop, what would take `encode` long."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,9 @@ class _Batch:
     events: tuple[Event, ...]
     size: int
     frames: dict[View, Frame] = field(default_factory=lambda: dict[View, Frame]())
+
+    def above(self, cursor: int) -> Sequence[Event]:
+        return self.events if self.events[-1].seq > cursor else ()
 
     def frame(self, view: View) -> Frame:
         frame = self.frames.get(view)
@@ -196,8 +201,15 @@ class Reader:
                 raise LogLost("deleted")
             if slice.first_seq > self.cursor + 1:
                 raise LogLost("pruned")
+            if self.view.prepare is not None:
+                await self.view.prepare(slice.events)
             self.cursor = int(min(slice.events[-1].seq if slice.events else slice.last_seq, limit))
             return b"".join(self.view.encode(event) for event in slice.events if event.seq <= self.cursor)
+        if self.view.prepare is not None:
+            await self.view.prepare([event for batch in feed.batches for event in batch.above(self.cursor)])
+            if self.cursor < feed.start:
+                return b""
+            limit = self._deltas[0][0] if self._deltas else inf
         frames: list[Frame] = []
         size = 0
         for batch in feed.batches:

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-import anyio
-import anyio.lowlevel
-
 from antiphon.domain.actor import OWNER, Principal, session_principal
 from antiphon.domain.errors import Denied, Unavailable, Unproven
-from antiphon.engine.access.credentials import Ending
+from antiphon.engine.access.credentials import Ending, Watch
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.signin import BROWSER_LIFE, Browser
 from antiphon.engine.services import Services
-from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
+from antiphon.gateway.asgi import AsgiApp, Scope, Send
 
 PAGE_HEADER = "antiphon-page"
 """Carries the secret that only the page's origin can read."""
@@ -66,6 +63,22 @@ class Authentication:
                 code="token_missing",
             )
         return entry
+
+    def watch(self, credential: str, scope: Scope, last: AsgiApp) -> Watch:
+        """Ends the request with its credential, by `last` where no answer has begun; a stream may do better.
+
+        That finds it in the scope, as `antiphon.watch`. It is released when the request was answered.
+        """
+
+        def end(reason: Ending) -> None:
+            scope["antiphon.last"] = last
+            scope["antiphon.cancel"]()
+
+        watch = scope["antiphon.watch"] = self._services.credentials.watch(credential, end)
+        return watch
+
+    def release(self, watch: Watch) -> None:
+        self._services.credentials.release(watch)
 
     async def _by_token(self, scope: Scope, secret: str) -> Entry:
         if self._own_hash and hmac.compare_digest(hash_of(secret), self._own_hash):
@@ -150,44 +163,6 @@ def with_cookie(send: Send, cookie: str) -> Send:
         return send(message)
 
     return send_with_cookie
-
-
-async def answer_watched(
-    app: AsgiApp, services: Services, credential: str, scope: Scope, receive: Receive, send: Send
-) -> None:
-    """Runs the application until it has answered, or the credential has ended.
-
-    Puts `antiphon.watch` into the scope, by which a stream ends itself with a last event. Raises `Unproven` where
-    nothing was sent yet; else the connection is dropped, since the client must not take what it has for the whole.
-    """
-    has_begun = False
-
-    def begin(message: MutableMapping[str, Any]) -> Awaitable[None]:
-        nonlocal has_begun
-        has_begun = True
-        return send(message)
-
-    request = anyio.CancelScope()
-
-    def end(reason: Ending) -> None:
-        request.cancel()
-
-    watch = scope["antiphon.watch"] = services.credentials.watch(credential, end)
-    try:
-        with request:
-            await app(scope, receive, begin)
-    finally:
-        services.credentials.release(watch)
-    if not request.cancelled_caught:
-        return
-    if has_begun:
-        scope["antiphon.abort"]()
-        await anyio.lowlevel.checkpoint()
-        return
-    raise Unproven(
-        f"Token or sign-in ended before this was answered ({watch.ended}). What was asked may be done.",
-        code="credential_ended",
-    )
 
 
 def _bad_token() -> Unproven:

@@ -340,7 +340,8 @@ class Connection(HttpToolsProtocol):
         self._is_refused = True
         cycle = self.cycle
         is_answering = cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete))
-        if is_answering or (cycle is not None and not cycle.response_complete and not self._is_in_body):
+        is_answered = cycle is not None and cycle.response_complete and self._is_in_body
+        if is_answering or is_answered or (cycle is not None and not cycle.response_complete and not self._is_in_body):
             self.transport.abort()
             return
         if cycle is not None and not cycle.response_complete:

@@ -3,13 +3,15 @@
 from dataclasses import dataclass, replace
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.event import Event
 from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.text import plain
+from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.entries import Entry, entry_of
+from antiphon.gateway.entries import Entry, entries_of
 from antiphon.gateway.listing import AT_FIRST, Item, items_of
 
 MESSAGES = 60
@@ -60,12 +62,12 @@ async def read_conversation(
     page = await services.history.page(principal, target, limit=MESSAGES, before=before, include_tools=True)
     end = page.last_seq + 1 if before is None else before
     start = page.events[0].seq if page.has_more else page.session.incarnation_seq
-    entries: list[Entry] = []
+    events: list[Event] = []
     async for event in services.history.events(page.session, start - 1):
         if event.seq >= end:
             break
-        if entry := entry_of(event):
-            entries.append(entry)
+        events.append(event)
+    entries = await work_on(size_of(event.message for event in events), entries_of, events)
     runs = await services.runs.list(RunFilter(session=page.session.row, statuses=UNFINISHED), limit=200)
     return replace(
         await conversation_head(gateway, page.session),

@@ -1,8 +1,10 @@
 """What the page shows of a session's log: one entry for each event that people see."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from markupsafe import Markup, escape
 
@@ -11,6 +13,7 @@ from antiphon.domain.event import Event, EventType
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
+    JsonValue,
     Part,
     Provenance,
     ProvenanceKind,
@@ -28,6 +31,8 @@ from antiphon.gateway.markdown import html_from_markdown
 LONGEST_RESULT = 20_000
 """Characters shown of a tool's arguments or result."""
 LONGEST_SUMMARY = 100
+DEEPEST = 32
+"""Levels of JSON that are shown one under the other."""
 NOTHING = Markup()
 
 
@@ -119,6 +124,11 @@ def entry_of(event: Event) -> Entry | None:
             return _end(event) if event.type == EventType.RUN_FINISHED else None
 
 
+def entries_of(events: Sequence[Event]) -> list[Entry]:
+    """What people see of these."""
+    return [entry for event in events if (entry := entry_of(event)) is not None]
+
+
 def _end(event: Event) -> Entry | None:
     """How a run ended, unless it went well."""
     status = str(event.data.get("status", ""))
@@ -186,8 +196,23 @@ def _origin(provenance: Provenance) -> str:
 
 def _readable(text: str) -> str:
     """JSON over several lines, anything else as it is."""
-    value = wire.arguments(text)
-    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else text
+    if len(text) > LONGEST_RESULT:
+        return text
+    value: object = wire.arguments(text)
+    if not isinstance(value, dict | list) or _is_deep(cast("JsonValue", value), DEEPEST):
+        return text
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _is_deep(value: JsonValue, levels: int) -> bool:
+    """Whether there is something below so many levels; each line would begin with as many blanks."""
+    match value:
+        case dict():
+            return levels == 0 or any(_is_deep(each, levels - 1) for each in value.values())
+        case list():
+            return levels == 0 or any(_is_deep(each, levels - 1) for each in value)
+        case _:
+            return False
 
 
 def _summary(arguments: str) -> str:

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import anyio
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import AntiphonError, Limited, Unproven
+from antiphon.domain.errors import AntiphonError, Limited
 from antiphon.engine.services import Services
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
-from antiphon.gateway.authentication import Authentication, Entry, answer_watched, with_cookie
+from antiphon.gateway.authentication import Authentication, Entry, with_cookie
 from antiphon.gateway.bodies import LARGE_BYTES, body_limit, body_too_large
 from antiphon.wire import compact_json
 
@@ -91,7 +91,11 @@ class Guard:
                 return
             if entry.cookie:
                 send = scope["antiphon.send"] = with_cookie(send, entry.cookie)
-            await self._answer_watched(entry.credential, scope, headers, receive, send)
+            watch = self._authentication.watch(entry.credential, scope, _ended)
+            try:
+                await self._pass_on(scope, headers, receive, send)
+            finally:
+                self._authentication.release(watch)
         except _Refused as refused:
             if "expect" not in headers:
                 await _discard(receive)
@@ -130,17 +134,6 @@ class Guard:
             if entry.session_key is not None:
                 scope["antiphon.session"] = entry.session_key
         return entry
-
-    async def _answer_watched(
-        self, credential: str, scope: Scope, headers: dict[str, str], receive: Receive, send: Send
-    ) -> None:
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._pass_on(scope, headers, receive, send)
-
-        try:
-            await answer_watched(answer, self._services, credential, scope, receive, send)
-        except Unproven as ended:
-            await _answer(send, _refused(ended))
 
     async def _pass_on(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
         if "transfer-encoding" in headers:
@@ -241,3 +234,15 @@ async def _answer(send: Send, refused: _Refused) -> None:
 def _host_name(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
+
+
+_CREDENTIAL_ENDED = _Refused(
+    401,
+    "unauthorized",
+    "credential_ended",
+    "Token or sign-in ended before this was answered. What was asked may be done.",
+)
+
+
+async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
+    await _answer(send, _CREDENTIAL_ENDED)

@@ -1,6 +1,6 @@
 """The web page at `/`: rendered here, brought to life by `static/page.js`. Contract: gateway 6."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
@@ -16,11 +16,12 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import UserMessage
 from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
+from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
 from antiphon.gateway.context import Gateway, browser_of, gateway_of
 from antiphon.gateway.conversation import Conversation, conversation_head, find_session, read_conversation, title_of
-from antiphon.gateway.entries import Entry, entry_of
+from antiphon.gateway.entries import Entry, entries_of, entry_of
 from antiphon.gateway.guard import status_of
 from antiphon.gateway.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
@@ -142,7 +143,12 @@ def _encode(event: Event) -> bytes:
     )
 
 
-PAGE_VIEW = replace(EVENT_VIEW, encode=_encode)
+async def _prepare(events: Sequence[Event]) -> None:
+    """What takes long to render is rendered elsewhere, and kept until `_encode` asks for it."""
+    await work_on(size_of(event.message for event in events), entries_of, events)
+
+
+PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
 
 
 def _principal(request: Request) -> Principal:

@@ -72,7 +72,11 @@ _CUT = error_response(
 
 
 class _Requests:
-    """The application, whose requests can be ended: those that go on for longer get an answer that says so."""
+    """The application, whose requests can be ended: those that go on for longer get an answer that says so.
+
+    Puts `antiphon.cancel` into each scope, which ends the request; it is answered by `antiphon.last` then, an
+    application that was put there before.
+    """
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
@@ -94,6 +98,7 @@ class _Requests:
             return send(message)
 
         request = anyio.CancelScope()
+        scope["antiphon.cancel"] = request.cancel
         self._open.add(request)
         try:
             with request:
@@ -104,7 +109,7 @@ class _Requests:
                 scope["antiphon.abort"]()  # the client must not take what it has for the whole
                 await anyio.lowlevel.checkpoint()
             else:
-                await _CUT(scope, receive, send)
+                await scope.get("antiphon.last", _CUT)(scope, receive, send)
         finally:
             self._open.discard(request)
             if not self._open:

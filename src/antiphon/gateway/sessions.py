@@ -1,6 +1,6 @@
 """Routes of sessions. Contract: gateway 1, 4."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from antiphon import wire
-from antiphon.domain.cursors import list_cursor, read_list_cursor, read_seq_cursor
+from antiphon.domain.cursors import read_event_id
 from antiphon.domain.errors import Denied, Invalid
-from antiphon.domain.ids import SessionId
+from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import Role
 from antiphon.domain.session import Session
@@ -58,18 +58,20 @@ async def list_sessions(
         updated_since=since,
         include_inactive=include_inactive,
     )
-    page = await services.sessions.list(where, limit=min(max(limit, 1), 200), after=_list_cursor(cursor))
+    asked = (agent_id, sorted(kinds or ()), label, search, active_minutes, include_inactive)
+    about = ("GET /sessions", str(principal_of(request)), repr(asked))
+    after = None
+    if cursor is not None:
+        updated_at_ms, row = services.cursors.unseal(about, cursor)
+        after = ListCursor(updated_at_ms, SessionRow(row))
+    page = await services.sessions.list(where, limit=min(max(limit, 1), 200), after=after)
     shown: dict[str, Any] = {
         "count": len(page.sessions),
         "sessions": [gateway.session_row(session) for session in page.sessions],
     }
     if page.next is not None:
-        shown["nextCursor"] = list_cursor(page.next.updated_at_ms, page.next.row)
+        shown["nextCursor"] = services.cursors.seal(about, page.next.updated_at_ms, page.next.row)
     return Json(shown)
-
-
-def _list_cursor(text: str | None) -> ListCursor | None:
-    return None if text is None else ListCursor(*read_list_cursor(text))
 
 
 @router.post("/sessions", status_code=201, responses={200: {"description": "It existed."}})
@@ -246,14 +248,15 @@ async def get_history(
         session = (await services.sessions.get(principal, target)).session
         if _is_in_log(session, resume):
             return FollowResponse(services.hub, session, after=resume, view=view)
+    about = ("GET /sessions/{key}/history", str(principal), repr(target), repr(include_tools))
     page = await services.history.page(
         principal,
         target,
         limit=min(max(limit, 1), 1000),
-        before=None if cursor is None else read_seq_cursor(cursor),
+        before=None if cursor is None else services.cursors.unseal(about, cursor)[0],
         include_tools=include_tools,
     )
-    shown = _history(page)
+    shown = _history(page, lambda seq: services.cursors.seal(about, seq))
     if not is_following:
         return Json(shown)
     first = [frame("history", shown, id=page.last_seq)]
@@ -262,7 +265,7 @@ async def get_history(
     return FollowResponse(services.hub, page.session, after=page.last_seq, view=view, first=first)
 
 
-def _history(page: HistoryPage) -> dict[str, Any]:
+def _history(page: HistoryPage, seal: Callable[[int], str]) -> dict[str, Any]:
     """The page within 6 MiB: the oldest messages are dropped, and the flags say so."""
     encoded = [(event.seq, wire.message(event)) for event in page.events]
     sizes = [len(wire.compact_json(message)) + 1 for _, message in encoded]
@@ -283,7 +286,7 @@ def _history(page: HistoryPage) -> dict[str, Any]:
         "bytes": total,
     }
     if shown["hasMore"] and kept:
-        shown["nextCursor"] = str(kept[0][0])
+        shown["nextCursor"] = seal(kept[0][0])
     return shown
 
 
@@ -322,7 +325,7 @@ def _resume_point(request: Request, after: int | None) -> int | None:
     text = request.headers.get("last-event-id")
     if text is None:
         return after
-    return read_seq_cursor(text)
+    return read_event_id(text)
 
 
 def _is_in_log(session: Session, cursor: int) -> bool:

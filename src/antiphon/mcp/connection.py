@@ -16,6 +16,7 @@ from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.incoming import bounded, problems_of
+from antiphon.mcp.bounded import ENCODING, bound_response, register
 from antiphon.mcp.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -283,8 +284,13 @@ async def _program(settings: ServerSettings) -> AsyncGenerator["TransportStreams
 
     assert settings.command is not None
     parameters = StdioServerParameters(
-        command=settings.command, args=list(settings.args), env=dict(settings.env), cwd=settings.cwd
+        command=settings.command,
+        args=list(settings.args),
+        env=dict(settings.env),
+        cwd=settings.cwd,
+        encoding=ENCODING,
     )
+    register()
     with _open_log(settings) as log:
         async with stdio_client(parameters, errlog=log) as streams:
             yield streams
@@ -297,7 +303,11 @@ async def _address(url: str, settings: ServerSettings) -> AsyncGenerator["Transp
 
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=settings.timeout.total_seconds() + CONNECT_SECONDS)
     async with (
-        httpx2.AsyncClient(headers=dict(settings.headers), timeout=timeout) as http,
+        httpx2.AsyncClient(
+            headers={"accept-encoding": "identity", **settings.headers},
+            timeout=timeout,
+            event_hooks={"response": [bound_response]},
+        ) as http,
         streamable_http_client(url, http_client=http) as streams,
     ):
         yield streams

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from antiphon.domain.message import Provenance, ProvenanceKind
 from antiphon.domain.session import SessionType
+from antiphon.domain.text import bracketed_name
 
 
 class OwnerTrigger(StrEnum):
@@ -25,4 +26,4 @@ def shown_prefix(
     if session_type is SessionType.DIRECT or provenance.kind is not ProvenanceKind.EXTERNAL or sender is None:
         return ""
     aside = "[not directed at you] " if is_owner and not mentioned else ""
-    return f"[{sender}] {aside}"
+    return f"[{bracketed_name(sender)}] {aside}"

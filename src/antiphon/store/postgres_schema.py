@@ -175,7 +175,7 @@ async def _count_deliveries(connection: AsyncConnection[Any]) -> dict[str, int]:
 
 
 async def _count_unindexed(connection: AsyncConnection[Any]) -> int:
-    row = await (await connection.execute(LAG)).fetchone()
+    row = await (await connection.execute(LAG.encode())).fetchone()
     assert row is not None
     return row[0]
 

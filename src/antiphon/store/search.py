@@ -12,14 +12,15 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import SessionKey
+from antiphon.domain.redaction import RULES
 from antiphon.policy.visibility import Scope, Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.scopes import ALL_COMPARTMENTS, branches
 
-SCHEMA = 4
-"""The migration that made the index."""
+SCHEMA = 9
+"""The migration that made the index as it is."""
 ID_BITS = 15
 """Of an id, below the time in milliseconds, which takes up to 48 of the 63."""
 ID_STEP = 1 << ID_BITS
@@ -28,11 +29,13 @@ NARROW = 32
 ROWS_AT_ONCE = 64
 BACKLOG = (
     "FROM sessions s LEFT JOIN indexed_logs x ON x.session = s.id "
-    "WHERE (s.last_seq > COALESCE(x.indexed_seq, 0) OR s.first_seq > COALESCE(x.first_seq, s.first_seq))"
+    f"WHERE (s.last_seq > COALESCE(x.indexed_seq, 0) OR s.first_seq > COALESCE(x.first_seq, s.first_seq) "
+    f"OR x.reading < {RULES})"
 )
 LAG = (
     "SELECT COUNT(*) FROM sessions s LEFT JOIN indexed_logs x ON x.session = s.id JOIN events e ON e.session = s.id "
-    "WHERE s.last_seq > COALESCE(x.indexed_seq, 0) AND e.seq > COALESCE(x.indexed_seq, 0) "
+    f"WHERE (s.last_seq > COALESCE(x.indexed_seq, 0) OR x.reading < {RULES}) "
+    f"AND e.seq > CASE WHEN x.reading < {RULES} THEN 0 ELSE COALESCE(x.indexed_seq, 0) END "
     "AND e.role IN ('user', 'assistant')"
 )
 """How many messages are not indexed yet."""
@@ -64,10 +67,12 @@ class LogState(NamedTuple):
     indexed_first_seq: int
     """What lies below was taken out of the index."""
     indexed_seq: int
+    is_outdated: bool = False
+    """Whether it was indexed by older rules of what is a secret."""
 
     @property
     def is_to_take_out(self) -> bool:
-        return self.first_seq > self.indexed_first_seq
+        return self.is_outdated or self.first_seq > self.indexed_first_seq
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +211,12 @@ async def newest_change(query: Query) -> int:
 async def find_states(query: Query, sessions: Sequence[SessionRow]) -> Sequence[LogState]:
     """Of the sessions with something to index or to take out."""
     rows = await query.fetch_all(
-        f"SELECT s.id, s.first_seq, s.last_seq, COALESCE(x.first_seq, s.first_seq), COALESCE(x.indexed_seq, 0) "
+        f"SELECT s.id, s.first_seq, s.last_seq, COALESCE(x.first_seq, s.first_seq), COALESCE(x.indexed_seq, 0), "
+        f"CASE WHEN x.reading < {RULES} THEN 1 ELSE 0 END "
         f"{BACKLOG} AND s.id IN ({', '.join('?' * len(sessions))})",
         sessions,
     )
-    return [LogState(*row) for row in rows]
+    return [LogState(row[0], row[1], row[2], row[3], row[4], bool(row[5])) for row in rows]
 
 
 async def read_unindexed(query: Query, state: LogState, limit: int) -> list[Event]:
@@ -231,7 +237,7 @@ async def take_turn(tx: Transaction) -> None:
 async def advance(tx: Transaction, state: LogState, indexed_seq: int) -> bool:
     """Notes how far the log is indexed; False if that is no longer where it was."""
     changed = await tx.change(
-        "INSERT INTO indexed_logs (session, first_seq, indexed_seq) VALUES (?, ?, ?) "
+        f"INSERT INTO indexed_logs (session, first_seq, indexed_seq, reading) VALUES (?, ?, ?, {RULES}) "
         "ON CONFLICT (session) DO UPDATE SET indexed_seq = excluded.indexed_seq "
         "WHERE indexed_logs.indexed_seq = ? AND indexed_logs.first_seq = ?",
         (state.session, state.indexed_first_seq, indexed_seq, state.indexed_seq, state.indexed_first_seq),
@@ -296,16 +302,22 @@ async def _next_ids(tx: Transaction, lows: Collection[int]) -> dict[int, int]:
 
 
 async def delete_below(tx: Transaction, state: LogState, limit: int) -> int:
-    """Takes messages out whose events are gone, at most `limit`; returns how many."""
+    """Takes messages out whose events are gone, or all of an outdated log, at most `limit`; returns how many."""
+    end = state.last_seq + 1 if state.is_outdated else state.first_seq
     rows = await tx.fetch_all(
         "SELECT id FROM indexed_messages WHERE session = ? AND seq < ? ORDER BY seq LIMIT ?",
-        (state.session, state.first_seq, limit),
+        (state.session, end, limit),
     )
     if rows:
         ids = [row[0] for row in rows]
         listed = ", ".join("?" * len(ids))
         await tx.execute(f"DELETE FROM message_words WHERE rowid IN ({listed})", ids)
         await tx.execute(f"DELETE FROM indexed_messages WHERE id IN ({listed})", ids)
+    if len(rows) < limit and state.is_outdated:
+        await tx.execute(
+            f"UPDATE indexed_logs SET indexed_seq = 0, reading = {RULES} WHERE session = ? AND reading < {RULES}",
+            (state.session,),
+        )
     if len(rows) < limit:
         await tx.execute(
             "UPDATE indexed_logs SET first_seq = ? WHERE session = ? AND first_seq < ?",

@@ -5,9 +5,12 @@ from typing import Any
 
 from pydantic import Field
 
-from antiphon.domain.cursors import read_seq_cursor
-from antiphon.domain.targets import parse_target
+from antiphon.domain.actor import Principal
+from antiphon.domain.cursors import Cursors
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.targets import Target, parse_target
 from antiphon.engine.access.callers import Caller
+from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.views.views import Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
@@ -25,17 +28,25 @@ class HistoryArguments(Arguments):
     include_tools: bool = Field(False, description="Also the results of tools.")
 
 
-def sessions_history(views: Views) -> SessionTool[HistoryArguments]:
+def question(session: SessionRow, principal: Principal, target: Target, *, include_tools: bool) -> tuple[str, ...]:
+    """Who asks, and for what: what a cursor is good for."""
+    return ("sessions_history", str(session), str(principal), repr(target), repr(include_tools))
+
+
+def sessions_history(views: Views, cursors: Cursors) -> SessionTool[HistoryArguments]:
     async def carry_out(caller: Caller, arguments: HistoryArguments) -> Mapping[str, Any]:
+        target = parse_target(arguments.session_key, agent_id=caller.agent_id)
+        about = question(caller.session, caller.principal, target, include_tools=arguments.include_tools)
         page = await views.history(
             caller,
-            parse_target(arguments.session_key, agent_id=caller.agent_id),
+            target,
             arguments.session_key,
             limit=min(max(arguments.limit, 1), MAX_LIMIT),
-            before=None if arguments.cursor is None else read_seq_cursor(arguments.cursor),
+            before=None if arguments.cursor is None else cursors.unseal(about, arguments.cursor)[0],
             include_tools=arguments.include_tools,
         )
-        shown = newest_within(page.events, MAX_BYTES)
+        size = size_of(event.message for event in page.events)
+        shown = await work_on(size, newest_within, page.events, MAX_BYTES)
         is_placeholder = bool(page.events) and shown.dropped == len(page.events)
         has_more = page.has_more or shown.dropped > (1 if is_placeholder else 0)
         answer: dict[str, Any] = {
@@ -49,7 +60,7 @@ def sessions_history(views: Views) -> SessionTool[HistoryArguments]:
             "bytes": shown.size,
         }
         if has_more and shown.messages:
-            answer["nextCursor"] = str(shown.messages[0]["seq"])
+            answer["nextCursor"] = cursors.seal(about, shown.messages[0]["seq"])
         return answer
 
     return SessionTool(

@@ -8,10 +8,11 @@ from pydantic import Field, field_validator
 
 from antiphon import wire
 from antiphon.clock import Clock
-from antiphon.domain.cursors import list_cursor, read_list_cursor
-from antiphon.domain.ids import AgentId
+from antiphon.domain.cursors import Cursors
+from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.keys import SessionKind
 from antiphon.engine.access.callers import Caller
+from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter
 from antiphon.engine.views.views import Listed, Views
@@ -51,7 +52,7 @@ class ListArguments(Arguments):
         return cleaned
 
 
-def sessions_list(views: Views, rules: Rules, clock: Clock) -> SessionTool[ListArguments]:
+def sessions_list(views: Views, rules: Rules, clock: Clock, cursors: Cursors) -> SessionTool[ListArguments]:
     async def carry_out(caller: Caller, arguments: ListArguments) -> Mapping[str, Any]:
         minutes = arguments.active_minutes
         where = SessionFilter(
@@ -62,19 +63,25 @@ def sessions_list(views: Views, rules: Rules, clock: Clock) -> SessionTool[ListA
             updated_since=None if minutes is None else clock.now() - timedelta(minutes=minutes),
             include_inactive=arguments.include_inactive,
         )
+        about = _about(caller, arguments)
+        after = None
+        if arguments.cursor is not None:
+            updated_at_ms, row = cursors.unseal(about, arguments.cursor)
+            after = ListCursor(updated_at_ms, SessionRow(row))
         page = await views.list(
             caller,
             where,
             limit=min(max(arguments.limit, 1), MAX_LIMIT),
             message_limit=min(max(arguments.message_limit, 0), MAX_MESSAGES),
-            after=None if arguments.cursor is None else ListCursor(*read_list_cursor(arguments.cursor)),
+            after=after,
         )
+        size = size_of(event.message for entry in page.sessions for event in entry.messages)
         answer: dict[str, Any] = {
             "count": len(page.sessions),
-            "sessions": _rows(page.sessions, rules, with_messages=arguments.message_limit > 0),
+            "sessions": await work_on(size, _rows, page.sessions, rules, arguments.message_limit > 0),
         }
         if page.next is not None:
-            answer["nextCursor"] = list_cursor(page.next.updated_at_ms, page.next.row)
+            answer["nextCursor"] = cursors.seal(about, page.next.updated_at_ms, page.next.row)
         return answer
 
     return SessionTool(
@@ -82,7 +89,13 @@ def sessions_list(views: Views, rules: Rules, clock: Clock) -> SessionTool[ListA
     )
 
 
-def _rows(listed: Sequence[Listed], rules: Rules, *, with_messages: bool) -> list[dict[str, Any]]:
+def _about(caller: Caller, arguments: ListArguments) -> tuple[str, ...]:
+    """Who asks, and for what: all but how much of it."""
+    asked = arguments.model_dump_json(exclude={"cursor", "limit", "message_limit"})
+    return ("sessions_list", str(caller.session), str(caller.principal), asked)
+
+
+def _rows(listed: Sequence[Listed], rules: Rules, with_messages: bool) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     left = MAX_BYTES
     for entry in listed:

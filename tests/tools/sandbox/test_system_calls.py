@@ -1,6 +1,7 @@
 """The filter of system calls, by what the kernel answers with it and without it, in the same namespaces."""
 
 import errno
+import itertools
 import json
 import os
 import platform
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.tools.sandbox.system_calls import CALLS, FAMILIES, filter_for
+from antiphon.tools.sandbox.system_calls import CALLS, FAMILIES, MODES, OPENS, filter_for
 from tests.limits import SECONDS
 
 MACHINES = ("x86_64", "aarch64")
@@ -167,8 +168,20 @@ def test_each_call_is_judged_the_same_on_both_processors(machine: str) -> None:
     assert judged("ioctl", 0, 0xFFFF_0000_0000_5412) == failing(errno.EPERM)
     assert judged("ioctl", 0x5412, 0x5413) == ALLOWED
     assert [family for family in range(64) if judged("socket", family) == ALLOWED] == list(FAMILIES)
-    others = {number for numbers in (*CALLS.values(), *ARGUMENT_CALLS.values()) for number in numbers}
+    column = MACHINES.index(machine)
     program = filter_for(machine)
+    for name, (*numbers, argument) in {**MODES, **OPENS}.items():
+        if (number := numbers[column]) is None:
+            continue
+        makes = [0o100, 0o20200000] if name in OPENS else [None]
+        for flags, mode in itertools.product(makes, (0o4755, 0o2755, 0o6777, 0o1777, 0o755, 0)):
+            last = [mode] if flags is None else [flags, mode]
+            given = judge(program, ARCHITECTURES[machine], number, *([0o6777] * argument), *last)
+            assert given == (failing(errno.EPERM) if mode & 0o6000 else ALLOWED), (name, oct(mode))
+        if name in OPENS:
+            assert judge(program, ARCHITECTURES[machine], number, *([0] * argument), 0, 0o6777) == ALLOWED
+    modes = [numbers[:2] for numbers in (*MODES.values(), *OPENS.values())]
+    others = {number for numbers in (*CALLS.values(), *ARGUMENT_CALLS.values(), *modes) for number in numbers}
     for number in set(range(512)) - others:
         assert judge(program, ARCHITECTURES[machine], number, 0x1000_0000, 0x5412) == ALLOWED
     for number in (0x4000_0000, 0x4000_0000 + 41, 0xFFFF_FFFF):

@@ -60,6 +60,11 @@ class Credentials:
             if not watches:
                 del self._watches[watch.hash]
 
+    @property
+    def open_requests(self) -> int:
+        """How many are watched now."""
+        return sum(map(len, self._watches.values()))
+
     async def run(self) -> None:
         """Looks at all credentials of open requests every half second, in one statement, until cancelled."""
         while True:

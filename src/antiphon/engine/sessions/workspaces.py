@@ -20,6 +20,8 @@ from antiphon.domain.attachments import MANIFEST_NAME, Attachment, receipt
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import AgentId, SessionRow
 
+WORKSPACES_NAME = "workspaces"
+"""Of their directory in the home."""
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _UNFINISHED = ".new"
@@ -162,7 +164,7 @@ def _walked(directory: int, names: Sequence[str], path: Path) -> Generator[int]:
             current = following
             if os.fstat(current).st_uid != os.geteuid():
                 raise Conflict(
-                    f"Workspace is not safe: {str(path)!r} belongs to another user. Put it away, or give it to the "
+                    f"Workspace is not safe: {_shown(path)!r} belongs to another user. Put it away, or give it to the "
                     "user of this process.",
                     code="workspace_unsafe",
                 )
@@ -194,16 +196,22 @@ def _explained(path: Path) -> Generator[None]:
         raise _unsafe(path, error) from error
 
 
+def _shown(path: Path) -> str:
+    """The path from the directory of workspaces on: agents read it, to whom the host's paths are no matter."""
+    *_, start = (index for index, name in enumerate(path.parts) if name == WORKSPACES_NAME or not index)
+    return "/".join(path.parts[start:]) if start else path.name
+
+
 def _unsafe(path: Path, error: OSError) -> Conflict | Unavailable:
     if error.errno in _NO_DIRECTORY:
         return Conflict(
-            f"Workspace is not safe: {str(path)!r} is a link, or no directory. Put it away; a directory is made in "
+            f"Workspace is not safe: {_shown(path)!r} is a link, or no directory. Put it away; a directory is made in "
             "its place.",
             code="workspace_unsafe",
         )
     return Unavailable(
-        f"Workspace cannot be used: {str(path)!r} ({error.strerror}). Give the directory to the user of this process, "
-        "and see that its disk has room.",
+        f"Workspace cannot be used: {_shown(path)!r} ({error.strerror}). Give the directory to the user of this "
+        "process, and see that its disk has room.",
         code="workspace_unusable",
     )
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import anyio
-from anyio import to_thread
 
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.event import Event
@@ -17,6 +16,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_of
 from antiphon.domain.redaction import redact
 from antiphon.domain.words import words_of
+from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.feed.notifier import Notifier
 from antiphon.store import search as index
 from antiphon.store.codec import milliseconds
@@ -127,10 +127,11 @@ class Indexer:
         for state in states:
             if state.is_to_take_out:
                 await self._database.run(take_out, state)
-        behind = tuple(state for state in states if state.last_seq > state.indexed_seq)
+        behind = tuple(state for state in states if state.last_seq > state.indexed_seq and not state.is_to_take_out)
         if behind:
             logs = await self._database.read(_read_logs, behind)
-            await self._database.run(put_in, await to_thread.run_sync(_steps, behind, logs))
+            size = size_of(event.message for log in logs for event in log)
+            await self._database.run(put_in, await work_on(size, _steps, behind, logs))
 
 
 async def _list_recent(query: Query) -> list[SessionRow]:
@@ -182,7 +183,7 @@ async def put_in(tx: Transaction, steps: tuple[Step, ...]) -> None:
 
 
 async def take_out(tx: Transaction, state: LogState) -> None:
-    """Takes a part of what was pruned or deleted out of the index."""
+    """Takes a part of what was pruned, deleted, or indexed by older rules, out of the index."""
     await index.take_turn(tx)
     await index.delete_below(tx, state, MESSAGES_AT_ONCE)
 

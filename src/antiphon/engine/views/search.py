@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from anyio import to_thread
-
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import Role, role_of, text_of
-from antiphon.domain.redaction import redact
-from antiphon.domain.snippet import snippet
+from antiphon.domain.snippet import redacted_snippet
 from antiphon.domain.words import query_words
 from antiphon.engine.access.callers import Caller, find_reach
+from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.visibility import Act, Scope
@@ -69,7 +67,8 @@ class Search:
             more, before = await self._database.read(_look, asked, before, depth, limit - len(found))
             found += more
             depth = min(4 * depth, MAX_DEPTH)
-        return await to_thread.run_sync(_hits, found, words)
+        size = size_of(message.event.message for message in found)
+        return await work_on(size, _hits, found, words)
 
     async def lag(self) -> int:
         """How many messages cannot be found yet, because they are not indexed."""
@@ -107,5 +106,5 @@ def _hit(found: Found, words: list[str]) -> Hit:
         seq=found.event.seq,
         role=role_of(message),
         created_at=found.event.created_at,
-        snippet=snippet(redact(text_of(message.content)).text, words),
+        snippet=redacted_snippet(text_of(message.content), words),
     )

@@ -52,6 +52,7 @@ class SandboxProcess(Execution):
             contents = {name: _content(files, content.encode()) for name, content in FILES.items()}
             call_filter = filter_for(platform.machine())
             system_calls = None if call_filter is None else _content(files, call_filter)
+            self._host_paths = {str(workspace): "the workspace", str(home): "the home"}
             profile = Profile(
                 workspace=workspace,
                 home=home,
@@ -62,9 +63,11 @@ class SandboxProcess(Execution):
                 info=info_end.fileno(),
                 gate=gate_end.fileno(),
             )
+            # Not as arguments: the command could read them as those of the first process of its namespace.
+            walls = _content(files, b"".join(os.fsencode(word) + b"\0" for word in arguments(profile)))
             super().__init__(
                 subprocess.Popen(
-                    [path, *arguments(profile), "--", "/bin/sh", "-c", HELD_SHELL, "/bin/sh", text],
+                    [path, "--args", str(walls), "--", "/bin/sh", "-c", HELD_SHELL, "/bin/sh", text],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -73,6 +76,7 @@ class SandboxProcess(Execution):
                     start_new_session=True,
                     umask=starting_umask(),
                     pass_fds=[
+                        walls,
                         *contents.values(),
                         *([] if system_calls is None else [system_calls]),
                         profile.info,
@@ -133,7 +137,10 @@ class SandboxProcess(Execution):
             _, told = self._process.communicate(timeout=READY_SECONDS)
         except subprocess.TimeoutExpired:
             return ""
-        return told.decode("utf-8", "replace").strip()[-300:]
+        shown = told.decode("utf-8", "replace").strip()
+        for path, name in self._host_paths.items():
+            shown = shown.replace(path, name)
+        return shown[-300:]
 
 
 def unavailable(reason: str) -> Unavailable:

@@ -39,6 +39,8 @@ CALLS: Mapping[str, tuple[int, int | None]] = {
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
     "open_tree_attr": (467, 467),
+    # Its mode lies in memory; libraries then take `openat`.
+    "openat2": (437, 437),
     "perf_event_open": (298, 241),
     "pivot_root": (155, 41),
     "ptrace": (101, 117),
@@ -58,6 +60,24 @@ FAMILIES = (1, 2, 10, 16)
 """Of sockets, that there are: local, IPv4, IPv6, and netlink, by which programs ask for their addresses."""
 USER_NAMESPACE = 0x1000_0000
 """`CLONE_NEWUSER`, of `clone` and `unshare`; the other namespaces take rights that only it gives."""
+MODES: Mapping[str, tuple[int | None, int | None, int]] = {
+    "chmod": (90, None, 1),
+    "fchmod": (91, 52, 1),
+    "fchmodat": (268, 53, 2),
+    "fchmodat2": (452, 452, 2),
+    "creat": (85, None, 1),
+    "mkdir": (83, None, 1),
+    "mkdirat": (258, 34, 2),
+    "mknod": (133, None, 1),
+    "mknodat": (259, 33, 2),
+}
+"""Calls that give a file its mode: their numbers, and which argument that is."""
+OPENS: Mapping[str, tuple[int | None, int | None, int]] = {"open": (2, None, 1), "openat": (257, 56, 2)}
+"""Calls that do so if they make the file: their numbers, and which argument says that; the mode comes after it."""
+MAKES = 0o100 | 0o20000000
+"""`O_CREAT`, and what `O_TMPFILE` has beside `O_DIRECTORY`."""
+SET_IDS = 0o6000
+"""Set-user-id and set-group-id: on the host the file would lend the rights of Antiphon's user to whoever runs it."""
 TERMINAL_REQUESTS = (0x5412, 0x541C)
 """`TIOCSTI` and `TIOCLINUX`: to type into a terminal."""
 
@@ -100,6 +120,14 @@ def _steps(machine: _Machine) -> Iterator[bytes]:
             yield from (_step(_IS_EQUAL, number, no=1), _fail(errno.ENOSYS))
     for number in (machine.clone, machine.unshare):
         yield from _look(number, 0, [_step(_HAS_BITS, USER_NAMESPACE, no=1), _fail(errno.EPERM)])
+    sets_ids = [_step(_HAS_BITS, SET_IDS, no=1), _fail(errno.EPERM)]
+    for *numbers, argument in MODES.values():
+        if (number := numbers[machine.column]) is not None:
+            yield from _look(number, argument, sets_ids)
+    for *numbers, argument in OPENS.values():
+        if (number := numbers[machine.column]) is not None:
+            mode = [_step(_LOAD, 16 + 8 * (argument + 1)), *sets_ids]
+            yield from _look(number, argument, [_step(_HAS_BITS, MAKES, no=len(mode)), *mode])
     forbidden = [step for each in TERMINAL_REQUESTS for step in (_step(_IS_EQUAL, each, no=1), _fail(errno.EPERM))]
     yield from _look(machine.ioctl, 1, forbidden)
     known = [step for each in FAMILIES for step in (_step(_IS_EQUAL, each, no=1), _step(_RETURN, _ALLOW))]

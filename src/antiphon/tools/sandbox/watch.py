@@ -95,7 +95,7 @@ class Sandbox:
                 ) from error
             if isinstance(error, OSError):
                 raise Unavailable(
-                    f"Sandbox cannot be watched, so nothing was run: {error.strerror} ({error.filename}). It needs "
+                    f"Sandbox cannot be watched, so nothing was run: {error.strerror}. It needs "
                     "Linux 5.4 or newer, with /proc of this user's processes readable.",
                     code="sandbox_unavailable",
                 ) from error

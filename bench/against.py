@@ -1,0 +1,73 @@
+"""`python -m bench.against BASE [B1 …]`: benches of a commit and of the present tree, by turns; ratios of medians."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+DEFAULT = ("B1", "B3", "B7", "B12")
+RUN = """
+import asyncio, json, logging, sys
+import uvloop
+from bench.__main__ import measure
+logging.disable(logging.WARNING)
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    rows = runner.run(measure(set(sys.argv[1:])))
+print("ROWS" + json.dumps([{"id": row.id, "what": row.what, "figures": row.figures} for row in rows]))
+"""
+
+Figures = dict[tuple[str, str], list[float]]
+
+
+def figures_of(tree: Path, ids: list[str]) -> dict[tuple[str, str], float]:
+    """What the tree's own benches measure, run by this tree's Python and packages."""
+    environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *ids], cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    line = next(line for line in done.stdout.splitlines() if line.startswith("ROWS"))
+    return {
+        (f"{row['id']} {row['what'][:50]}", name): float(value)
+        for row in json.loads(line.removeprefix("ROWS"))
+        for name, value in row["figures"].items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def main() -> None:
+    base, *ids = sys.argv[1:]
+    ids = ids or list(DEFAULT)
+    pairs = int(os.environ.get("PAIRS", "11"))
+    here = Path.cwd()
+    before: Figures = defaultdict(list)
+    now: Figures = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="bench-against-") as directory:
+        tree = Path(directory) / "base"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), base], check=True)
+        try:
+            for pair in range(pairs):
+                order = [(tree, before), (here, now)]
+                for each, found in order if pair % 2 else reversed(order):  # whoever comes second finds warm caches
+                    for name, value in figures_of(each, ids).items():
+                        found[name].append(value)
+                print(f"pair {pair + 1} of {pairs}", file=sys.stderr)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
+    table = Table("", "figure", f"median at {base[:12]}", "median now", "ratio")
+    for name in before:
+        if name in now:
+            was, is_now = statistics.median(before[name]), statistics.median(now[name])
+            ratio = f"{is_now / was:.3f}" if was else "–"
+            table.add_row(*name, f"{was:.6g}", f"{is_now:.6g}", ratio)
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Messages of MCP servers within a size: one that is larger is dropped while it comes, and its call fails.
+
+The answer that stands for it is put together here, so that a call is told at once and the connection goes on.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+    from _typeshed import ReadableBuffer
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+ENCODING = "antiphon-bounded-lines"
+"""UTF-8 whose decoder drops lines that are too long; the name under which Python finds it."""
+TOO_LARGE = f"The answer is larger than {MAX_MESSAGE_BYTES // 1024**2} MiB, the most that is taken. Ask for less."
+_ID = re.compile(rb'"id"\s{0,9}:\s{0,9}([0-9]{1,18}|"[^"\\]{1,100}")')
+_NEAR = 1024
+"""Bytes at both ends of a message among which its id is looked for."""
+
+
+class BoundedMessages:
+    """Bytes as they come, held back until a message is whole."""
+
+    def __init__(self, separator: bytes | None, before: bytes = b"") -> None:
+        """`separator` ends each message, if there are several; `before` stands before one that is put together here."""
+        self._separator = separator
+        self._before = before
+        self._held: list[bytes] = []
+        self._size = 0
+        self._is_dropping = False
+        self._head = self._tail = b""
+
+    def take(self, data: bytes) -> bytes:
+        """What can be passed on now."""
+        if self._separator is None:
+            self._hold(data)
+            return b""
+        passed: list[bytes] = []
+        *ends, rest = data.split(self._separator)
+        for end in ends:
+            self._hold(end)
+            passed.append(self._finish() + self._separator)
+        self._hold(rest)
+        return b"".join(passed)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the message that is not whole yet."""
+        return sum(map(len, self._held))
+
+    def end(self) -> bytes:
+        """The last message, which has no separator."""
+        return self._finish()
+
+    def _hold(self, data: bytes) -> None:
+        self._size += len(data)
+        self._tail = (self._tail + data[-_NEAR:])[-_NEAR:]
+        if len(self._head) < _NEAR:
+            self._head += data[:_NEAR]
+        if self._size > MAX_MESSAGE_BYTES:
+            self._is_dropping = True
+            self._held.clear()
+        elif data:
+            self._held.append(data)
+
+    def _finish(self) -> bytes:
+        whole = b"".join(self._held)
+        if self._is_dropping:
+            found = _ID.search(self._head) or _ID.search(self._tail)
+            error = json.dumps({"code": -32001, "message": TOO_LARGE}).encode()
+            id = found[1] if found else b"null"
+            whole = self._before + b'{"jsonrpc":"2.0","id":' + id + b',"error":' + error + b"}"
+        self._held, self._size, self._is_dropping, self._head, self._tail = [], 0, False, b"", b""
+        return whole
+
+
+class _LineDecoder(codecs.IncrementalDecoder):
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._messages = BoundedMessages(b"\n")
+
+    def decode(self, input: "ReadableBuffer", final: bool = False) -> str:
+        data = self._messages.take(bytes(input)) + (self._messages.end() if final else b"")
+        return data.decode("utf-8", self.errors)
+
+
+def register() -> None:
+    """Makes `ENCODING` known to Python; may be called twice."""
+    codecs.register(_find)
+
+
+def _find(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != ENCODING:
+        return None
+    utf8 = codecs.lookup("utf-8")
+    return codecs.CodecInfo(utf8.encode, utf8.decode, incrementaldecoder=_LineDecoder, name=ENCODING)
+
+
+def _without_last_break(data: bytes) -> tuple[bytes, bytes]:
+    """What may be read now, and a break at the end that the next bytes may make an empty line."""
+    if _with_plain_breaks(data[-4:]).endswith(b"\n\n") and not data.endswith(b"\r"):
+        return data, b""
+    rest = data.rstrip(b"\r\n")
+    return rest, data[len(rest) :]
+
+
+def _with_plain_breaks(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+async def bound_response(response: "httpx2.Response") -> None:
+    """Puts a bound on what is read of the response; a hook of the client that asks the server."""
+    import httpx2
+
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx2.DecodingError("the server compresses its answers, though it was not asked to")
+    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    messages = BoundedMessages(b"\n\n", b"event: message\ndata: ") if is_stream else BoundedMessages(None)
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            breaks = b""
+            async for data in stream:
+                if is_stream:
+                    rest, breaks = _without_last_break(breaks + data)
+                    data = _with_plain_breaks(rest)
+                if passed := messages.take(data):
+                    yield passed
+            if last := messages.take(_with_plain_breaks(breaks)) + messages.end():
+                yield last
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    response.stream = Bounded()

@@ -1,0 +1,158 @@
+"""Every parameter by which a caller may name something, what kind of thing that is, and which rule decides about it.
+
+A parameter that is not here turns `test_names.py` red: whoever adds one says what it names, and who decides.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Any, cast
+
+from antiphon.agents.model import ToolSchema
+
+
+def parameters_of_tools(schemas: Iterable[ToolSchema]) -> set[str]:
+    """As `<tool> <place>`, places within objects and lists with dots."""
+    return {f"{schema.name} {place}" for schema in schemas for place in _places(schema.parameters, schema.parameters)}
+
+
+def parameters_of_routes(openapi: dict[str, Any]) -> set[str]:
+    """As `<METHOD> <path> <place>`; parameters of the path, the query and headers by their names."""
+    found: set[str] = set()
+    for path, operations in openapi["paths"].items():
+        for method, operation in operations.items():
+            route = f"{method.upper()} {path}"
+            found |= {f"{route} {parameter['name']}" for parameter in operation.get("parameters", [])}
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                found |= {f"{route} {place}" for place in _places(content.get("schema", {}), openapi)}
+    return found
+
+
+def _places(schema: Any, root: Any, place: str = "") -> Iterator[str]:
+    if "$ref" in schema:
+        target: Any = root
+        for step in schema["$ref"].removeprefix("#/").split("/"):
+            target = target[step]
+        yield from _places(target, root, place)
+        return
+    for choice in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
+        yield from _places(choice, root, place)
+    if isinstance(items := schema.get("items"), dict):
+        yield from _places(items, root, place)
+    for name, inner in cast(dict[str, Any], schema.get("properties", {})).items():
+        own = f"{place}.{name}" if place else name
+        yield own
+        yield from _places(inner, root, own)
+
+
+class Kind(StrEnum):
+    """What a parameter names. Its value is the rule that decides about it, importable."""
+
+    AGENT = "antiphon.policy.spawn.decide_spawn"
+    """Of a child; elsewhere it filters or is one of the configured, by `Rules.agent`."""
+    CONFIGURED_AGENT = "antiphon.engine.rules.Rules"
+    MODEL = "antiphon.policy.models.decide_child_model"
+    OWNERS_MODEL = "antiphon.engine.sessions.patch_session"
+    """The owner's alone; what is opened then is bounded by `agents/scripts`."""
+    FILE_NAME = "antiphon.domain.attachments.check_attachments"
+    """A plain name, of a file that is made."""
+    PROGRAM = "antiphon.policy.rights.may_call"
+    TOOL = "antiphon.policy.rights.may_call "
+    SESSION = "antiphon.policy.visibility.decide"
+    """For tools; for people by `policy/access`."""
+    PERSONS_SESSION = "antiphon.policy.access.decide_access"
+    CHAT = "antiphon.domain.keys.quote_platform_id"
+    """A platform's id, which becomes one segment of a key."""
+    ROW = "antiphon.policy.access.decide_access "
+    """A run, a delivery, a token: found in the database, and told only to those who may know of its session."""
+    WEBHOOK = "antiphon.channels.signature.verify"
+    STORED = "antiphon.agents.fence.DataFence"
+    """Text that is kept and shown, and opens nothing: for models it is data."""
+    CHOICE = "pydantic.TypeAdapter"
+    """A number, a truth value, one of a few words, or the place of any of these."""
+
+
+_TOOLS: dict[Kind, str] = {
+    Kind.AGENT: "sessions_spawn agentId",
+    Kind.CONFIGURED_AGENT: "sessions_list agentId | sessions_send agentId",
+    Kind.MODEL: "sessions_spawn model",
+    Kind.FILE_NAME: "sessions_spawn attachments.name",
+    Kind.PROGRAM: "run_command command",
+    Kind.SESSION: (
+        "session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
+        "sessions_send label | sessions_list label | sessions_list search | subagents target | sessions_wait runIds"
+    ),
+    Kind.STORED: (
+        "sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
+        "sessions_spawn attachments.content | sessions_spawn attachments.mimeType | sessions_spawn label | "
+        "sessions_spawn task | sessions_yield message | subagents message"
+    ),
+    Kind.CHOICE: (
+        "run_command timeoutSeconds | sessions_history cursor | sessions_history includeTools | "
+        "sessions_history limit | sessions_list activeMinutes | sessions_list cursor | "
+        "sessions_list includeInactive | sessions_list kinds | sessions_list limit | sessions_list messageLimit | "
+        "sessions_search limit | sessions_send timeoutSeconds | sessions_spawn attachAs | "
+        "sessions_spawn attachments | sessions_spawn attachments.encoding | sessions_spawn cleanup | "
+        "sessions_spawn context | sessions_spawn mode | sessions_spawn runTimeoutSeconds | "
+        "sessions_spawn runtime | sessions_spawn sandbox | sessions_spawn thinking | sessions_spawn thread | "
+        "sessions_wait mode | sessions_wait timeoutSeconds | subagents action"
+    ),
+}
+_ROUTES: dict[Kind, str] = {
+    Kind.CONFIGURED_AGENT: "GET /sessions agentId | POST /sessions agentId",
+    Kind.OWNERS_MODEL: "PATCH /sessions/{key} model",
+    Kind.TOOL: "POST /tools/{name} name | POST /tools/{name} arguments",
+    Kind.PERSONS_SESSION: (
+        "DELETE /sessions/{key} key | GET /sessions/{key} key | GET /sessions/{key}/events key | "
+        "GET /sessions/{key}/history key | GET /sessions/{key}/transcript key | GET /sessions/{key}/tree key | "
+        "GET /tools sessionKey | PATCH /sessions/{key} key | POST /sessions key | POST /sessions sessionId | "
+        "POST /sessions/{key}/cancel key | POST /sessions/{key}/fork key | POST /sessions/{key}/messages key | "
+        "POST /sessions/{key}/reset key | POST /tokens sessionKey | POST /tools/{name} sessionKey | "
+        "GET /runs session | GET /tree roots | GET /sessions label | GET /sessions search"
+    ),
+    Kind.ROW: (
+        "DELETE /tokens/{token_id} token_id | GET /deliveries/{delivery_id} delivery_id | "
+        "GET /runs/{run_id} run_id | POST /deliveries/{delivery_id}/retry delivery_id | "
+        "POST /runs/{run_id}/cancel run_id | GET /deliveries before | GET /runs before | POST /auth/exchange code"
+    ),
+    Kind.WEBHOOK: "POST /channels/webhook/{name} name",
+    Kind.STORED: (
+        "PATCH /sessions/{key} description | PATCH /sessions/{key} displayName | PATCH /sessions/{key} label | "
+        "PATCH /sessions/{key} verboseLevel | POST /sessions label | POST /sessions metadata | "
+        "POST /sessions source.triggerId | POST /sessions source.kind | POST /sessions source.platform | "
+        "POST /sessions/{key}/messages content.data | POST /sessions/{key}/messages content.mimeType | "
+        "POST /sessions/{key}/messages content.text | POST /sessions/{key}/messages messageId | "
+        "POST /sessions/{key}/messages sender | POST /sessions/{key}/messages text | POST /tokens name | "
+        "POST /tools/{name} Idempotency-Key"
+    ),
+    Kind.CHOICE: (
+        "GET /deliveries limit | GET /deliveries status | GET /runs kept | GET /runs limit | GET /runs status | "
+        "GET /runs/{run_id} wait | GET /sessions activeMinutes | GET /sessions cursor | "
+        "GET /sessions includeInactive | GET /sessions kinds | GET /sessions limit | "
+        "GET /sessions/{key}/events after | GET /sessions/{key}/history after | "
+        "GET /sessions/{key}/history cursor | GET /sessions/{key}/history follow | "
+        "GET /sessions/{key}/history includeTools | GET /sessions/{key}/history limit | "
+        "GET /sessions/{key}/tree includeInactive | GET /sessions/{key}/tree limit | GET /tree includeInactive | "
+        "GET /tree limit | GET /who limit | PATCH /sessions/{key} clearance | "
+        "PATCH /sessions/{key} clearance.level | PATCH /sessions/{key} sendPolicy | "
+        "PATCH /sessions/{key} thinkingLevel | POST /sessions clearance | POST /sessions clearance.level | "
+        "POST /sessions source | POST /sessions source.interactive | POST /sessions source.type | "
+        "POST /sessions taint | POST /sessions taint.level | POST /sessions/{key}/fork seq | "
+        "POST /sessions/{key}/messages append | POST /sessions/{key}/messages content | "
+        "POST /sessions/{key}/messages content.type | POST /sessions/{key}/messages mentioned | "
+        "POST /sessions/{key}/messages occurredAt | POST /sessions/{key}/messages queueMode | "
+        "POST /sessions/{key}/messages role | POST /sessions/{key}/messages stream | "
+        "POST /sessions/{key}/messages wait | POST /tokens days"
+    ),
+}
+_WEBHOOK: dict[Kind, str] = {
+    Kind.CHAT: "peer | threadId",
+    Kind.STORED: "messageId | text | sender",
+    Kind.CHOICE: "wait",
+}
+
+
+def _listed(kinds: dict[Kind, str]) -> dict[str, Kind]:
+    return {name.strip(): kind for kind, names in kinds.items() for name in names.split(" | ")}
+
+
+TOOLS, ROUTES, WEBHOOK = _listed(_TOOLS), _listed(_ROUTES), _listed(_WEBHOOK)

@@ -1,0 +1,347 @@
+"""Attempts to cause more than one's rights allow, by a guest, a bound token, a sandboxed agent and a child.
+
+Commands leave a mark on the host where they run there; a mail tool and a server's tool count their calls.
+"""
+
+import hashlib
+import hmac
+import json
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from antiphon.app import App, Parts, gateway_app, open_app, tool
+from antiphon.config import Config
+from antiphon.gateway.server import bind, serving
+from tests.attacks.attempt import Attacker, Attempt, Door, rows
+from tests.claims import requirement
+from tests.engine.parley import settle
+from tests.gateway.served import TOKEN, new_client
+from tests.limits import SECONDS
+
+pytestmark = pytest.mark.anyio
+
+DOOR_SECRET = "s3cret-of-the-door-bell"
+SECRET = "what-the-owner-said"
+MAIN, PORTER = "agent:main:main", "agent:porter:cli:desk"
+BOXED = "agent:boxed:cli:one"
+PRIVATE = "agent:porter:cli:private"
+
+
+@dataclass(slots=True)
+class World:
+    app: App
+    url: str
+    owner: httpx.AsyncClient
+    host: Path
+    mails: list[str]
+    tokens: dict[str, str] = field(default_factory=dict[str, str])
+    rung: int = 0
+
+    @property
+    def mark(self) -> Path:
+        """There as soon as a command ran on the host that was not to."""
+        return self.host / "mark"
+
+    def filled(self, text: str) -> str:
+        return text.replace("MARK", str(self.mark))
+
+    async def ring(self, peer: str, text: str) -> str:
+        """What the webhook's guest is answered."""
+        self.rung += 1
+        body = {"messageId": f"m-{self.rung}", "peer": peer, "text": self.filled(text), "wait": SECONDS}
+        data = json.dumps(body).encode()
+        timestamp = str(int(self.app.services.clock.now().timestamp()))
+        signed = f"v2.in.door.{timestamp}.".encode() + data
+        digest = hmac.new(DOOR_SECRET.encode(), signed, hashlib.sha256).hexdigest()
+        headers = {
+            "Content-Type": "application/json",
+            "Antiphon-Timestamp": timestamp,
+            "Antiphon-Signature": f"v2={digest}",
+        }
+        async with new_client(self.url) as client:
+            answer = await client.post("/channels/webhook/door", content=data, headers=headers)
+        return answer.raise_for_status().json().get("reply", "")
+
+    async def ask(self, key: str, text: str) -> str:
+        """What the owner is answered in the session."""
+        path = f"/sessions/{key}/messages?wait={SECONDS}"
+        answer = await self.owner.post(path, json={"text": self.filled(text)})
+        return answer.raise_for_status().json().get("reply", "")
+
+    def begin(self) -> None:
+        """Forgets what an attempt before this one did."""
+        self.mails.clear()
+        for path in (self.mark, self.host / "calls"):
+            path.unlink(missing_ok=True)
+
+    def was_harmed(self) -> bool:
+        return self.mark.exists() or bool(self.mails) or (self.host / "calls").exists()
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[World]:
+    """`main` is sandboxed but for its main session, `porter` never, `boxed` always; commands may run on the host."""
+    host = tmp_path_factory.mktemp("host")
+    mails: list[str] = []
+
+    def find_mail(word: str) -> str:
+        """Looks for a mail."""
+        mails.append(word)
+        return "found"
+
+    server = {"command": sys.executable, "args": ["-m", "tests.mcp.program", str(host)], "effects": {"*": ["reads"]}}
+    settings = {
+        "gateway": {"drain_seconds": 0},
+        "agents": {
+            "defaults": {
+                "mcp_servers": {"things": {**server, "cwd": str(Path(__file__).parents[2])}},
+                "subagents": {"allow_agents": ["*"], "max_spawn_depth": 3, "max_children_per_agent": 100},
+            },
+            "list": [
+                {"id": "porter"},
+                {"id": "main", "sandbox": {"mode": "non-main"}},
+                {"id": "boxed", "sandbox": {"mode": "all"}},
+            ],
+        },
+        "channels": {"webhook": {"door": {"secret": DOOR_SECRET, "agent": "porter"}}},
+        "tools": {
+            "run_command": {"mode": "host"},
+            "sessions": {"visibility": "all"},
+            "agent_to_agent": {"enabled": True},
+            "subagents": {"tools": ["sessions_send", "sessions_history", "sessions_list"]},
+        },
+        "session": {"agent_to_agent": {"max_ping_pong_turns": 0}},
+    }
+    parts = Parts(tools=[tool(find_mail, effects=["reads"])])
+    async with open_app(host / "home", Config.model_validate(settings), parts) as app:
+        listener = bind("127.0.0.1", 0)
+        async with (
+            serving(gateway_app(app, TOKEN), listener, on_stop=app.services.hub.close) as url,
+            new_client(url, TOKEN) as owner,
+        ):
+            world = World(app, url, owner, host, mails)
+            for key in (MAIN, PORTER, BOXED, PRIVATE):
+                (await owner.post("/sessions", json={"key": key, "label": key[-7:]})).raise_for_status()
+            for key in (BOXED, PORTER):
+                answer = await owner.post("/tokens", json={"sessionKey": key})
+                world.tokens[key] = answer.raise_for_status().json()["token"]
+            await world.ask(PRIVATE, SECRET)
+            await world.ring("eve", f"!say {SECRET}")
+            yield world
+
+
+def directive(name: str, **arguments: Any) -> str:
+    return f"!call {name} {json.dumps(arguments)}"
+
+
+COMMAND = directive("run_command", command="touch MARK")
+MAIL = directive("find_mail", word="password")
+SERVER = directive("things__add", a=1, b=2)
+EVE = "agent:porter:webhook:door:direct:eve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said(Attempt):
+    """What a guest writes, and the code that has to answer."""
+
+    text: str
+    code: str = "unknown_tool"
+
+
+def guest(what: str, text: str, code: str = "unknown_tool") -> Said:
+    return Said(attacker=Attacker.GUEST, door=Door.WEBHOOK, what=what, text=text, code=code)
+
+
+def hidden(what: str, tool: str, **arguments: Any) -> Said:
+    return guest(what, directive(tool, **arguments), "not_found")
+
+
+GUESTS = [
+    guest("a command", COMMAND),
+    guest("a function that only reads", MAIL),
+    guest("a tool of a server that only reads", SERVER),
+    guest("a tool of a server that there is not", directive("things__none")),
+    guest("a tool of a server that is not configured", directive("other__none")),
+    guest("a child", directive("sessions_spawn", task="!say x")),
+    guest("a sandboxed child", directive("sessions_spawn", task="!say x", agentId="boxed")),
+    guest("a list of children", directive("subagents", action="list")),
+    guest("a wait", directive("sessions_wait", runIds=["run_1"])),
+    guest("an end with a promise", directive("sessions_yield")),
+    guest("the list of agents", directive("agents_list")),
+    guest("a message by the channel", directive("message", text="x")),
+    *(
+        hidden(f"{tool} of {what}", tool, sessionKey=key, **more)
+        for tool, more in (
+            ("sessions_history", {}),
+            ("session_status", {}),
+            ("sessions_send", {"message": "!say x"}),
+        )
+        for what, key in (
+            ("the owner's main session", MAIN),
+            ("another session of the agent", PRIVATE),
+            ("another peer", EVE),
+            ("a session that is not there", "agent:porter:cli:none"),
+        )
+    ),
+    hidden("a message to a label", "sessions_send", label="private", message="!say x"),
+    hidden("a command by another session", "sessions_send", sessionKey=MAIN, message=COMMAND),
+]
+
+
+@requirement("access:4", "answers:2")
+@pytest.mark.parametrize("attempt", rows(*GUESTS))
+async def test_a_guest_causes_nothing_beyond_its_own_session(world: World, attempt: Said) -> None:
+    world.begin()
+    reply = await world.ring("bob", attempt.text)
+    assert json.loads(reply).get("code") == attempt.code, reply
+    assert SECRET not in reply and not world.was_harmed()
+
+
+@requirement("access:4", "channels:1")
+async def test_a_guest_sees_and_finds_its_own_session_alone(world: World) -> None:
+    listed = json.loads(await world.ring("bob", directive("sessions_list")))
+    assert [row["key"] for row in listed["sessions"]] == ["agent:porter:webhook:door:direct:bob"]
+    found = json.loads(await world.ring("bob", directive("sessions_search", query=SECRET)))
+    assert {hit["sessionKey"] for hit in found["results"]} <= {"agent:porter:webhook:door:direct:bob"}
+    own = json.loads(await world.ring("bob", directive("session_status")))
+    assert own["sessionKey"] == "agent:porter:webhook:door:direct:bob"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caused(Attempt):
+    """Sessions that carry a message one to the next; the first one's owner asks, the last carries out."""
+
+    chain: tuple[str, ...]
+    last: str = COMMAND
+    child: str | None = None
+    """Of which the message comes, spawned by the first session under that agent."""
+
+
+def carried(chain: Sequence[str], last: str) -> str:
+    for key in reversed(chain):
+        last = directive("sessions_send", sessionKey=key, message=last, timeoutSeconds=60)
+    return last
+
+
+def sandboxed(what: str, *chain: str, last: str = COMMAND) -> Caused:
+    return Caused(attacker=Attacker.SANDBOXED, door=Door.HTTP, what=what, chain=chain, last=last)
+
+
+def child(what: str, agent: str, *chain: str, last: str = COMMAND) -> Caused:
+    return Caused(attacker=Attacker.CHILD, door=Door.HTTP, what=what, chain=chain, last=last, child=agent)
+
+
+SPAWN_PORTER = directive("sessions_spawn", task=COMMAND, agentId="porter")
+CHAINS = [
+    sandboxed("its own command", BOXED),
+    sandboxed("a command by main", BOXED, MAIN),
+    sandboxed("a command by another agent", BOXED, PORTER),
+    sandboxed("a command over two sends", BOXED, MAIN, PORTER),
+    sandboxed("a command by a child of another", BOXED, MAIN, last=SPAWN_PORTER),
+    sandboxed("a command by a child over two sends", BOXED, MAIN, PORTER, last=SPAWN_PORTER),
+    child("its own command", "main", MAIN),
+    child("a command by its parent", "main", MAIN, "parent"),
+    child("a command by its parent, of another agent", "boxed", PORTER, "parent"),
+    child("a command beyond its parent", "main", MAIN, "parent", PORTER),
+    child("a command by its parent's other child", "main", MAIN, "parent", last=SPAWN_PORTER),
+]
+
+
+@requirement("visibility:2", "send:4")
+@pytest.mark.parametrize("attempt", rows(*CHAINS))
+async def test_what_a_sandboxed_session_causes_runs_no_command_on_the_host(world: World, attempt: Caused) -> None:
+    world.begin()
+    first, *rest = attempt.chain
+    text = carried(rest, attempt.last)
+    if attempt.child is None:
+        await world.ask(first, text)
+    else:
+        await world.ask(first, directive("sessions_spawn", task=text, agentId=attempt.child))
+    await settle(world.app)
+    assert not world.was_harmed()
+
+
+@pytest.mark.parametrize("key", [MAIN, PORTER])
+async def test_what_the_owner_causes_runs_on_the_host(world: World, key: str) -> None:
+    """Else the rows above would prove nothing."""
+    proof = world.host / f"proof-{key.split(':')[1]}"
+    await world.ask(key, directive("run_command", command=f"touch {proof}"))
+    await world.ask(
+        PORTER, carried([key] if key != PORTER else [MAIN], directive("run_command", command=f"touch {proof}2"))
+    )
+    await settle(world.app)
+    assert proof.exists() and Path(f"{proof}2").exists()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound(Attempt):
+    """A call by a token that is bound to a sandboxed session, and the codes of which one has to answer."""
+
+    tool: str
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    session: str | None = None
+    codes: tuple[str | None, ...] = ("not_found",)
+
+
+def bound(what: str, tool: str, *codes: str | None, session: str | None = None, **arguments: Any) -> list[Bound]:
+    return [
+        Bound(
+            attacker=Attacker.BOUND_TOKEN,
+            door=door,
+            what=what,
+            tool=tool,
+            arguments=arguments,
+            session=session,
+            codes=codes or ("not_found",),
+        )
+        for door in (Door.HTTP, Door.MCP)
+    ]
+
+
+CALLS = [
+    *bound("the owner's session", "sessions_history", sessionKey=MAIN),
+    *bound("a session of its visibility outside of the tree", "sessions_send", sessionKey=PORTER, message=COMMAND),
+    *bound("another session as its own", "session_status", "token_bound", session=MAIN),
+    *bound("a command", "run_command", None, command="touch MARK"),
+    *bound("an unsandboxed child", "sessions_spawn", "spawn_unsandboxed", task=COMMAND, agentId="porter"),
+    *bound("who it is", "sessions_send", "invalid_arguments", sessionKey=MAIN, message="x", principal="owner"),
+    *bound("a tool of a server", "things__add", "unknown_tool", a=1, b=2),
+]
+
+
+@requirement("access:2")
+@pytest.mark.parametrize("attempt", rows(*CALLS))
+async def test_a_bound_token_has_its_sessions_rights_by_every_door(world: World, attempt: Bound) -> None:
+    world.begin()
+    arguments = json.loads(world.filled(json.dumps(attempt.arguments)))
+    async with new_client(world.url, world.tokens[BOXED]) as client:
+        if attempt.door is Door.HTTP:
+            body = {"arguments": arguments} | ({} if attempt.session is None else {"sessionKey": attempt.session})
+            answer: Any = (await client.post(f"/tools/{attempt.tool}", json=body)).json()
+        else:
+            call = {"name": attempt.tool, "arguments": arguments}
+            request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            headers = {"Accept": "application/json, text/event-stream"}
+            if attempt.session is not None:
+                headers["Antiphon-Session"] = attempt.session
+            said = (await client.post("/mcp", json=request, headers=headers)).text
+            answer = json.loads(said[said.index("{") :].splitlines()[0])
+            answer = answer["result"]["structuredContent"] if "result" in answer else answer
+    code = answer["error"]["code"] if isinstance(answer.get("error"), dict) else answer.get("code")
+    is_unavailable = code == "sandbox_unavailable" and attempt.tool == "run_command"
+    assert is_unavailable or code in attempt.codes, answer
+    with anyio.fail_after(SECONDS):
+        await settle(world.app)
+    assert not world.was_harmed()
