@@ -268,6 +268,32 @@ def test_every_error_code_is_documented() -> None:
     assert sorted(code for code in used if f"`{code}`" not in text) == []
 
 
+PATH = re.compile(r"`((?:\w+/)+)(\w+)(?:\.py)?(?:\.(\w+))?(?:\.(\w+))?`")
+"""`folder/file`, with what stands in it, as in `engine/ledger/queue.queue_run`."""
+
+
+def test_every_place_that_the_architecture_names_is_there() -> None:
+    text = (DOCS / "ARCHITECTURE.md").read_text("utf-8")
+    missing: list[str] = []
+    for folder, file, name, member in PATH.findall(text):
+        place = SOURCES / "antiphon" / folder / f"{file}.py"
+        if folder.startswith(("tests/", "docs/")) or (SOURCES / "antiphon" / folder / file).is_dir():
+            continue
+        source = place.read_text("utf-8") if place.is_file() else ""
+        names = [each for each in (name, member) if each not in ("", "py", "sql")]
+        if not source or not all(re.search(rf"(def|class) {each}\b|^{each}\b", source, re.M) for each in names):
+            missing.append(f"{folder}{file} {name} {member}".strip())
+    assert missing == []
+
+
+def test_a_newcomer_finds_where_to_change_twelve_things() -> None:
+    text = (DOCS / "ARCHITECTURE.md").read_text("utf-8")
+    table = text.partition("## Where to change what")[2].partition("##")[0]
+    answers = re.findall(r"^\| [^|]+ \| `([\w/]+\.py)` \|$", table, re.M)
+    assert len(answers) == len(set(answers)) >= 12
+    assert [answer for answer in answers if not (SOURCES / "antiphon" / answer).is_file()] == []
+
+
 def test_every_link_between_documents_leads_somewhere() -> None:
     pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     links = [

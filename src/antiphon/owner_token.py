@@ -1,6 +1,6 @@
 """The owner's token: a file in the home (0600), made at the first start. Contract: first_start 1.
 
-The database holds its hash and decides (`engine/ownership`); the file is what programs of the home show.
+The database holds its hash and decides (`engine/access/ownership`); the file is what programs of the home show.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""The ledger's rows. Which step may follow which, and what it entails, `engine/lifecycle` decides."""
+"""The ledger's rows. Which step may follow which, and what it entails, `engine/runs/lifecycle` decides."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
