@@ -85,7 +85,7 @@ from antiphon.private_files import check_files, create_private_file, make_privat
 from antiphon.store.checkup import DatabaseState, check_database
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
-from antiphon.store.migrate import StoreUnusable
+from antiphon.store.migrations import StoreUnusable
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list

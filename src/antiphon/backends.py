@@ -17,7 +17,7 @@ from antiphon.engine.work.processes import Processes
 from antiphon.feed.local import LocalNotifier
 from antiphon.feed.notifier import Notifier
 from antiphon.store.database import CommitHook, Database
-from antiphon.store.migrate import newest_schema
+from antiphon.store.migrations import newest_schema
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
 

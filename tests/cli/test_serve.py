@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from antiphon.store.migrate import migrations
+from antiphon.store.migrations import migrations
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
 from tests.limits import SECONDS, until

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from antiphon.app import open_app
 from antiphon.config import Config, DatabaseSection
 from antiphon.domain.errors import AntiphonError, Invalid
-from antiphon.store.migrate import StoreUnusable
+from antiphon.store.migrations import StoreUnusable
 from antiphon.store.postgres_schema import look, migrations, prepare
 from tests.cli.program import free_port
 from tests.engine.stage import ask, config, open_session, texts, wait_end

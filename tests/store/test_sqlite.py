@@ -21,7 +21,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_content
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.store.database import CommitHook, Query, Transaction
-from antiphon.store.migrate import StoreUnusable, migrations
+from antiphon.store.migrations import StoreUnusable, migrations
 from antiphon.store.sqlite import MAX_BATCH, Connect, Connection, OnCommit, SqliteDatabase, connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome

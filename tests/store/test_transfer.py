@@ -25,7 +25,7 @@ from antiphon.domain.session import SessionSummary
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import Ending
 from antiphon.engine.sessions.sessions import SessionFilter
-from antiphon.store.migrate import StoreUnusable
+from antiphon.store.migrations import StoreUnusable
 from antiphon.store.runs import RunFilter
 from tests.engine.family import records, spawned_from_outside
 from tests.engine.stage import HeldRunner, ask, config, open_session, post, read_log, wait_end

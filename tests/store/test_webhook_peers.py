@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from antiphon.domain.ids import SessionRow
-from antiphon.store.migrate import SQLITE_WORDS, STEPS, migrations, statements
+from antiphon.store.migrate import STEPS
+from antiphon.store.migrations import SQLITE_WORDS, migrations, statements
 from antiphon.store.postgres_schema import migrations as postgres_migrations
 from antiphon.store.postgres_schema import prepare
 from antiphon.store.sqlite import SqliteDatabase

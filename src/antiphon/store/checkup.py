@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.store.migrate import StoreUnusable, migrations
+from antiphon.store.migrations import StoreUnusable, migrations
 from antiphon.store.search import LAG, SCHEMA
 
 COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"

@@ -1,13 +1,12 @@
 """Brings a database to this version's schema: numbered SQL files, forward only."""
 
-import re
 import sqlite3
-from collections.abc import Iterator, Mapping
-from importlib import resources
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from antiphon.domain.errors import AntiphonError
+from antiphon.store.migrations import SQLITE_WORDS, StoreUnusable, migrations, statements
+from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
 from antiphon.store.step import Step
 from antiphon.store.webhook_peers import name_peers
 
@@ -17,34 +16,8 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x416E7470
 """In the header of our SQLite files, so that another program's database is told from ours."""
 
-SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID", "$blob": "BLOB"}
-
 STEPS: Mapping[str, Step] = {"rights": name_peers}
 """What is done after the SQL of a migration, by its name."""
-
-
-class StoreUnusable(AntiphonError):
-    """The database cannot be used as it is; the message says why and what to do."""
-
-    default_code = "store_unusable"
-
-
-def migrations(dialect: Literal["sqlite", "postgres"] = "sqlite") -> Iterator[tuple[int, str, str]]:
-    """Number, name and text of each migration, ascending.
-
-    What only one database understands stands in a file of its own, `NNNN_name.<dialect>.sql`, and comes after the rest.
-    """
-    folder = resources.files("antiphon.store").joinpath("schema")
-    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
-        if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", entry.name):
-            own = folder.joinpath(f"{match[1]}_{match[2]}.{dialect}.sql")
-            text = entry.read_text("utf-8") + (own.read_text("utf-8") if own.is_file() else "")
-            yield int(match[1]), match[2], text
-
-
-def newest_schema() -> int:
-    """The number of the newest migration that this program has."""
-    return max(number for number, _, _ in migrations())
 
 
 def recognise(connection: "Connection", path: Path) -> list[int]:
@@ -53,13 +26,16 @@ def recognise(connection: "Connection", path: Path) -> list[int]:
     Raises `StoreUnusable` for another program's file or a newer version's.
     """
     applied = _applied(connection, path)
-    newest, _, _ = list(migrations())[-1]
+    known = list(migrations())
+    newest, _, _ = known[-1]
     if applied and applied[-1] > newest:
         raise StoreUnusable(
             f"Database is of a newer version: {str(path)!r} has schema {applied[-1]}, this program knows "
             f"{newest}. Install the newer Antiphon, or restore a backup made before the upgrade.",
             code="store_newer",
         )
+    if applied:
+        check_origin(repr(str(path)), applied[-1], known, hashes=_hashes(connection), columns=_columns(connection))
     return applied
 
 
@@ -73,6 +49,7 @@ def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
         for number, name, text in migrations():
             if number not in applied:
                 _apply(connection, number, name, text, now_ms)
+        _keep_hashes(connection)
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
             raise StoreUnusable(
@@ -83,14 +60,6 @@ def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
             f"Database is corrupt: {str(path)!r} ({error}). It was left as it is; restore a backup.",
             code="store_corrupt",
         ) from error
-
-
-def statements(text: str, words: Mapping[str, str]) -> Iterator[str]:
-    """The statements of a migration without comments, its placeholders in the words of a dialect."""
-    for word, meaning in words.items():
-        text = text.replace(word, meaning)
-    text = re.sub(r"--[^\n]*", "", text)
-    yield from (statement.strip() for statement in text.split(";\n") if statement.strip())
 
 
 def _carry_out(connection: "Connection", step: Step) -> None:
@@ -115,6 +84,25 @@ def _applied(connection: "Connection", path: Path) -> list[int]:
             code="store_foreign",
         )
     return []
+
+
+def _hashes(connection: "Connection") -> dict[int, str]:
+    """Those that the database holds; none in one of an earlier schema."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_hashes'").fetchall():
+        return {}
+    return dict(connection.execute("SELECT version, hash FROM schema_hashes").fetchall())
+
+
+def _columns(connection: "Connection") -> dict[str, frozenset[str]]:
+    rows = connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'"
+    ).fetchall()
+    return columns_by_table(rows)
+
+
+def _keep_hashes(connection: "Connection") -> None:
+    for number, _, text in migrations():
+        connection.execute("INSERT OR IGNORE INTO schema_hashes VALUES (?, ?)", (number, hash_of(text)))
 
 
 def _apply(connection: "Connection", number: int, name: str, text: str, now_ms: int) -> None:

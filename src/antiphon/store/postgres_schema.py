@@ -14,10 +14,12 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from antiphon.domain.errors import Invalid
-from antiphon.store import migrate
+from antiphon.store import migrations as files
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
-from antiphon.store.migrate import STEPS, StoreUnusable, statements
+from antiphon.store.migrate import STEPS
+from antiphon.store.migrations import StoreUnusable, statements
 from antiphon.store.postgres import connect
+from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
 from antiphon.store.step import Step
 
@@ -48,7 +50,7 @@ Migrations = Callable[[], Iterable[tuple[int, str, str]]]
 
 def migrations() -> Iterable[tuple[int, str, str]]:
     """Number, name and text of each migration, ascending, as PostgreSQL has them."""
-    return migrate.migrations("postgres")
+    return files.migrations("postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ async def prepare(
         for number, name, text in known:
             if number not in applied:
                 await _apply(connection, number, name, text, now_ms)
+        await _keep_hashes(connection, known)
         await _prepare_engine(connection)
         await _prepare_server_life(connection)
     except psycopg.errors.InsufficientPrivilege as error:
@@ -235,7 +238,30 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Iterable[
             "Install the newer Antiphon.",
             code="store_newer",
         )
+    if applied:
+        hashes = (
+            dict(await _rows(connection, "SELECT version, hash FROM schema_hashes"))
+            if "schema_hashes" in tables
+            else {}
+        )
+        columns = await _rows(
+            connection,
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
+        )
+        check_origin(place(url), applied[-1], known, hashes=hashes, columns=columns_by_table(columns))
     return applied
+
+
+async def _keep_hashes(connection: AsyncConnection[Any], known: Iterable[tuple[int, str, str]]) -> None:
+    if not await _exists(connection, "schema_hashes"):
+        return
+    for number, _, text in known:
+        values = (number, hash_of(text))
+        await connection.execute("INSERT INTO schema_hashes VALUES (%s, %s) ON CONFLICT DO NOTHING", values)
+
+
+async def _rows(connection: AsyncConnection[Any], statement: str) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(statement.encode())).fetchall()
 
 
 def place(url: str) -> str:

@@ -17,7 +17,8 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
-from antiphon.store.migrate import StoreUnusable, migrate, recognise
+from antiphon.store.migrate import migrate, recognise
+from antiphon.store.migrations import StoreUnusable
 
 logger = logging.getLogger(__name__)
 

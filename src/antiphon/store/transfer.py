@@ -15,12 +15,12 @@ from psycopg.rows import tuple_row
 
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import SessionRow
-from antiphon.store.migrate import StoreUnusable
+from antiphon.store.migrations import StoreUnusable
 from antiphon.store.postgres import connect
 from antiphon.store.postgres_schema import place, prepare
 from antiphon.store.sqlite import SqliteDatabase, take_lock
 
-LEFT_BEHIND = ("schema_migrations", "processes", "indexed_logs", "indexed_messages", "index_turns")
+LEFT_BEHIND = ("schema_migrations", "schema_hashes", "processes", "indexed_logs", "indexed_messages", "index_turns")
 """Tables that tell of one database and those at work on it, not of sessions. The index of words is made anew."""
 ROWS = 2_000
 """Read and sent at a time."""

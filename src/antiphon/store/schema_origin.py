@@ -1,0 +1,79 @@
+"""Whether a database was made by the migrations of this program, or by others of the same numbers."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from antiphon.store.migrations import SQLITE_WORDS, StoreUnusable, migrations, statements
+
+Columns = Mapping[str, frozenset[str]]
+"""The names of columns, by table."""
+
+
+def hash_of(text: str) -> str:
+    """Of a migration's text, as it stands in the file."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_origin(
+    place: str, newest: int, known: Iterable[tuple[int, str, str]], *, hashes: Mapping[int, str], columns: Columns
+) -> None:
+    """Raises `StoreUnusable` (`store_other`) for a database that other migrations than ours made.
+
+    `newest` is the last one that was applied. A database of before the hashes is judged by what its tables hold.
+    """
+    if hashes:
+        _check_hashes(place, hashes, known)
+    else:
+        _check_columns(place, newest, columns)
+
+
+def columns_by_table(rows: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """Of rows of a table's and a column's name."""
+    found: dict[str, set[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, set()).add(column)
+    return {table: frozenset(columns) for table, columns in found.items()}
+
+
+def _check_hashes(place: str, hashes: Mapping[int, str], known: Iterable[tuple[int, str, str]]) -> None:
+    for number, name, text in known:
+        if number in hashes and hashes[number] != hash_of(text):
+            raise _other(place, f"its migration {number:04d} ({name}) is not this program's")
+
+
+def _check_columns(place: str, newest: int, found: Columns) -> None:
+    for table, columns in expected_columns(newest).items():
+        if table not in found:
+            raise _other(place, f"the table {table!r} is missing")
+        if missing := sorted(columns - found[table]):
+            raise _other(place, f"the table {table!r} has no column {missing[0]!r}")
+        if more := sorted(found[table] - columns):
+            raise _other(place, f"the table {table!r} has a column {more[0]!r} that this program does not know")
+
+
+@cache
+def expected_columns(newest: int) -> Columns:
+    """The tables after that migration which both databases have."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for number, _, text in migrations(dialect=None):
+            if number <= newest:
+                for statement in statements(text, SQLITE_WORDS):
+                    connection.execute(statement)
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {
+            table: frozenset(row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall())
+            for (table,) in tables
+        }
+    finally:
+        connection.close()
+
+
+def _other(place: str, why: str) -> StoreUnusable:
+    return StoreUnusable(
+        f"Database is of another build of Antiphon: {place}: {why}, though their numbers are the same. It was left as "
+        "it is. Start the build that made it, or restore a backup of a released version.",
+        code="store_other",
+    )
