@@ -113,6 +113,7 @@ _ROUTES: dict[Kind, str] = {
         "DELETE /tokens/{token_id} token_id | GET /deliveries/{delivery_id} delivery_id | "
         "GET /runs/{run_id} run_id | POST /deliveries/{delivery_id}/retry delivery_id | "
         "POST /runs/{run_id}/cancel run_id | GET /deliveries before | GET /runs before | POST /auth/exchange code"
+        " | POST /auth/prove nonce"
     ),
     Kind.WEBHOOK: "POST /channels/webhook/{name} name",
     Kind.STORED: (

@@ -129,7 +129,7 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """Types at the next prompt of a chat, which is the last thing on the screen then."""
-        for _ in self._until(lambda: self._unread.endswith("> ")):
+        for _ in self._until(lambda: self._unread.rstrip(" ").endswith(">")):
             pass
         self._unread = ""
         self.type(text)

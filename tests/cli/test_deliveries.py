@@ -24,10 +24,10 @@ def ring(gateway: Serving, text: str) -> None:
     """Posts as the webhook `door`, and waits for the reply."""
     body = json.dumps({"messageId": text, "peer": "anna", "text": text, "wait": 60}).encode()
     timestamp = str(int(time.time()))
-    digest = hmac.new(SECRET.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    digest = hmac.new(SECRET.encode(), f"v2.in.door.{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     headers = {
         "Antiphon-Timestamp": timestamp,
-        "Antiphon-Signature": f"v1={digest}",
+        "Antiphon-Signature": f"v2={digest}",
         "Content-Type": "application/json",
     }
     answer = httpx.post(

@@ -353,7 +353,8 @@ def check_identity(url: str, token: str) -> None:
     if not hmac.compare_digest(proof.encode(), wanted.encode()):
         raise Denied(
             f"Gateway does not prove that it is this home's: {url!r}. Nothing was sent to it. If you just updated, "
-            "start the gateway again; if not, somebody else listens there.",
+            "start the gateway again. If the owner's token was replaced (`antiphon tokens rotate`) on another machine, "
+            "copy owner.token from there. Otherwise somebody else listens there.",
             code="gateway_unproven",
         )
 

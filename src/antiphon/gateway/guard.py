@@ -200,7 +200,8 @@ def status_of(error: AntiphonError) -> int:
 
 def _refused(error: AntiphonError) -> _Refused:
     status = status_of(error)
-    return _Refused(status, _KINDS.get(status, "internal_error"), error.code, error.message)
+    retry_after = 1 if status == 503 else None
+    return _Refused(status, _KINDS.get(status, "internal_error"), error.code, error.message, retry_after)
 
 
 def _too_large(limit: int) -> _Refused:

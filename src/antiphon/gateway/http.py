@@ -157,8 +157,8 @@ def build_probes(health: Health) -> AsgiApp:
 
 def _add_probes(api: FastAPI, health: Health) -> None:
     api.state.health = health
-    api.add_api_route("/health", _health, tags=["health"], responses=_refusals(400, 403, 405, 413, 415, 503))
-    api.add_api_route("/ready", _ready, tags=["health"], responses=_refusals(400, 403, 405, 413, 415, 503))
+    api.add_api_route("/health", _health, tags=["health"], responses=_refusals(400, 401, 403, 405, 413, 415, 503))
+    api.add_api_route("/ready", _ready, tags=["health"], responses=_refusals(400, 401, 403, 405, 413, 415, 503))
 
 
 async def _health() -> dict[str, Any]:
