@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import anyio
 import psycopg
 import pytest
 
@@ -79,13 +80,13 @@ async def test_a_database_of_another_build_is_refused_and_left_alone(home: Path,
 
 
 @pytest.mark.parametrize("statement", ["UPDATE schema_hashes SET hash = 'other'", "DROP TABLE schema_hashes"])
-async def test_so_is_one_on_a_server(statement: str) -> None:
+def test_so_is_one_on_a_server(statement: str) -> None:
     with fresh_database() as url:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(statement.encode())
             connection.execute("ALTER TABLE runs ADD COLUMN of_another_build TEXT")
         with pytest.raises(StoreUnusable) as refused:
-            await prepare(url, 0)
+            anyio.run(prepare, url, 0)
         assert refused.value.code == "store_other"
 
 
