@@ -6,6 +6,7 @@ Contract: sessions 4, 5, runs 2, 4, 7.
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -44,7 +45,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import place_text
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.sessions import SessionHead
 
 MAX_MESSAGE_ID = 200
@@ -188,7 +189,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if isinstance(session, Refusal):
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(command.message.message_id))):
-        return _repeated(session, first, command.message)
+        return _repeated(session, first, command.principal, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     size = stored_bytes(command.message.content)
@@ -206,6 +207,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     ):
         seq = await _store(tx, session, message, command, run_id=None)
         return _posted(session, message, seq, None)
+    command = replace(command, mode=await _mode_for(tx, session, command))
     run_id = await _run_to_join(tx, session, command)
     if isinstance(run_id, Refusal):
         return run_id
@@ -259,6 +261,16 @@ async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | R
     head = await rows.find_head(tx, created.row)
     assert head is not None
     return head
+
+
+async def _mode_for(query: Query, session: SessionHead, command: PostMessage) -> QueueMode:
+    """Only the owner's message interrupts others' work; a guest's waits for its turn then. Contract: runs 4."""
+    if command.mode is not QueueMode.INTERRUPT or is_favoured(command.principal):
+        return command.mode
+    active = await ledger.find_active(query, session.row)
+    waiting = [*([] if active is None else [active]), *await ledger.find_queued(query, session.row)]
+    is_own = all(run.principal == command.principal for run in waiting)
+    return QueueMode.INTERRUPT if is_own else QueueMode.ENQUEUE
 
 
 async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessage) -> RunId | None | Refusal:
@@ -328,7 +340,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     if isinstance(session, Refusal):
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
-        return _repeated(session, first, message)
+        return _repeated(session, first, command.principal, message)
     if refusal := await refuse_message(tx, command.principal, stored_bytes(message.content), command.shares):
         return refusal
     is_user = isinstance(message, UserMessage)
@@ -365,10 +377,12 @@ def _shown(session: SessionHead, message: UserMessage | AssistantMessage) -> dic
     return shown_columns(text_of(message.content), describes=describes)
 
 
-def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:
+def _repeated(session: SessionHead, first: Event, principal: Principal, message: Message) -> Posted | Refusal:
+    """The first answer, for whoever got it; another principal's message of the same id and text is another message."""
     stored = first.message
     assert isinstance(stored, UserMessage | AssistantMessage)
-    if type(stored) is not type(message) or stored.content != message.content:
+    is_same = type(stored) is type(message) and stored.content == message.content
+    if not is_same or first.actor != str(principal):
         return Refusal(
             Conflict(
                 f"Message id was used for another message: {message.message_id!r}. Use a new id.",
