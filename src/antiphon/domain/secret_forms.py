@@ -79,11 +79,12 @@ _TELEGRAM = re.compile(r":(?<=[0-9]{6}:)(?=[A-Za-z0-9_-]{20})")
 _DISCORD = re.compile(r"\.(?=[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27})")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])(?:bot)?[0-9]{6,12}\Z")
 _DISCORD_HEAD = re.compile(r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{22,27}\Z")
-_HEADS = frozenset(
+_NAMES = (
     "sbp sb_secret dckr_pat dckr_oat sgp e2b bkua nfp rnd tfp shpua sntrya pcsk tvly jina CLOJARS phx y0 tgp_v1 "
     "lsv2_pt lsv2_sk ls_ CCIPAT xkeysib FLWSECK key_live key_test duffel_live vercel_blob_rw CFPAT NRAK p8e pscale_tkn "
-    "pscale_pw rzp_live rzp_test".split()
+    "pscale_pw rzp_live rzp_test"
 )
+_HEADS = frozenset(_NAMES.split())
 """Names behind which a token stands, with a hyphen or an underscore between them."""
 _DRAWN = re.compile(r"[_-](?=[A-Za-z0-9]{14})")
 _HEAD = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z][A-Za-z0-9_-]{1,20}\Z")
