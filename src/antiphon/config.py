@@ -462,7 +462,7 @@ class RunsSection(Section):
 
 class QueueSection(Section):
     mode: QueueMode = QueueMode.ENQUEUE
-    """What a message does that finds its session busy."""
+    """What a message does that finds its session busy. A guest's interrupts its own work alone."""
 
 
 class MessagesSection(Section):

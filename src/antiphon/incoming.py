@@ -64,8 +64,13 @@ def problems_of(error: ValidationError) -> Iterator[tuple[str, str]]:
 
 def check_values(body: bytes) -> None:
     """Raises `NotJson` for a body of so many values that reading it would hold up everybody."""
-    if _marks(body) > MAX_VALUES and _marks(_TEXT.sub(b"", body)) > MAX_VALUES:
+    if holds_more_than(MAX_VALUES, body):
         raise NotJson(f"it holds more than {MAX_VALUES} values")
+
+
+def holds_more_than(most: int, body: bytes) -> bool:
+    """Whether the JSON has more than `most` values, about; those within its texts do not count."""
+    return _marks(body) > most and _marks(_TEXT.sub(b"", body)) > most
 
 
 def _marks(body: bytes) -> int:

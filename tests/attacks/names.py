@@ -3,8 +3,10 @@
 A parameter that is not here turns `test_names.py` red: whoever adds one says what it names, and who decides.
 """
 
+import ast
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, cast
 
 from antiphon.agents.model import ToolSchema
@@ -25,6 +27,35 @@ def parameters_of_routes(openapi: dict[str, Any]) -> set[str]:
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 found |= {f"{route} {place}" for place in _places(content.get("schema", {}), openapi)}
     return found
+
+
+def headers_read(package: Path) -> set[str]:
+    """The headers of requests that the package's own code reads, in lower case, by its source."""
+    return {
+        name
+        for pattern in ("gateway/*.py", "mcp/endpoint.py", "channels/signature.py")
+        for path in package.glob(pattern)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for name in _header_in(node)
+    } - SENT
+
+
+def _header_in(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=constant)], value=ast.Constant(value=str() | bytes() as name)):
+            if constant.endswith("_HEADER"):
+                yield (name.decode() if isinstance(name, bytes) else name).lower()
+        case ast.Call(func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str() as name), *_]):
+            if ast.unparse(owner).endswith("headers"):
+                yield name
+        case ast.Subscript(value=owner, slice=ast.Constant(value=str() as name), ctx=ast.Load()):
+            if ast.unparse(owner).endswith("headers"):
+                yield name
+        case ast.Compare(left=ast.Constant(value=str() as name), ops=[ast.In() | ast.NotIn()], comparators=[owner]):
+            if ast.unparse(owner).endswith("headers"):
+                yield name
+        case _:
+            pass
 
 
 def _places(schema: Any, root: Any, place: str = "") -> Iterator[str]:
@@ -64,6 +95,9 @@ class Kind(StrEnum):
     """A platform's id, which becomes one segment of a key."""
     ROW = "antiphon.policy.access.decide_access "
     """A run, a delivery, a token: found in the database, and told only to those who may know of its session."""
+    ORIGIN = "antiphon.gateway.guard.Guard"
+    """An address that a request says it is for, or comes from: compared, never opened."""
+    CREDENTIAL = "antiphon.gateway.authentication.Authentication"
     WEBHOOK = "antiphon.channels.signature.verify"
     STORED = "antiphon.agents.fence.DataFence"
     """Text that is kept and shown, and opens nothing: for models it is data."""
@@ -100,6 +134,7 @@ _TOOLS: dict[Kind, str] = {
 _ROUTES: dict[Kind, str] = {
     Kind.CONFIGURED_AGENT: "GET /sessions agentId | POST /sessions agentId",
     Kind.OWNERS_MODEL: "PATCH /sessions/{key} model",
+    Kind.CREDENTIAL: "POST /auth/prove nonce",
     Kind.TOOL: "POST /tools/{name} name | POST /tools/{name} arguments",
     Kind.PERSONS_SESSION: (
         "DELETE /sessions/{key} key | GET /sessions/{key} key | GET /sessions/{key}/events key | "
@@ -150,10 +185,21 @@ _WEBHOOK: dict[Kind, str] = {
     Kind.STORED: "messageId | text | sender",
     Kind.CHOICE: "wait",
 }
+_HEADERS: dict[Kind, str] = {
+    Kind.PERSONS_SESSION: "antiphon-session",
+    Kind.ORIGIN: "host | origin | sec-fetch-site",
+    Kind.CREDENTIAL: "authorization | cookie | antiphon-page",
+    Kind.WEBHOOK: "antiphon-signature | antiphon-timestamp",
+    Kind.STORED: "user-agent",
+    Kind.CHOICE: "accept | content-length | content-type | expect | last-event-id | transfer-encoding",
+}
+"""Beside `Idempotency-Key`, which the routes declare."""
+SENT = {"antiphon-delivery"}
+"""Headers of requests that go out alone."""
 
 
 def _listed(kinds: dict[Kind, str]) -> dict[str, Kind]:
     return {name.strip(): kind for kind, names in kinds.items() for name in names.split(" | ")}
 
 
-TOOLS, ROUTES, WEBHOOK = _listed(_TOOLS), _listed(_ROUTES), _listed(_WEBHOOK)
+TOOLS, ROUTES, WEBHOOK, HEADERS = map(_listed, (_TOOLS, _ROUTES, _WEBHOOK, _HEADERS))

@@ -19,14 +19,25 @@ import pytest
 from msgspec.structs import fields
 from pydantic import BaseModel
 
+import antiphon
 from antiphon.app import App, gateway_app, open_app
 from antiphon.channels.webhook_inbox import WebhookMessage
 from antiphon.config import Config
+from antiphon.gateway.connections import SINGLE
 from antiphon.gateway.guard import Guard
 from antiphon.gateway.server import bind, serving
 from antiphon.store.runs import RunFilter
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
-from tests.attacks.names import ROUTES, TOOLS, WEBHOOK, Kind, parameters_of_routes, parameters_of_tools
+from tests.attacks.names import (
+    HEADERS,
+    ROUTES,
+    TOOLS,
+    WEBHOOK,
+    Kind,
+    headers_read,
+    parameters_of_routes,
+    parameters_of_tools,
+)
 from tests.claims import requirement
 from tests.gateway.served import TOKEN, new_client
 from tests.limits import SECONDS
@@ -268,6 +279,45 @@ async def test_every_parameter_says_what_it_names(tmp_path: Path) -> None:
         assert parameters_of_tools(app.tool_calls.schemas) == TOOLS.keys()
         assert parameters_of_routes(api.openapi()) == ROUTES.keys()
     assert {field.encode_name for field in fields(WebhookMessage)} == WEBHOOK.keys()
+
+
+def test_every_header_that_is_read_says_what_it_names() -> None:
+    assert headers_read(Path(antiphon.__file__).parent) == HEADERS.keys()
+    decisive = {name for name, kind in HEADERS.items() if kind not in (Kind.STORED, Kind.CHOICE)}
+    assert decisive <= {name.decode() for name in SINGLE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header(Attempt):
+    """A header by which a request of the owner names a session that there is not."""
+
+    value: str
+
+
+SESSIONS = [
+    Header(attacker=Attacker.TOOL_RESULT, door=Door.MCP, what=f"the session {value!r}", value=value)
+    for value in (
+        *("../../etc/passwd", "file:///etc/passwd", "HOST/secret.json", "agent:main:cli:none", "agent:nobody:main"),
+        *("%00", "*", "agent:main:cli:one%0d%0aX: y", "x" * 8_000),
+    )
+]
+
+
+@requirement("tools:1", "gateway:4")
+@pytest.mark.parametrize("attempt", rows(*SESSIONS))
+async def test_a_session_in_a_header_is_a_key_and_nothing_else(world: World, attempt: Header) -> None:
+    call: dict[str, Any] = {"name": "session_status", "arguments": {}}
+    request: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    named = attempt.value.replace("HOST", str(world.host))
+    for place in ({"headers": {"Antiphon-Session": named}}, {"params": {"session": named}}):
+        headers = {"Accept": "application/json, text/event-stream", **place.get("headers", {})}
+        answer = await world.owner.post("/mcp", json=request, headers=headers, params=place.get("params"))
+        assert any(code in answer.text for code in ("not_found", "invalid_key", "invalid_session_id")), answer.text
+        assert SECRET not in answer.text and len(answer.text) < 2_000
+        bound = {**headers, "Authorization": f"Bearer {world.tokens[PLAIN]}"}
+        async with new_client(world.url) as client:
+            refused = await client.post("/mcp", json=request, headers=bound, params=place.get("params"))
+        assert any(code in refused.text for code in ("token_bound", "invalid_key", "invalid_session_id")), refused.text
 
 
 @pytest.mark.parametrize("kind", Kind)

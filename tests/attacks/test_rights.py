@@ -112,7 +112,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
             "list": [
                 {"id": "porter"},
                 {"id": "main", "sandbox": {"mode": "non-main"}},
-                {"id": "boxed", "sandbox": {"mode": "all"}},
+                {"id": "boxed", "sandbox": {"mode": "all"}, "tools": {"allow": ["run_command"]}},
             ],
         },
         "channels": {"webhook": {"door": {"secret": DOOR_SECRET, "agent": "porter"}}},
@@ -283,6 +283,17 @@ async def test_what_the_owner_causes_runs_on_the_host(world: World, key: str) ->
     )
     await settle(world.app)
     assert proof.exists() and Path(f"{proof}2").exists()
+
+
+@requirement("access:2", "tools:1")
+async def test_a_tool_that_there_is_not_tells_of_no_tool_that_is_not_given(world: World) -> None:
+    for key in (BOXED, PORTER):
+        listed = (await world.owner.get("/tools", params={"sessionKey": key})).json()["tools"]
+        async with new_client(world.url, world.tokens[key]) as client:
+            refused = (await client.post("/tools/nothing", json={"arguments": {}})).json()["error"]
+        named = refused["message"].rpartition(": ")[2].removesuffix(".").split(", ")
+        assert (refused["code"], set(named)) == ("unknown_tool", {tool["name"] for tool in listed})
+        assert ("find_mail" in named) is (key == PORTER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

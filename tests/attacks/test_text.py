@@ -192,6 +192,43 @@ def huge_list() -> list[str]:
     return ["é" * 1024] * (30 * 1024)
 
 
+def huge_member() -> dict[str, str]:
+    """Many megabytes in one text of an object."""
+    return {"a": "é" * (60 * 1024 * 1024)}
+
+
+def huge_bytes() -> bytes:
+    """Many megabytes that are no text yet."""
+    return "é".encode() * (30 * 1024 * 1024)
+
+
+async def told_briefly(served: Served, attempt: TextAttempt) -> None:
+    """As what a Python function failed with: in a run and from outside, in few words."""
+    key = f"agent:main:api:{crc32(attempt.what.encode())}"
+    await served.open(key)
+    answer = await served.client.post(f"/tools/{attempt.text}", json={"sessionKey": key, "arguments": {}})
+    assert answer.json()["code"] == "tool_failed" and len(answer.content) < 10_000
+    reply = (await served.post(key, f"!call {attempt.text} {{}}"))["reply"]
+    assert json.loads(reply)["code"] == "tool_failed"
+
+
+def huge_failure() -> None:
+    """Fails with many megabytes."""
+    raise ValueError("é\n" * (60 * 1024 * 1024))
+
+
+class Speechless(Exception):
+    """Cannot be told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def failure_without_words() -> None:
+    """Fails, and then fails to say so."""
+    raise Speechless
+
+
 def repeated(words: str) -> str:
     return (words * (SIZE // len(words) + 1))[:SIZE]
 
@@ -309,7 +346,11 @@ ATTEMPTS = [
     ),
     *(
         TextAttempt(attacker=Attacker.TOOL_RESULT, door=Door.MCP, what=f"huge: {tool}", text=tool, act=bounded)
-        for tool in ("huge_text", "huge_list")
+        for tool in ("huge_text", "huge_list", "huge_member", "huge_bytes")
+    ),
+    *(
+        TextAttempt(attacker=Attacker.TOOL_RESULT, door=Door.MCP, what=f"failure: {tool}", text=tool, act=told_briefly)
+        for tool in ("huge_failure", "failure_without_words")
     ),
 ]
 
@@ -328,7 +369,8 @@ def served(portal: BlockingPortal, tmp_path_factory: pytest.TempPathFactory) -> 
         return open_app(home, config or Config(), parts)
 
     opened: OpenHome = open_home
-    with portal.wrap_async_context_manager(serve(opened, None, Parts(tools=[huge_text, huge_list]))) as served:
+    tools = [huge_text, huge_list, huge_member, huge_bytes, huge_failure, failure_without_words]
+    with portal.wrap_async_context_manager(serve(opened, None, Parts(tools=tools))) as served:
         yield served
 
 

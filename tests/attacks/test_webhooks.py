@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from antiphon.app import Parts
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
-from tests.attacks.house import House, open_house
+from tests.attacks.house import SECRET, House, open_house
 from tests.claims import requirement
+from tests.engine.stage import HeldRunner, ManualClock
 
 pytestmark = pytest.mark.anyio
 PATH = "/channels/webhook/door"
@@ -201,3 +203,42 @@ async def test_a_signature_opens_no_other_door(house: House, path: str) -> None:
     sent = json.dumps({"text": "hello", "sessionKey": "main"}).encode()
     answer = await house.nobody.post(path, content=sent, headers=house.signed(sent))
     assert answer.status_code == 401
+
+
+@requirement("channels:1", "keys:3")
+@pytest.mark.parametrize("principal", ["guest", "owner"])
+async def test_another_peers_message_id_gets_nobody_elses_answer(
+    tmp_path_factory: pytest.TempPathFactory, principal: str
+) -> None:
+    home = tmp_path_factory.mktemp("shared") / "home"
+    channels = {"webhook": {"door": {"secret": SECRET, "principal": principal}}}
+    async with open_house(home, channels=channels, session={"scope": "global"}) as house:
+        first = (await house.ring("alice", "!say for alice", "m-1", wait=60)).json()
+        again = (await house.ring("alice", "!say for alice", "m-1", wait=60)).json()
+        other = (await house.ring("bob", "!say for alice", "m-1", wait=60)).json()
+        thread = (await house.ring("alice", "!say for alice", "m-1", threadId="t", wait=60)).json()
+        assert again["runId"] == first["runId"] and first["reply"] == "for alice"
+        assert len({first["runId"], other["runId"], thread["runId"]}) == 3
+        assert (await house.ring("bob", "!say other words", "m-1", wait=60)).status_code == 409
+
+
+@requirement("runs:4")
+async def test_a_guest_who_interrupts_ends_no_work_of_the_owner(tmp_path_factory: pytest.TempPathFactory) -> None:
+    runner = HeldRunner()
+    parts = Parts(clock=ManualClock(), runner=runner)
+    queue = {"queue": {"mode": "interrupt"}}
+    home = tmp_path_factory.mktemp("interrupted") / "home"
+    async with open_house(home, parts, session={"scope": "global"}, messages=queue) as house:
+        path = "/sessions/agent:main:main/messages"
+        owners = (await house.served.client.post(path, json={"text": "mine"})).json()["runId"]
+        await runner.until_begun(1)
+        next_of_owner = (await house.served.client.post(path, json={"text": "m", "queueMode": "enqueue"})).json()
+        guests = (await house.ring("eve", "out of my way", "m-1")).json()["runId"]
+        runner.release_all()
+        assert (await ended(house, guests))["status"] == "ok"
+        assert (await ended(house, owners))["status"] == "ok"
+        assert runner.begun == [owners, next_of_owner["runId"], guests]
+
+
+async def ended(house: House, run_id: str) -> dict[str, Any]:
+    return (await house.served.client.get(f"/runs/{run_id}?wait=20")).json()

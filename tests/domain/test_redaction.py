@@ -23,7 +23,7 @@ from antiphon.domain.redaction import (
 from antiphon.domain.spans import LONGEST_VALUE, MASK
 from antiphon.domain.tokens import BOUND_PREFIX, OWNER_PREFIX
 from tests.claims import requirement
-from tests.domain.secrets import FALSE_ALARMS, HARMLESS, SECRETS
+from tests.domain.secrets import FALSE_ALARMS, HARMLESS, SECRETS, UNRECOGNISED
 
 MANY = 150
 RATIO = 16
@@ -56,6 +56,26 @@ HOSTILE = [
         "password=<",
         "<password>",
     ),
+    *(
+        "password is ",
+        "password is",
+        "| password | ",
+        "password 'a",
+        "PASSWORD 'a b",
+        "password for a:",
+        "password (a): ",
+    ),
+    *("password: &quot;", "&quot;password&quot;", "password%3D%22", "**password:** ", "пароль: ", "пароль", "密码："),
+    *(
+        "mysql ",
+        "mysql -p",
+        "redis-cli ",
+        "redis-cli -a ",
+        "IDENTIFIED BY 'a' ",
+        "Private-Lines: 9\n",
+        "\nPrivate-Lines: 9",
+    ),
+    *("a_" + "A1b" * 11, "_" + "A1b" * 11, "ab-cd-ef_" + "A1b" * 30, "a-b_"),
     *("token:token=", "token", "key ", "key=", "api key: ", "--token ", "--token", "passphrase:", "passphrase: a\n"),
     *(
         "passphrase:a ",
@@ -181,6 +201,21 @@ ALPHABET = st.sampled_from(
             " " * 300,
             "-u u:",
         ),
+        *("password is", " is ", "|", "&quot;", "->", "IDENTIFIED BY '", "mysql -p", "ab_" + "A1b" * 11, "A1b" * 11),
+        *(
+            "пароль",
+            "：",
+            "\\u0022",
+            "%3D",
+            "**",
+            " (a)",
+            "PASSWORD",
+            "$2b$",
+            "hunter22",
+            "-",
+            "_",
+            "\nPrivate-Lines: 2\n",
+        ),
     ]
 )
 TEXTS = st.lists(ALPHABET, max_size=30).map("".join)
@@ -199,6 +234,10 @@ def test_every_secret_of_the_corpus_is_hidden() -> None:
         ends = {secret[:6], secret[-6:]} if len(secret) >= 8 else {secret}
         rest = text.replace(secret, "")
         assert not [end for end in ends if end not in rest and end in redact(text).text], text
+
+
+def test_what_is_not_recognised_is_listed_as_a_gap() -> None:
+    assert not [text for text, secret in UNRECOGNISED if secret not in redact(text).text]
 
 
 @requirement("history:3")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.mcp import bounded
-from antiphon.mcp.bounded import ENCODING, MAX_MESSAGE_BYTES, BoundedMessages
+from antiphon.mcp.bounded import ENCODING, MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, BoundedMessages
 
 PIECE = 64 * 1024
 
@@ -37,6 +37,14 @@ def test_an_error_stands_for_a_message_that_is_too_large_and_others_come_as_they
     assert [each["id"] for each in found] == [1, 2, 3, 4]
     assert ["result" in each for each in found] == [True, False, True, False]
     assert all("larger than" in each["error"]["message"] for each in found if "error" in each)
+
+
+def test_an_error_stands_for_a_message_of_too_many_values() -> None:
+    many = b'{"id":1,"result":[' + b"{}," * MAX_MESSAGE_VALUES + b"{}]}\n"
+    one = json.dumps({"id": 2, "result": "[{}, " * 2 * MAX_MESSAGE_VALUES}).encode() + b"\n"
+    first, second = [json.loads(each) for each in decoded(many + one, PIECE).splitlines()]
+    assert first["id"] == 1 and "more than 50000 values" in first["error"]["message"]
+    assert second["result"].startswith("[{}, ")
 
 
 def test_no_more_is_held_than_a_message_may_have() -> None:

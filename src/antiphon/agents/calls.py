@@ -46,15 +46,15 @@ class ToolCalls:
         Raises `NotFound` for a tool that does not exist (`unknown_tool`) and a session that may not be seen,
         `Denied` for a tool that the session does not have.
         """
-        tool = self._tools.find(name)
-        if tool is None:
-            raise NotFound(
-                f"Tool not found: {name[:80]!r}. There are: {', '.join(self._tools.names)}.", code="unknown_tool"
-            )
         found = await self._callers.find(principal, target, self._call_id(idempotency_key))
         if found is None:
             raise not_found(target_name(target))
-        if self._given_to(found).find(name) is None:
+        tool, given = self._tools.find(name), self._given_to(found)
+        if tool is None:
+            raise NotFound(
+                f"Tool not found: {name[:80]!r}. This session has: {', '.join(given.names)}.", code="unknown_tool"
+            )
+        if given.find(name) is None:
             raise Denied(
                 f"Tool is not given to this session: {name!r}. "
                 "See agents.list[].tools, tools.subagents.tools and access.roles.guest.tools in the configuration.",

@@ -40,5 +40,12 @@ class DataFences:
 
     def of(self, seq: int) -> DataFence:
         """The fence of the entry with this place in the log."""
-        drawn = hmac.digest(self.key, f"{seq} {self.incarnation}".encode(), hashlib.sha256)
+        return self._drawn(str(seq))
+
+    def of_summary(self, text: str) -> DataFence:
+        """The fence of a summary, which has no place in the log: it hangs on every word of it."""
+        return self._drawn(f"summary {hashlib.sha256(text.encode()).hexdigest()}")
+
+    def _drawn(self, entry: str) -> DataFence:
+        drawn = hmac.digest(self.key, f"{entry} {self.incarnation}".encode(), hashlib.sha256)
         return DataFence(drawn.hex()[:NUMBER_DIGITS])

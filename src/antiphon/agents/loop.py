@@ -91,6 +91,7 @@ class AgentLoop:
             if ending := await self._check_limits(context, transcript, model):
                 return ending
             entries = transcript.prompt_for(context.run.id)
+            fences = DataFences(self._fence_key, session.id)
             prompt = build_prompt(
                 entries,
                 transcript,
@@ -98,19 +99,19 @@ class AgentLoop:
                 session,
                 agent,
                 tools.schemas,
-                fences=DataFences(self._fence_key, session.id),
+                fences=fences,
                 notices=tools.notices,
             )
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
-                if await compact(context, model, entries):
+                if await compact(context, model, entries, session.source.type, fences):
                     continue
             try:
                 answer = await self._ask(context, model, prompt)
             except ModelError as error:
                 if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and not is_shortened:
                     is_shortened = True
-                    if await compact(context, model, entries):
+                    if await compact(context, model, entries, session.source.type, fences):
                         continue
                 return self._model_failure(context, transcript, error)
             is_shortened = False

@@ -3,10 +3,10 @@
 import functools
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, get_type_hints
+from typing import Any, Protocol, cast, get_type_hints
 
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -22,9 +22,12 @@ from antiphon.domain.message import MAX_TEXT_BYTES, JsonObject
 from antiphon.domain.run import Run
 from antiphon.engine.access.callers import Caller, CallingRun
 from antiphon.engine.rules import Rules
-from antiphon.incoming import Misfit, bounded, check_arguments, problems_of
+from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
 from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
+
+MAX_FAILURE_LENGTH = 2_000
+"""Characters of what an exception says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,8 @@ class FunctionTool:
         except AntiphonError as error:
             return ToolOutput(_failure(error.code, error.message), is_error=True)
         except Exception as error:  # whatever the function raises is the model's to know, not the run's end
-            return ToolOutput(_failure("tool_failed", f"{type(error).__name__}: {error}"), is_error=True)
+            said = await to_thread.run_sync(_said, error)
+            return ToolOutput(_failure("tool_failed", f"{type(error).__name__}: {said}"), is_error=True)
 
 
 async def _invoke(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
@@ -178,6 +182,14 @@ def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]
     )
 
 
+def _said(error: Exception) -> str:
+    """What the exception says, as far as it can and somebody would read it."""
+    try:
+        return shortened(str(error), MAX_FAILURE_LENGTH)
+    except Exception:  # its text is made by the function's own code
+        return "it has no text"
+
+
 async def _text(value: Any) -> str:
     return value if isinstance(value, str) else await to_thread.run_sync(_json, value)
 
@@ -186,7 +198,7 @@ def _json(value: Any) -> str:
     """The value as JSON, or somewhat more of its beginning than a message may hold."""
     pieces: list[str] = []
     size = 0
-    for piece in _ENCODER.iterencode(value):
+    for piece in _pieces(value):
         pieces.append(piece)
         size += len(piece)
         if size > MAX_TEXT_BYTES:
@@ -194,7 +206,40 @@ def _json(value: Any) -> str:
     return "".join(pieces)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=to_jsonable_python)
+def _pieces(value: Any) -> Iterator[str]:
+    """As `json` writes the value, but for texts that no message can hold: of them comes the beginning."""
+    match value:
+        case str():
+            yield _ENCODER.encode(value[: MAX_TEXT_BYTES + 1])
+        case None | bool() | int() | float():
+            yield _ENCODER.encode(value)
+        case dict():
+            start = "{"
+            for name, each in cast(dict[Any, Any], value).items():
+                yield f"{start}{_name(name)}:"
+                yield from _pieces(each)
+                start = ","
+            yield "}" if start == "," else "{}"
+        case list() | tuple():
+            start = "["
+            for each in cast(Sequence[Any], value):
+                yield start
+                yield from _pieces(each)
+                start = ","
+            yield "]" if start == "," else "[]"
+        case bytes() if len(value) > MAX_TEXT_BYTES:
+            yield from _pieces(value[: MAX_TEXT_BYTES + 1].decode("utf-8", "ignore"))
+        case _:
+            yield from _pieces(to_jsonable_python(value))
+
+
+def _name(name: Any) -> str:
+    """A member's name, which `json` makes of a number or a truth value, too."""
+    whole = _ENCODER.encode({name[: MAX_TEXT_BYTES + 1] if isinstance(name, str) else name: 0})
+    return whole[1:-3]
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def _explain(error: ValidationError) -> str:

@@ -1,5 +1,6 @@
 """Messages that come in by webhooks: proved by their signature, stored once. Contract: channels 1, keys 1."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
@@ -113,7 +114,7 @@ class WebhookInbox:
             principal,
             target,
             text_content(message.text),
-            message_id=f"{NAME}:{name}:{message.message_id}",
+            message_id=self._message_id(webhook, message),
             sender=message.sender,
             place=place,
         )
@@ -130,6 +131,13 @@ class WebhookInbox:
         if self._is_global:
             return main_key(webhook.agent_id)
         return key_of(webhook, message.peer, message.thread_id)
+
+    def _message_id(self, webhook: WebhookSettings, message: WebhookMessage) -> str:
+        """As the log knows the message: ids are the chat's own, also where chats share a session."""
+        if not self._is_global:
+            return f"{NAME}:{webhook.name}:{message.message_id}"
+        chat = hashlib.sha256(f"{message.peer}\0{message.thread_id or ''}".encode()).hexdigest()[:32]
+        return f"{NAME}:{webhook.name}:{chat}:{message.message_id}"
 
 
 def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:

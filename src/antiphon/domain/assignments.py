@@ -16,20 +16,24 @@ LONGEST_JUDGED = 100
 
 _HINTS = (
     *("pass", "pwd", "secret", "token", "credential", "key", "authori", "auth", "cookie", "mnemonic", "phrase"),
-    *("signature", "sig", "pin", "otp", "cvv"),
+    *("signature", "sig", "pin", "otp", "cvv", "pw", "psk"),
 )
+_PLAIN_NAMES = ("kennwort", "mot de passe", "senha", "wachtwoord")
+_WIDE_NAMES = ("contraseña", "hasło", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호")
+_FOREIGN_NAMES = (*_PLAIN_NAMES, *_WIDE_NAMES)
 _BLOCK_SIZE = 1024
 LONGEST_HINT = max(map(len, _HINTS))
 _ANCHOR = re.compile(
     r"[ackmopstACKMOPST](?:"
-    r"(?<=[pP])(?i:ass(?:word|wd|phrase|code)?|wd|hrase|in)|(?<=[sS])(?i:ecret|ig(?:nature)?)|(?<=[tT])(?i:oken)"
+    r"(?<=[pP])(?i:ass(?:word|wd|phrase|code)?|wd?|hrase|in|sk)|(?<=[sS])(?i:ecret|ig(?:nature)?)|(?<=[tT])(?i:oken)"
     r"|(?<=[cC])(?i:redential|ookie|vv)|(?<=[kK])(?i:ey)|(?<=[aA])(?i:uth(?:ori[sz]ation)?)|(?<=[mM])(?i:nemonic)"
     r"|(?<=[oO])(?i:tp)"
     r")"
     r"(?P<rest>[A-Za-z0-9_.-]{0,40}+)"
-    r"""(?P<close>\\{0,7}["'`]?\]?)"""
+    r"""(?P<close>(?:&(?:quot|#3[49]);|\\u002[27]|\\{0,7}["'`]?\]?)\*{0,3}(?:[ ]\([\w .,-]{1,24}\))?)"""
     r"(?:"
-    r"""(?:,?\s{0,40}\\{0,7}["']?value\\{0,7}["']?)?\s{0,3}(?P<sign>=>|:=|\+=|===?|=|:(?!:))\s{0,3}"""
+    r"""(?:,?\s{0,40}\\{0,7}["']?value\\{0,7}["']?)?\s{0,3}(?P<sign>=>|->|\u2192|:=|\+=|===?"""
+    r"""|=|\uff1d|%3[ADad]|&\#(?:61|x3[dD]);|\uff1a|:(?!:))(?:\*{1,3}(?=\s))?\s{0,3}"""
     r"|(?P<tag>>)"
     r"|(?P<blank>[ \t]{1,3})"
     r")",
@@ -38,8 +42,25 @@ _ANCHOR = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z", re.ASCII)
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _WORD_BEFORE = re.compile(r"([A-Za-z]{2,16})[ -]\Z")
-_OPEN = re.compile(r"""[bBrRfFuU]{0,2}(?P<escapes>\\{0,7})(?P<quote>\"\"\"|'''|["'`])""")
+_OPEN = re.compile(r"""[bBrRfFuU$]{0,2}(?P<escapes>\\{0,7})(?P<quote>\"\"\"|'''|["'`])""")
 _CURLY = {"\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
+_ENTITY = re.compile(r"&(?:quot|#3[49]);|\\u002[27]|%2[27]")
+"""Quotes as pages and addresses write them."""
+_PROSE = re.compile(
+    r"(?:\|[ \t]{0,3}`?|(?:is|was|are)(?: now| set to)?:?[ \t]{1,3}|(?:for|of) [\w.@-]{1,32}(?::|=| is)[ \t]{1,3})?"
+)
+"""What may stand between a name and its value in a sentence or a table."""
+_FOREIGN = re.compile(
+    rf"(?:{'|'.join(_FOREIGN_NAMES)})\s{{0,3}}(?:[:=\uff1a\uff1d]|ist|est|es|is)\s{{0,3}}[\"'`]?(?=\S)", re.IGNORECASE
+)
+_TECHNICAL = re.compile(
+    r"v?[0-9][0-9.,_x-]{0,100}[A-Za-z%]{0,4}|[\w/-]{1,60}\.[a-z]{1,5}"
+    r"|(?i:base|sha|md|utf|aes|oauth|argon|pbkdf|hmac|hs|rs|es|ed|http|ipv|tls|ssl|ec|s|py|python|node|java|v|k)[-_]?[0-9].{0,100}",
+    re.ASCII | re.DOTALL,
+)
+"""Versions, sizes, files and the names of algorithms."""
+_VARIABLE = re.compile(r"[A-Z]{2,20}(?:_[A-Z]{1,20}){1,6}")
+_MOUNT = ("id=", "src=", "source=", "type=", "env=")
 _SCHEME = re.compile(r"(?:bearer|basic|token|apikey|bot|negotiate|ntlm)[ \t]{1,3}(?=\S)", re.IGNORECASE)
 _MANY = re.compile(r"(?:digest|aws4-hmac-sha256|hawk|oauth)[ \t]{1,3}", re.IGNORECASE)
 _TYPED = re.compile(r"[A-Za-z_][\w.\[\]| ]{0,40}=(?!=)\s{0,3}", re.ASCII)
@@ -58,10 +79,23 @@ _NEUTRAL = _listed(
 )
 """Words behind the one that says what it is."""
 _SECRET_ENDS = (
-    *("password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "apikey", "accesskey"),
+    *(
+        "password",
+        "passwords",
+        "passwd",
+        "passphrase",
+        "passcode",
+        "pwd",
+        "secret",
+        "secrets",
+        "apikey",
+        "accesskey",
+        "passwort",
+    ),
     *("secretkey", "privatekey", "authtoken", "accesstoken", "refreshtoken", "sessiontoken", "idtoken", "credential"),
     *("credentials", "mnemonic", "authorization", "authorisation", "signingkey", "encryptionkey", "accountkey"),
 )
+_PASSES = _listed("bypass compass encompass overpass surpass trespass underpass")
 _KEY_SECRETS = _listed(
     "api access secret private signing sign encryption encrypt decryption auth account client master service "
     "shared storage ssh app application subscription admin root deploy deployment hmac jwt webhook crypt aes rsa "
@@ -88,6 +122,7 @@ _WORD_VALUES = _listed(
     "function def return if else yield const let var async typeof as on off by per about after before when how "
     "what where why which who ok okay failed error only both all some each one two three n/a tbd todo unlimited "
     "default match matches ... … ask asks on/off please do does did don't doesn't can't cannot have has had you "
+    "include same-origin omit "
     "we i they he she flag flags option options field fields box value values name length limit policy file path"
 )
 _REFERENCE_HEADS = _listed(
@@ -128,6 +163,8 @@ class Weight(Enum):
     """A secret unless it is an amount: tokens are counted, too."""
     PHRASE = auto()
     """A secret of several words, up to the end of the line."""
+    MIXED = auto()
+    """A secret if it is of letters and digits."""
 
 
 class Assignments:
@@ -148,6 +185,8 @@ class Assignments:
             near = self._text[block : block_end + LONGEST_HINT].lower()
             if any(hint in near for hint in _HINTS):
                 yield from self._find(block, block_end)
+            if any(name in near for name in (_PLAIN_NAMES if near.isascii() else _FOREIGN_NAMES)):
+                yield from self._find_foreign(block, block_end)
 
     def _find(self, start: int, end: int) -> Iterator[Span]:
         for found in _ANCHOR.finditer(self._text, start, end + LOOKAHEAD):
@@ -156,6 +195,14 @@ class Assignments:
             for span in self._values(found):
                 if span[0] < span[1] and not self._masks.are_in(span):
                     yield span
+
+    def _find_foreign(self, start: int, end: int) -> Iterator[Span]:
+        for found in _FOREIGN.finditer(self._text, start, end + LOOKAHEAD):
+            if found.start() >= end:
+                break
+            span = found.end(), self._plain.end(found.end())
+            if _is_mixed(self._text[span[0] : min(span[1], span[0] + LONGEST_JUDGED)]) and not self._masks.are_in(span):
+                yield span
 
     def _values(self, found: re.Match[str]) -> Iterator[Span]:
         text = self._text
@@ -182,6 +229,8 @@ class Assignments:
         if found["blank"]:
             if is_flag and not found["close"]:
                 yield from self._after_sign(found, weight, words, at, "--", before)
+            elif not is_flag:
+                yield from self._in_prose(name, weight, words, at)
             return
         yield from self._after_sign(found, weight, words, at, found["sign"], before)
 
@@ -193,6 +242,11 @@ class Assignments:
             end = min(self._line.end(at), len(text))
             if weight is Weight.PHRASE or "=" in text[at : min(end, at + 80)]:
                 yield at, end
+            return
+        if entity := _ENTITY.match(text, at):
+            close = text.find(entity[0], entity.end(), entity.end() + LONGEST_VALUE)
+            if close >= 0:
+                yield from self._judged(weight, words, entity.end(), close, is_quoted=True)
             return
         opened = _OPEN.match(text, at)
         if opened is not None and not (sign == "--" and opened["escapes"] and not opened["quote"]):
@@ -239,6 +293,23 @@ class Assignments:
             end = self._plain.end(at)
         is_code = bool(sign != "--" and text[at - 1 : at].isspace())
         yield from self._judged(weight, words, at, end, is_quoted=False, is_code=is_code)
+
+    def _in_prose(self, name: str, weight: Weight, words: tuple[str, ...], at: int) -> Iterator[Span]:
+        """The value behind a name without a sign: `the password is …`, `| password | … |`, `WITH PASSWORD '…'`."""
+        text = self._text
+        between = _PROSE.match(text, at)
+        assert between is not None
+        at = between.end()
+        opened = _OPEN.match(text, at)
+        if opened is not None and opened["quote"]:
+            close = text.find(opened["quote"], opened.end(), opened.end() + LONGEST_JUDGED)
+            span = opened.end(), max(close, opened.end())
+        else:
+            span = at, self._plain.end(at)
+        value = text[span[0] : min(span[1], span[0] + LONGEST_JUDGED)]
+        is_statement = name.isupper() and opened is not None and opened["quote"] == "'"
+        if (is_statement and weight is Weight.SECRET and "\n" not in value and value) or _is_told(value, weight, words):
+            yield span
 
     def _is_environment(self, found: re.Match[str], words: tuple[str, ...]) -> bool:
         start = found.end("rest")
@@ -322,10 +393,13 @@ def weigh(words: tuple[str, ...]) -> Weight:
             return Weight.COOKIES
         case "pin" | "otp" | "cvv":
             return Weight.DIGITS
+        case "pw" | "psk":
+            return Weight.MIXED
         case "signature":
             return Weight.SECRET if before and before[-1] == "access" else Weight.HARMLESS
         case _:
-            return Weight.SECRET if last.endswith(_SECRET_ENDS) else Weight.HARMLESS
+            is_pass = last.endswith("pass") and last not in _PASSES
+            return Weight.SECRET if is_pass or last.endswith(_SECRET_ENDS) else Weight.HARMLESS
 
 
 def is_secret(value: str, weight: Weight, words: tuple[str, ...], *, is_quoted: bool, is_code: bool) -> bool:
@@ -333,7 +407,11 @@ def is_secret(value: str, weight: Weight, words: tuple[str, ...], *, is_quoted: 
     if len(value) > LONGEST_JUDGED and weight not in (Weight.DIGITS, Weight.RANDOM):
         return not (is_code and _CALL.match(value))
     bare = value.strip() if is_quoted else value.strip(_EDGES)
-    if not bare or value.startswith(MASK):
+    if not bare.strip(_EDGES) or value.startswith(MASK):
+        return False
+    if _VARIABLE.fullmatch(bare) and weigh(name_words(bare)) is not Weight.HARMLESS:
+        return False  # the name of a variable that holds it
+    if not is_quoted and words[-1] == "secret" and value.startswith(_MOUNT):
         return False
     if _PLACEHOLDER.fullmatch(value) or (bare.lower() in _WORD_VALUES and (not is_quoted or bare.lower() in _TYPES)):
         return False
@@ -346,7 +424,9 @@ def is_secret(value: str, weight: Weight, words: tuple[str, ...], *, is_quoted: 
             return len(bare) >= 6 and bare.isdigit() and bool(bare.strip("0")) and not bare.endswith("000")
         case Weight.COOKIES:
             return "=" in value
-        case Weight.PHRASE | Weight.SECRET | Weight.TOKEN | Weight.HARMLESS:
+        case Weight.MIXED if not is_quoted:
+            return _is_mixed(bare)
+        case Weight.PHRASE | Weight.SECRET | Weight.TOKEN | Weight.MIXED | Weight.HARMLESS:
             pass
     if is_quoted:
         return bare.lower().replace(" ", "") != "".join(words)
@@ -361,7 +441,25 @@ def is_secret(value: str, weight: Weight, words: tuple[str, ...], *, is_quoted: 
     return not _is_code(bare, value, is_code=is_code)
 
 
-_TYPES = _listed("string str bytes int integer number boolean object array null none true false undefined")
+def _is_mixed(value: str) -> bool:
+    return len(value) >= 6 and _has_digit(value) and any(character.isalpha() for character in value)
+
+
+def _is_told(value: str, weight: Weight, words: tuple[str, ...]) -> bool:
+    """Whether a sentence tells a secret; more is asked of it than of a value behind a sign."""
+    bare = value.strip(_EDGES)
+    if weight is Weight.RANDOM:
+        return _is_random(bare)
+    if weight not in (Weight.SECRET, Weight.TOKEN, Weight.PHRASE) or words in (("pass",), ("phrase",)):
+        return False
+    is_many = sum(character.isdigit() for character in bare) >= 2 and len(bare) >= 8
+    is_name = bare.startswith(("/", "~", "http", "$", "{", "<", "@", "-")) or not {"(", "=", "["}.isdisjoint(bare)
+    return is_many and _is_mixed(bare) and not is_name and not _TECHNICAL.fullmatch(bare) and MASK not in value
+
+
+_TYPES = _listed(
+    "include same-origin omit string str bytes int integer number boolean object array null none true false undefined"
+)
 
 
 def _is_random(value: str) -> bool:

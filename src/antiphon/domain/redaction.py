@@ -12,7 +12,7 @@ from antiphon.domain.assignments import Assignments
 from antiphon.domain.secret_forms import LONGEST_KEY, find_private_keys, find_tokens
 from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, Span, merged
 
-RULES = 2
+RULES = 3
 """Counts up with each change of what is a secret; what was indexed by older rules is indexed again."""
 PIECE = 16 * 1024
 REACH = LONGEST_VALUE + 1024

@@ -32,6 +32,7 @@ class Form(NamedTuple):
     """Whether the prefix stays."""
 
 
+_LETTERS = "[A-Za-z0-9]"
 _HEX_32 = re.compile("[0-9a-f]{32}")
 _HEX_32_ALONE = re.compile("[0-9a-f]{32}(?![A-Za-z0-9])")
 FORMS = (
@@ -61,6 +62,14 @@ FORMS = (
     Form(("hvs.", "hvb.", "hvr."), 20),
     Form(("ATATT3x",), 20, _ENCODED),
     Form(("AGE-SECRET-KEY-1",), 20),
+    Form(("HRKU-",), 20, needs_digit=True),
+    Form(("ATCTT3x", "FwoGZXIvYXdzE", "IQoJb3JpZ2luX2"), 40, _ENCODED),
+    Form(("EZAK", "EZTK"), 54, "[0-9a-f]"),
+    Form(("EAA",), 50, _LETTERS, needs_digit=True),
+    Form(("LTAI", "AKID", "ATBB", "AQVN"), 16, needs_digit=True, then=re.compile("[A-Za-z0-9]{16}")),
+    Form(("sl.",), 60, needs_digit=True),
+    Form(("v2.local.", "v4.local."), 40, _DOTTED),
+    Form(("xprv9s21ZrQH143K", "nsec1"), 50, _LETTERS),
     *(
         Form(tuple(f"{word}{blank}" for blank in ("  ", " ", "\t", "\n")), 18, _ENCODED, is_kept=True)
         for word in ("Bearer", "bearer", "BEARER")
@@ -70,6 +79,22 @@ _TELEGRAM = re.compile(r":(?<=[0-9]{6}:)(?=[A-Za-z0-9_-]{20})")
 _DISCORD = re.compile(r"\.(?=[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27})")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])(?:bot)?[0-9]{6,12}\Z")
 _DISCORD_HEAD = re.compile(r"(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{22,27}\Z")
+_NAMES = (
+    "sbp sb_secret dckr_pat dckr_oat sgp e2b bkua nfp rnd tfp shpua sntrya pcsk tvly jina CLOJARS phx y0 tgp_v1 "
+    "lsv2_pt lsv2_sk ls_ CCIPAT xkeysib FLWSECK key_live key_test duffel_live vercel_blob_rw CFPAT NRAK p8e pscale_tkn "
+    "pscale_pw rzp_live rzp_test"
+)
+_HEADS = frozenset(_NAMES.split())
+"""Names behind which a token stands, with a hyphen or an underscore between them."""
+_DRAWN = re.compile(r"[_-](?=[A-Za-z0-9]{14})")
+_HEAD = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z][A-Za-z0-9_-]{1,20}\Z")
+_DRAWN_HEAD = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z][A-Za-z0-9]{1,11}(?:[_-][A-Za-z0-9]{1,8}){0,2}\Z")
+_DRAWN_RUN = re.compile("[A-Za-z0-9]{30,64}")
+_HASH = re.compile(
+    r"\$(?:2[aby]\$[0-9]{2}\$(?=[A-Za-z0-9./]{53})|(?:[56y]|argon2i?d?|scrypt)\$(?=[A-Za-z0-9./+=,$-]{40}))"
+)
+_ENCODED_KEY = re.compile("LS0tLS1CRUdJTi(?:BQUklWQVRF|BSU0EgUFJJ|BFQyBQUklW|BPUEVOU1NI|BFTkNSWVBU|BEU0EgUFJJ)")
+"""The first line of a private key in base64."""
 _LETTER = re.compile("[A-Za-z]")
 _DIGIT = re.compile("[0-9]")
 _SIGNED = re.compile("eyJ(?<![A-Za-z0-9]eyJ)")
@@ -89,8 +114,23 @@ _PASSWORD = re.compile(rf"://{_USER}:([^\s/\"'<>]{{1,200}})@", re.ASCII)
 _USER_ALONE = re.compile(r"://(?=[A-Za-z_-]{0,60}[0-9])([A-Za-z0-9_-]{20,200})@", re.ASCII)
 _USER_OPTION = re.compile(r"(?<!\S)(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']{1,100}:(?=\S)")
 _SSHPASS = re.compile(r"\bsshpass\s{1,3}-p\s{0,3}[\"']?(?=\S)")
+_SQL_PASSWORD = re.compile(r"\bIDENTIFIED (?:WITH [\w']{1,40} )?BY (?:PASSWORD )?'(?=\S)")
+_MYSQL = re.compile(r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,120}?\s-p[\"']?(?=\S)")
+_REDIS = re.compile(r"\bredis-cli\b[^\n|;&]{0,120}?\s-a\s{1,3}[\"']?(?=\S)")
+_OPTIONS = (
+    (_USER_OPTION, "-u"),
+    (_USER_OPTION, "-user"),
+    (_SSHPASS, "sshpass"),
+    (_MYSQL, "mysql"),
+    (_MYSQL, "mariadb"),
+    (_REDIS, "redis-cli"),
+    (_SQL_PASSWORD, "BY "),
+)
+"""With what must stand in a text for the expression to be tried."""
 _BEGIN = re.compile(r"(?:-----|---- )BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _END = re.compile(r"(?:-----|---- )END [A-Z0-9 ]{0,60} ?-{4,5}")
+_PUTTY_BEGIN = re.compile(r"Private-Lines: [0-9]{1,3}(?=[\r\n\\])")
+_PUTTY_END = re.compile(r"Private-MAC:")
 
 
 def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
@@ -99,6 +139,8 @@ def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
         for prefix in form.prefixes:
             if text.find(prefix, start, end + len(prefix) - 1) >= 0:
                 yield from _find_form(text, form, prefix, start, end)
+    yield from _find_drawn(text, start, end)
+    yield from _find_hashes(text, start, end)
     yield from _find_bots(text, start, end)
     yield from _find_signed(text, start, end)
     yield from _find_addresses(text, start, end)
@@ -118,6 +160,33 @@ def _find_form(text: str, form: Form, prefix: str, start: int, end: int) -> Iter
         if form.needs_digit and not _DIGIT.search(text, place, min(to, rest + 64)):
             continue
         yield rest if form.is_kept else place, to
+
+
+def _find_drawn(text: str, start: int, end: int) -> Iterator[Span]:
+    """What stands behind a name of tokens, and what was plainly drawn by chance behind any short name."""
+    words = Runs(text, _WORD)
+    for found in _DRAWN.finditer(text, start, end + LOOKAHEAD):
+        at = found.start()
+        head = _HEAD.search(text, max(0, at - 24), at)
+        if head is None or head[0] not in _HEADS:
+            head = _DRAWN_HEAD.search(text, max(0, at - 32), at) if _is_drawn(text, found.end()) else None
+        if head is not None and start <= head.start() < end and not _is_within(text, head.start()):
+            yield head.start(), words.end(found.end())
+
+
+def _is_drawn(text: str, at: int) -> bool:
+    """Whether small and capital letters and digits stand there in no order; ids are shorter, or of one case."""
+    run = _DRAWN_RUN.match(text, at)
+    return run is not None and all(sum(map(kind, run[0])) >= 3 for kind in (str.isdigit, str.isupper, str.islower))
+
+
+def _find_hashes(text: str, start: int, end: int) -> Iterator[Span]:
+    """Hashes of passwords, and private keys in base64."""
+    hashed, encoded = Runs(text, "[A-Za-z0-9./+=,$-]"), Runs(text, _ENCODED)
+    for pattern, runs in ((_HASH, hashed), (_ENCODED_KEY, encoded)):
+        for found in pattern.finditer(text, start, end + LOOKAHEAD):
+            if found.start() < end and not _is_within(text, found.start()):
+                yield found.start(), runs.end(found.end())
 
 
 def _find_bots(text: str, start: int, end: int) -> Iterator[Span]:
@@ -143,13 +212,14 @@ def _is_within(text: str, place: int) -> bool:
 
 def find_private_keys(text: str, start: int, end: int) -> Iterator[Span]:
     """The private keys that begin from `start` up to `end`, whole or as far as they are there."""
-    ends = Occurrences(text, _END)
-    for found in _BEGIN.finditer(text, start, end + LOOKAHEAD):
-        if found.start() >= end:
-            break
-        limit = min(found.start() + LONGEST_KEY, len(text))
-        close = ends.next(found.end(), limit)
-        yield found.start(), limit if close is None else close[1]
+    for begin, close in ((_BEGIN, _END), (_PUTTY_BEGIN, _PUTTY_END)):
+        ends = Occurrences(text, close)
+        for found in begin.finditer(text, start, end + LOOKAHEAD):
+            if found.start() >= end:
+                break
+            limit = min(found.start() + LONGEST_KEY, len(text))
+            closed = ends.next(found.end(), limit)
+            yield found.start(), limit if closed is None else closed[1]
 
 
 def _find_signed(text: str, start: int, end: int) -> Iterator[Span]:
@@ -172,7 +242,7 @@ def _find_addresses(text: str, start: int, end: int) -> Iterator[Span]:
             span = found.end(), runs.end(found.end())
             if found.start() < end and span[0] < span[1] and not masks.are_in(span):
                 yield span
-    for pattern, hint in ((_USER_OPTION, "-u"), (_USER_OPTION, "-user"), (_SSHPASS, "sshpass")):
+    for pattern, hint in _OPTIONS:
         if text.find(hint, start, end + LOOKAHEAD) < 0:
             continue
         for found in pattern.finditer(text, start, end + LOOKAHEAD):

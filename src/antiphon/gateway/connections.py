@@ -34,6 +34,9 @@ SINGLE = frozenset(
         b"last-event-id",
         b"idempotency-key",
         b"antiphon-session",
+        b"antiphon-page",
+        b"antiphon-signature",
+        b"antiphon-timestamp",
         b"sec-fetch-site",
     }
 )

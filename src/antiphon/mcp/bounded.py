@@ -1,4 +1,5 @@
 """Messages of MCP servers within a size: one that is larger is dropped while it comes, and its call fails.
+So does one of so many values that reading it would hold up everybody.
 
 The answer that stands for it is put together here, so that a call is told at once and the connection goes on.
 """
@@ -9,6 +10,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from antiphon.incoming import holds_more_than
+
 if TYPE_CHECKING:
     import httpx2
     from _typeshed import ReadableBuffer
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 ENCODING = "antiphon-bounded-lines"
 """UTF-8 whose decoder drops lines that are too long; the name under which Python finds it."""
+MAX_MESSAGE_VALUES = 50_000
+"""Numbers, texts, lists, objects and names; a block of content with one text has three, and takes 20 µs."""
 TOO_LARGE = f"The answer is larger than {MAX_MESSAGE_BYTES // 1024**2} MiB, the most that is taken. Ask for less."
+TOO_MANY = f"The answer holds more than {MAX_MESSAGE_VALUES} values, the most that are taken. Ask for less."
 _ID = re.compile(rb'"id"\s{0,9}:\s{0,9}([0-9]{1,18}|"[^"\\]{1,100}")')
 _NEAR = 1024
 """Bytes at both ends of a message among which its id is looked for."""
@@ -70,12 +76,17 @@ class BoundedMessages:
     def _finish(self) -> bytes:
         whole = b"".join(self._held)
         if self._is_dropping:
-            found = _ID.search(self._head) or _ID.search(self._tail)
-            error = json.dumps({"code": -32001, "message": TOO_LARGE}).encode()
-            id = found[1] if found else b"null"
-            whole = self._before + b'{"jsonrpc":"2.0","id":' + id + b',"error":' + error + b"}"
+            whole = self._refused(TOO_LARGE)
+        elif holds_more_than(MAX_MESSAGE_VALUES, whole):
+            whole = self._refused(TOO_MANY)
         self._held, self._size, self._is_dropping, self._head, self._tail = [], 0, False, b"", b""
         return whole
+
+    def _refused(self, reason: str) -> bytes:
+        found = _ID.search(self._head) or _ID.search(self._tail)
+        error = json.dumps({"code": -32001, "message": reason}).encode()
+        id = found[1] if found else b"null"
+        return self._before + b'{"jsonrpc":"2.0","id":' + id + b',"error":' + error + b"}"
 
 
 class _LineDecoder(codecs.IncrementalDecoder):

@@ -6,6 +6,7 @@ Contract: sessions 4, 5, runs 2, 4, 7.
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -43,7 +44,7 @@ from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.runs import NewRun
 from antiphon.store.sessions import SessionHead
 
@@ -188,7 +189,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if isinstance(session, Refusal):
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(command.message.message_id))):
-        return _repeated(session, first, command.message)
+        return _repeated(session, first, command.principal, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     size = stored_bytes(command.message.content)
@@ -207,6 +208,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         seq = await append_words(tx, session, _words(session, command), command.at_ms)
         await _count(tx, command.principal, session, message)
         return _posted(session, message, seq, None)
+    command = replace(command, mode=await _mode_for(tx, session, command))
     joined = await _run_to_join(tx, session, command)
     if isinstance(joined, Refusal):
         return joined
@@ -253,6 +255,16 @@ async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | R
     head = await rows.find_head(tx, created.row)
     assert head is not None
     return head
+
+
+async def _mode_for(query: Query, session: SessionHead, command: PostMessage) -> QueueMode:
+    """Only the owner's message interrupts others' work; a guest's waits for its turn then. Contract: runs 4."""
+    if command.mode is not QueueMode.INTERRUPT or is_favoured(command.principal):
+        return command.mode
+    active = await ledger.find_active(query, session.row)
+    waiting = [*([] if active is None else [active]), *await ledger.find_queued(query, session.row)]
+    is_own = all(run.principal == command.principal for run in waiting)
+    return QueueMode.INTERRUPT if is_own else QueueMode.ENQUEUE
 
 
 async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessage) -> RunId | None | Refusal:
@@ -306,7 +318,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     if isinstance(session, Refusal):
         return session
     if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
-        return _repeated(session, first, message)
+        return _repeated(session, first, command.principal, message)
     if refusal := await refuse_message(tx, command.principal, stored_bytes(message.content), command.shares):
         return refusal
     words = Words(
@@ -329,10 +341,12 @@ async def _count(
         await rows.add_stored_bytes(tx, session.row, str(principal), stored_bytes(message.content))
 
 
-def _repeated(session: SessionHead, first: Event, message: Message) -> Posted | Refusal:
+def _repeated(session: SessionHead, first: Event, principal: Principal, message: Message) -> Posted | Refusal:
+    """The first answer, for whoever got it; another principal's message of the same id and text is another message."""
     stored = first.message
     assert isinstance(stored, UserMessage | AssistantMessage)
-    if type(stored) is not type(message) or stored.content != message.content:
+    is_same = type(stored) is type(message) and stored.content == message.content
+    if not is_same or first.actor != str(principal):
         return Refusal(
             Conflict(
                 f"Message id was used for another message: {message.message_id!r}. Use a new id.",
