@@ -242,3 +242,11 @@ async def test_a_guest_who_interrupts_ends_no_work_of_the_owner(tmp_path_factory
 
 async def ended(house: House, run_id: str) -> dict[str, Any]:
     return (await house.served.client.get(f"/runs/{run_id}?wait=20")).json()
+
+
+@requirement("channels:1")
+async def test_a_guest_is_told_by_its_code_what_failed(house: House) -> None:
+    words = "Connection failed: llm.internal:8080; set providers.llm.api_key"
+    answer = await house.ring("eve", f"!fail {words}", "a failure", wait=60)
+    assert answer.json()["status"] == "error" and answer.json()["code"] == "model_server_error"
+    assert "internal" not in answer.text and "api_key" not in answer.text

@@ -124,7 +124,7 @@ class WebhookInbox:
         run = await self._waits.wait(posted.run_id, timedelta(seconds=message.wait))
         if run is None:
             return {**answer, "status": "timeout"}
-        return {**answer, **_shown_end(run, await self._replies.outward(run, _chat(webhook, message)))}
+        return {**answer, **_shown_end(run, await self._replies.outward(run, _chat(webhook, message)), webhook)}
 
     def _key_of(self, webhook: WebhookSettings, message: WebhookMessage) -> SessionKey:
         """The session of the chat, or the one that all chats share. Contract: keys 3, 5."""
@@ -145,9 +145,11 @@ def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
     return DeliveryContext(channel=NAME, to=message.peer, account_id=webhook.name, thread_id=message.thread_id)
 
 
-def _shown_end(run: Run, reply: Reply) -> dict[str, Any]:
+def _shown_end(run: Run, reply: Reply, webhook: WebhookSettings) -> dict[str, Any]:
+    """What failed is told by its code; in words, which may name hosts, settings and budgets, to the owner alone."""
     shown = shown_run(run)
-    fields = ("status", "code") if reply.suppressed == "send_denied" else ("status", "error", "code")
+    is_told = webhook.is_owner and reply.suppressed != "send_denied"
+    fields = ("status", "error", "code") if is_told else ("status", "code")
     end = {field: shown[field] for field in fields if field in shown}
     if reply.text is not None:
         end["reply"] = reply.text
