@@ -18,7 +18,9 @@ MAX_VALUES = 20_000
 
 T = TypeVar("T")
 
-_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_MAX_TEXTS = 2 * (MAX_VALUES + 1)
+"""In JSON of so many values: a name and a value for each mark between them. Cutting out each costs time."""
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$", re.DOTALL)
 _VALUE = re.compile(r"'.*'|\".*\"", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -64,7 +66,10 @@ def problems_of(error: ValidationError) -> Iterator[tuple[str, str]]:
 
 def check_values(body: bytes) -> None:
     """Raises `NotJson` for a body of so many values that reading it would hold up everybody."""
-    if _marks(body) > MAX_VALUES and _marks(_TEXT.sub(b"", body)) > MAX_VALUES:
+    if _marks(body) <= MAX_VALUES:
+        return
+    rest, texts = _TEXT.subn(b"", body, count=_MAX_TEXTS + 1)
+    if texts > _MAX_TEXTS or _marks(rest) > MAX_VALUES:
         raise NotJson(f"it holds more than {MAX_VALUES} values")
 
 
