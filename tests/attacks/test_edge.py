@@ -1,7 +1,9 @@
 """What somebody without any credential can send to the port, and what becomes of it. Contract: gateway 5, answers 5."""
 
 import json
+import logging
 import socket
+import struct
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ MOST_ANSWERED = 4096
 """Bytes of an answer to a stranger; what he sent is not sent back to him."""
 LARGE = 3_000_000
 WEBHOOK = "/channels/webhook/desk"
+FORM = ("Content-Type: application/json", "Antiphon-Timestamp: 1", f"Antiphon-Signature: v2={'0' * 64}")
+"""Headers that might sign a message."""
 CLOSED = 0
 """The connection was closed without an answer."""
 
@@ -208,6 +212,22 @@ LARGE_HEADS = [
         status=401,
     ),
     Sent(
+        what="a cookie of 60 KB of quoted quotes",
+        sends=head(GET, 'Cookie: antiphon_session_80="' + '\\"' * 30_000 + '"', "Connection: close"),
+        status=200,
+    ),
+    Sent(
+        what="30,000 parameters",
+        sends=head(f"GET /health?{'a&' * 30_000} HTTP/1.1", "Connection: close"),
+        status=400,
+        code="too_many_parameters",
+    ),
+    Sent(
+        what="a file 30,000 directories down",
+        sends=head(f"GET /static/{'a/' * 30_000} HTTP/1.1", "Connection: close"),
+        status=404,
+    ),
+    Sent(
         what="an Authorization of 60 KiB",
         sends=head("GET /runs HTTP/1.1", "Authorization: Bearer " + "y" * 60_000, "Connection: close"),
         status=401,
@@ -316,6 +336,20 @@ BODIES = [
         sends=chunked(EXCHANGE, *[b"4000\r\n" + b"y" * 0x4000 + b"\r\n"] * 8, b"0\r\n\r\n"),
         status=413,
         code="body_too_large",
+    ),
+    Sent(
+        what="a body in chunks of one byte",
+        sends=chunked(EXCHANGE, b"1\r\ny\r\n" * 60_000, b"0\r\n\r\n"),
+        status=400,
+        code="chunks_too_small",
+    ),
+    Sent(
+        what="a message in chunks of one byte",
+        door=Door.WEBHOOK,
+        sends=head(f"POST {WEBHOOK} HTTP/1.1", "Transfer-Encoding: chunked", *FORM, "Connection: close")
+        + b"1\r\ny\r\n" * 60_000,
+        status=400,
+        code="chunks_too_small",
     ),
     Sent(
         what="8 MiB to a session without a token",
@@ -431,3 +465,35 @@ def test_silent_connections_are_dropped_for_others(port: int) -> None:
         assert is_healthy(port)
         silent[0].settimeout(SECONDS)
         assert silent[0].recv(1) == b"", "the oldest was closed"
+
+
+@requirement("gateway:5")
+def test_messages_that_strangers_do_not_finish_make_room_for_one_that_comes_whole(port: int) -> None:
+    part = head(f"POST {WEBHOOK} HTTP/1.1", "Content-Length: 1048576", *FORM) + b"y" * 1_000_000
+    with ExitStack() as stack:
+        halves = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(70)]
+        for half in halves:
+            half.sendall(part)
+        halves[0].settimeout(SECONDS)
+        assert halves[0].recv(65536).startswith(b"HTTP/1.1 503 ")
+        whole = post(WEBHOOK, b"y" * 1_000_000, *FORM[1:])
+        assert b"bad_signature" in answers(port, whole)
+
+
+@requirement("gateway:5")
+def test_strangers_who_leave_write_nothing_into_the_log(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Each such line has kilobytes, and whoever reaches the port can make thousands a second."""
+    begun = head(f"POST {WEBHOOK} HTTP/1.1", "Content-Length: 5000", *FORM) + b"{"
+    exchange = head(f"POST {EXCHANGE} HTTP/1.1", "Content-Length: 50", "Content-Type: application/json") + b"{"
+    large = chunked(EXCHANGE, *[b"4000\r\n" + b"y" * 0x4000 + b"\r\n"] * 8, b"0\r\n\r\n")
+    several = head("GET /static/page.js HTTP/1.1") * 8
+    with caplog.at_level(logging.WARNING):
+        for sends in (begun, exchange, large, several) * 10:
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                with suppress(ConnectionError):
+                    connection.sendall(sends)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert is_healthy(port)
+    lines = [record for record in caplog.records if "Event loop" not in record.getMessage()]
+    assert not [record for record in lines if record.exc_info], "nothing failed here"
+    assert len(lines) < 10

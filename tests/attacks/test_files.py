@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,12 +20,13 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from antiphon.app import open_app, prepare_home
+from antiphon.cli.client import Client
 from antiphon.cli.connection import client_of
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.local_gateway import run_gateway
 from antiphon.config import Config
 from antiphon.domain.errors import AntiphonError
-from antiphon.gateway.server import bind
+from antiphon.gateway.server import bind, url_of
 from antiphon.owner_token import find_token, owner_token
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement
@@ -294,6 +295,34 @@ async def test_a_program_that_takes_the_address_of_an_ended_gateway_gets_nothing
         assert refused.value.code == "gateway_unproven"
         assert caught and not any(token.encode() in each for each in caught)
     client.close()
+
+
+@requirement("first_start:1")
+@pytest.mark.anyio
+async def test_the_proof_comes_on_the_connection_that_the_token_takes() -> None:
+    """Else a program could take a connection, and leave the address to the gateway that is asked for the proof."""
+    caught: list[bytes] = []
+    with bind("127.0.0.1", 0) as listener:
+        client = Client(url_of(listener), TOKEN, must_prove=True)
+        listener.settimeout(SECONDS)
+
+        def take() -> None:
+            connection, _ = listener.accept()
+            listener.settimeout(0.5)
+            with connection, suppress(TimeoutError):
+                connection.settimeout(2.0)
+                caught.append(connection.recv(65536))
+            with suppress(TimeoutError):
+                listener.accept()[0].close()
+                caught.append(b"another connection")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, take)
+            with pytest.raises(AntiphonError):
+                await anyio.to_thread.run_sync(client.get, "/runs")
+        client.close()
+    assert len(caught) == 1 and caught[0].startswith(b"POST /auth/prove ")
+    assert TOKEN.encode() not in caught[0]
 
 
 @requirement("first_start:1")

@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -194,3 +195,20 @@ async def test_a_connection_of_an_unknown_kind_is_refused(open_home: OpenHome) -
         for kind in ("lifespan", "gopher"):
             with pytest.raises(ValueError, match="not known"):
                 await guards[0]({"type": kind, "headers": headers}, receive, send)
+
+
+@requirement("gateway:5")
+def test_a_body_of_too_many_texts_costs_no_more_than_finding_that_out() -> None:
+    """Read to its end, eight times as many cost eight times as much, and hold up everybody."""
+
+    def cost(texts: int) -> float:
+        body = b"[" + b'",",' * texts + b"1]"
+        spent: list[float] = []
+        for _ in range(5):
+            began = time.thread_time()
+            with pytest.raises(NotJson):
+                check_values(body)
+            spent.append(time.thread_time() - began)
+        return min(spent)
+
+    assert cost(2_000_000) < 5 * cost(250_000)

@@ -3,6 +3,7 @@
 import logging
 import resource
 import socket
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack
 
 import anyio
@@ -99,6 +100,44 @@ async def test_where_all_are_at_work_one_more_is_told_so() -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_connections")
         assert answer.headers["retry-after"] == "1"
         end.set()
+
+
+@requirement("gateway:5")
+async def test_strangers_who_take_no_answer_make_room() -> None:
+    async def in_parts(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(100):
+            await send({"type": "http.response.body", "body": b"x" * 500_000, "more_body": True})
+
+    limits = ConnectionLimits(connections=5)
+    async with serving(in_parts, bind("127.0.0.1", 0), on_stop=lambda: None, limits=limits) as url:
+        deaf: list[anyio.abc.SocketStream] = []
+        for _ in range(5):
+            deaf.append(await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])))
+            await deaf[-1].send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            with anyio.fail_after(SECONDS):
+                assert await deaf[-1].receive(1)
+        async with httpx.AsyncClient(base_url=url, timeout=SECONDS) as client, client.stream("GET", "/") as answer:
+            assert answer.status_code == 200
+        for stream in deaf:
+            await stream.aclose()
+
+
+@requirement("gateway:5")
+async def test_a_body_in_many_small_chunks_is_refused_and_one_in_some_is_not() -> None:
+    async with (
+        serving(trailers, bind("127.0.0.1", 0), on_stop=lambda: None) as url,
+        httpx.AsyncClient(base_url=url, timeout=SECONDS) as client,
+    ):
+
+        async def chunks(count: int, size: int) -> AsyncGenerator[bytes]:
+            for _ in range(count):
+                yield b"y" * size
+
+        assert (await client.post("/", content=chunks(1000, 1))).status_code == 200
+        assert (await client.post("/", content=chunks(5000, 64))).status_code == 200
+        refused = await client.post("/", content=chunks(1100, 1))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "chunks_too_small")
 
 
 @requirement("gateway:5")

@@ -10,6 +10,8 @@ import httpx
 import pytest
 
 from antiphon.app import Parts
+from antiphon.gateway.asgi import Receive, Scope, Send
+from antiphon.gateway.guard import GatewaySettings, Guard
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
@@ -350,3 +352,32 @@ async def test_secrets_stand_in_no_log_and_no_stored_row(
         assert secret.encode() not in stored
     answer = await served.client.get("/", headers={"Accept": "text/html"})
     assert not re.search(f"{TOKEN}|{cookie}|{code}|{page}", answer.text)
+
+
+@requirement("gateway:6")
+async def test_nothing_behind_the_guard_reads_a_cookie_but_the_pages_own(served: Served) -> None:
+    """The grammar of cookies with quoted values takes seconds for what fits into a head."""
+    name, secret = f"antiphon_session_{served.port}", "0123456789abcdef" * 6
+    seen: list[bytes] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(b"; ".join(value for key, value in scope["headers"] if key == b"cookie"))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    guard = Guard(
+        application, served.app.services, GatewaySettings(owner_token=TOKEN), open_paths=["/health"], open_prefixes=[]
+    )
+    transport = httpx.ASGITransport(app=guard)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{served.port}") as client:
+        for others in ('a="' + '\\"' * 100 + '"', "b=1; c", f"{name}=x", f'{name}="{secret}"', f"{name}=" + "a" * 200):
+            await client.get("/health", headers={"Cookie": others})
+            assert seen.pop() == b""
+        await client.get("/health", headers={"Cookie": f"a=1; {name}=eeee; {name}={secret} ; d=2"})
+        assert seen.pop() == f"{name}={secret}".encode()
+
+
+async def test_a_text_that_is_too_long_to_look_for_is_refused(served: Served) -> None:
+    for path in ("/sessions", "/page/sessions"):
+        assert (await served.client.get(path, params={"search": "%" * 200})).status_code == 200
+        assert (await served.client.get(path, params={"search": "%" * 201})).status_code == 422

@@ -1,16 +1,17 @@
 """What commands ask of a gateway over HTTP."""
 
 import hmac
-import itertools
 import json
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from socket import socket
 from threading import Lock
-from typing import TypeAlias, TypeVar, cast
-from urllib.parse import quote
+from typing import Any, TypeAlias, TypeVar, cast
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -31,6 +32,7 @@ ENDED = ("gateway_unreachable", "draining", "stopped")
 """What is told of a gateway that has ended, or is about to."""
 GIVE_UP_SECONDS = 30.0
 PROOF_SECONDS = 20.0
+MAX_PROOF_BYTES = 4096
 
 Item = TypeVar("Item")
 Parameter: TypeAlias = str | float | bool | list[str] | None
@@ -81,6 +83,10 @@ class Client:
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             trust_env=False,
         )
+
+    def prove(self) -> None:
+        """Opens a connection, on which the gateway has to prove itself. Raises `Denied`, `Unavailable`."""
+        self._ask_here("GET", "/health", {}, None, None, 0.0)
 
     def close(self) -> None:
         for http in (self._http, *self._left):
@@ -316,7 +322,12 @@ class Client:
     def _watch_connections(self, event: str, information: object) -> None:
         """Before anything is sent on a new connection: another program may have taken the address meanwhile."""
         if event == "connection.connect_tcp.complete" and self._must_prove:
-            check_identity(self.url, self.token)
+            stream: Any = cast(Mapping[str, object], information)["return_value"]
+            try:
+                check_identity(stream.get_extra_info("socket"), self.url, self.token)
+            except BaseException:
+                stream.close()
+                raise
 
     def _unreachable(self) -> Unavailable:
         return Unavailable(
@@ -324,26 +335,31 @@ class Client:
         )
 
 
-def check_identity(url: str, token: str) -> None:
-    """Has the gateway prove that it knows the token, before that is sent to it. Raises `Denied`, `Unavailable`.
+def check_identity(connection: socket, url: str, token: str) -> None:
+    """Has the gateway at the other end prove that it knows the token, before that is sent on the same connection.
 
     Whoever plants an address gets nothing: what the gateway says holds for the address that was dialled alone, so
-    that no other program can hand on what it says.
+    that no other program can hand on what it says, and it is said on the connection that the token takes.
+    Raises `Denied`, `Unavailable`.
     """
     nonce = secrets.token_hex(32)
-    timeout = httpx.Timeout(PROOF_SECONDS, connect=CONNECT_SECONDS)
+    status, said = 0, b""
     try:
-        with (
-            httpx.Client(base_url=url, timeout=timeout, trust_env=False) as http,
-            http.stream("POST", "/auth/prove", json={"nonce": nonce}) as response,
-        ):
-            host, port = response.extensions["network_stream"].get_extra_info("server_addr")[:2]
-            said = b"".join(itertools.islice(response.iter_raw(4096), 1))
-    except (httpx.TransportError, httpx.InvalidURL) as error:
+        host, port = connection.getpeername()[:2]
+        connection.settimeout(PROOF_SECONDS)
+        http = HTTPConnection(urlsplit(url).netloc)
+        http.sock = connection
+        headers = {"Content-Type": "application/json"}
+        http.request("POST", "/auth/prove", json.dumps({"nonce": nonce}), headers)
+        response = http.getresponse()
+        status, said = response.status, response.read(MAX_PROOF_BYTES)
+    except OSError as error:
         raise Unavailable(
             f"Gateway does not answer: {url!r}. `antiphon doctor` says more.", code="gateway_unreachable"
         ) from error
-    if response.status_code == 503:
+    except HTTPException:
+        host, port = "", 0
+    if status == 503:
         raise Unavailable(f"Gateway is stopping: {url!r}. Try again in a moment.", code="draining")
     wanted = identity_proof(token_hash(token), nonce, host, port)
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from antiphon.cli.client import Client, check_identity
+from antiphon.cli.client import Client
 from antiphon.cli.exits import ending_at_once
 from antiphon.cli.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.home import config_of, home_of
@@ -77,5 +77,10 @@ def client_of(home: Path, running: RunningGateway, elsewhere: Callable[[], Clien
     if token is None:
         path = home / OWNER_TOKEN_NAME
         raise Denied(f"Owner's token is missing: {str(path)!r}. Start the gateway again.", code="token_missing")
-    check_identity(running.url, token)
-    return Client(running.url, token, elsewhere, must_prove=True)
+    client = Client(running.url, token, elsewhere, must_prove=True)
+    try:
+        client.prove()
+    except BaseException:
+        client.close()
+        raise
+    return client

@@ -29,6 +29,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+LONGEST_PATH = 200
 ONE_YEAR = "public, max-age=31536000, immutable"
 
 
@@ -37,6 +38,10 @@ class Assets(StaticFiles):
 
     def __init__(self) -> None:
         super().__init__(directory=DIRECTORY)
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        """Nothing for a path that is longer than any of ours: the file system would be asked for each of its parts."""
+        return ("", None) if len(path) > LONGEST_PATH else super().lookup_path(path)
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200

@@ -1,9 +1,9 @@
 """Who asks: the owner, a token bound to a session, or a browser by two secrets. Contract: access 2, gateway 6."""
 
 import hmac
+import re
 from collections.abc import Awaitable, Mapping, MutableMapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 from antiphon.domain.actor import OWNER, Principal, session_principal
@@ -22,6 +22,8 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 MCP_PATH = "/mcp"
 TOOLS_PATH = "/tools/"
 BOUND_PREFIX = "tok_"
+
+_COOKIE = re.compile(r"[0-9a-f]{1,128}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +140,28 @@ def cookie_name(headers: Mapping[str, str], scheme: str) -> str:
 
 
 def read_cookie(headers: Mapping[str, str], scheme: str) -> str | None:
-    """The cookie's secret."""
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(cookie_name(headers, scheme))
-    except CookieError:
-        return None
-    return cookie.value if cookie else None
+    """The cookie's secret: of several, the last, which a browser sends for the shortest path.
+
+    Read here alone, since a grammar with quoted values takes seconds to read hostile ones.
+    """
+    name, secret = cookie_name(headers, scheme), None
+    for pair in headers.get("cookie", "").split(";"):
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
+            secret = value.strip()
+    return secret if secret and _COOKIE.fullmatch(secret) else None
+
+
+def keep_own_cookie(scope: Scope, headers: MutableMapping[str, str]) -> None:
+    """Leaves no cookie but the page's in the request, so that nothing behind the guard reads another."""
+    if "cookie" not in headers:
+        return
+    secret = read_cookie(headers, scope["scheme"])
+    del headers["cookie"]
+    scope["headers"] = [each for each in scope["headers"] if each[0] != b"cookie"]
+    if secret is not None:
+        headers["cookie"] = f"{cookie_name(headers, scope['scheme'])}={secret}"
+        scope["headers"].append((b"cookie", headers["cookie"].encode("latin-1")))
 
 
 def browser_cookie(headers: Mapping[str, str], scheme: str, secret: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.gateway.refusals import Refusals
 from antiphon.wire import compact_json
@@ -68,6 +68,10 @@ class ConnectionLimits:
     """In number, trailers among them."""
     pipelined: int = 8
     """Requests that wait behind one on the same connection."""
+    chunks: int = 1000
+    """Of a body in chunks, beside those that are no smaller on average than the next says."""
+    chunk_bytes: int = 64
+    """Each chunk costs as much time as some kilobytes of one body."""
 
 
 class _Refused(Exception):
@@ -102,10 +106,15 @@ class Connections:
         self.stalled.pop(connection, None)
 
     def make_room(self) -> bool:
-        """Drops one that nobody misses: the oldest idle one, else the oldest that brings a body and proved nothing."""
+        """Drops one that nobody misses: the oldest idle one, else of those that proved nothing the oldest.
+
+        Of these the ones that bring a body come first, then the ones that do not take their answer.
+        """
         found = next(iter(self.idle), None)
         if found is None:
             found = next((each for each in self.incoming if not each.is_proven), None)
+        if found is None:
+            found = next((each for each in self.stalled if not each.is_answer_proven), None)
         if found is None:
             return False
         self.refusals.note("connection_dropped")
@@ -152,7 +161,10 @@ class Connection(HttpToolsProtocol):
         self._deadline = NEVER
         self._body_since = 0.0
         self._body_bytes = 0
+        self._chunks = 0
         self._has_body_come = False
+        self._answering: RequestResponseCycle | None = None
+        """The request whose answer is under way; `cycle` is the last that came."""
         self._waiting_bytes = 0
         self._waiting_since = 0.0
 
@@ -160,6 +172,11 @@ class Connection(HttpToolsProtocol):
     def is_proven(self) -> bool:
         """Whether the guard found somebody behind the request that comes in."""
         return self.scope is not None and self.scope.get("antiphon.principal") is not None
+
+    @property
+    def is_answer_proven(self) -> bool:
+        """Whether the guard found somebody behind the request whose answer is under way."""
+        return self._answering is not None and self._answering.scope.get("antiphon.principal") is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -170,7 +187,14 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.forget(self)
+        if self._answering is not None:
+            self._answering.disconnected = True  # it may be another than the last, which uvicorn marks
+            self._answering.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -255,10 +279,15 @@ class Connection(HttpToolsProtocol):
         self._unread = 0
         self._head_bytes = 0  # trailers are counted anew
         self._body_since = self.loop.time()
-        self._body_bytes = 0
+        self._body_bytes = self._chunks = 0
         self._all.idle.pop(self, None)
         self._all.incoming[self] = None
         self._all.watch()
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+        if self._chunks > self._limits.chunks + self._body_bytes // self._limits.chunk_bytes:
+            raise _Refused("chunks_too_small", "Body comes in too many small chunks. Send larger ones, or its length.")
 
     def on_body(self, body: bytes) -> None:
         self._has_body_come = True

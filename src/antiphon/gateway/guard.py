@@ -11,13 +11,16 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Limited
 from antiphon.engine.services import Services
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
-from antiphon.gateway.authentication import Authentication, Entry, with_cookie
+from antiphon.gateway.authentication import Authentication, Entry, keep_own_cookie, with_cookie
 from antiphon.gateway.bodies import LARGE_BYTES, body_limit, body_too_large
+from antiphon.gateway.strangers import StrangersBodies
 from antiphon.wire import compact_json
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 MAX_DISCARD_SECONDS = 5.0
+MAX_PARAMETERS = 100
+"""In a query. Each costs as much time as hundreds of bytes of one do, before anybody knows what it asks."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _KINDS = {401: "unauthorized", 403: "forbidden", 503: "unavailable"}
@@ -70,6 +73,7 @@ class Guard:
         self._settings = settings
         self._authentication = Authentication(services, owner_token=settings.owner_token, own_token=settings.own_token)
         self._hosts = frozenset((*LOCAL_HOSTS, *settings.allowed_hosts))
+        self._strangers = StrangersBodies()
         self._open_paths = tuple(open_paths)
         self._open_prefixes = tuple(open_prefixes)
 
@@ -83,10 +87,16 @@ class Guard:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self._check_host(headers)
+            _check_query(scope)
+            keep_own_cookie(scope, headers)
             entry = await self._enter(scope, headers)
             self._take_token(scope)
             self._check_body(scope, headers)
-            if entry is None or entry.credential is None:
+            if entry is None:
+                with self._strangers.reading(scope, receive, _crowded) as receive:
+                    await self._pass_on(scope, headers, receive, send)
+                return
+            if entry.credential is None:
                 await self._pass_on(scope, headers, receive, send)
                 return
             if entry.cookie:
@@ -181,7 +191,7 @@ class Guard:
             part = await receive()
             received += len(part.get("body", b""))
             if received > limit:
-                raise _too_large(limit)
+                raise body_too_large(limit)
             return part
 
         async def answer(message: MutableMapping[str, Any]) -> None:
@@ -202,6 +212,16 @@ def _refused(error: AntiphonError) -> _Refused:
     status = status_of(error)
     retry_after = 1 if status == 503 else None
     return _Refused(status, _KINDS.get(status, "internal_error"), error.code, error.message, retry_after)
+
+
+def _check_query(scope: Scope) -> None:
+    if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
+        raise _Refused(
+            400,
+            "invalid_request",
+            "too_many_parameters",
+            f"Query has more than {MAX_PARAMETERS} parameters. Send fewer.",
+        )
 
 
 def _too_large(limit: int) -> _Refused:
@@ -247,3 +267,12 @@ _CREDENTIAL_ENDED = _Refused(
 
 async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     await _answer(send, _CREDENTIAL_ENDED)
+
+
+_CROWDED = _Refused(
+    503, "unavailable", "too_many_bodies", "Gateway reads too many bodies at once. Try again.", retry_after=1
+)
+
+
+async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:
+    await _answer(send, _CROWDED)

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Literal
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
 
 from antiphon.agents.calls import ToolCalls
@@ -120,6 +121,7 @@ def build_gateway(
     api.add_exception_handler(HTTPException, _on_http_error)
     api.add_exception_handler(Misfit, _on_misfit)
     api.add_exception_handler(NotJson, _on_not_json)
+    api.add_exception_handler(ClientDisconnect, _on_gone)
     api.add_exception_handler(Exception, _on_crash)
     return Guard(api, services, settings, open_paths=OPEN_PATHS, open_prefixes=OPEN_PREFIXES)
 
@@ -253,6 +255,11 @@ def _allowed_methods(request: Request) -> str:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             methods |= route.methods or set()
     return ", ".join(sorted(methods))
+
+
+async def _on_gone(request: Request, error: Exception) -> Response:
+    """The client closed before its body was whole, or was refused: nobody reads this, and nothing went wrong here."""
+    return Response(status_code=400)
 
 
 async def _on_crash(request: Request, error: Exception) -> JSONResponse:

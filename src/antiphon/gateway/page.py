@@ -24,6 +24,7 @@ from antiphon.gateway.conversation import Conversation, conversation_head, find_
 from antiphon.gateway.entries import Entry, entries_of, entry_of
 from antiphon.gateway.guard import status_of
 from antiphon.gateway.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
+from antiphon.gateway.requests import MAX_SEARCH
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
 
 LISTED = 40
@@ -81,7 +82,7 @@ async def favicon() -> Response:
 @router.get("/page/sessions")
 async def sessions_fragment(
     request: Request,
-    search: str = "",
+    search: Annotated[str, Query(max_length=MAX_SEARCH)] = "",
     shown: Annotated[int, Query(ge=1)] = LISTED,
     opened: str = "",
     session: str | None = None,

@@ -40,6 +40,10 @@ Text = Annotated[str, AfterValidator(_whole)]
 Label = Annotated[Text, Field(max_length=MAX_LABEL_LENGTH), AfterValidator(parse_label)]
 
 
+MAX_SEARCH = 200
+"""Characters looked for in names; the tool `sessions_list` takes as many."""
+
+
 class Body(BaseModel):
     """Unknown names are refused. Contract: answers 3."""
 

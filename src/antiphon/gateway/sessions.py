@@ -19,7 +19,7 @@ from antiphon.engine.sessions.inbox import Posted
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter, session_columns
 from antiphon.engine.views.history import HistoryPage
 from antiphon.gateway.context import Json, gateway_of, principal_of
-from antiphon.gateway.requests import MESSAGE, ForkBody, MessageBody, OpenBody, PatchBody
+from antiphon.gateway.requests import MAX_SEARCH, MESSAGE, ForkBody, MessageBody, OpenBody, PatchBody
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view, run_view
 
 MAX_PAGE_BYTES = 6 * 1024 * 1024
@@ -39,7 +39,7 @@ async def list_sessions(
     kinds: Annotated[list[SessionKind] | None, Query()] = None,
     agent_id: Annotated[str | None, Query(alias="agentId")] = None,
     label: str | None = None,
-    search: str | None = None,
+    search: Annotated[str | None, Query(max_length=MAX_SEARCH)] = None,
     active_minutes: Annotated[int | None, Query(alias="activeMinutes", ge=1, le=10**9)] = None,
     include_inactive: Annotated[bool, Query(alias="includeInactive")] = False,
     cursor: str | None = None,

@@ -1,0 +1,72 @@
+"""Bodies of requests that nobody is known behind yet: bounded together, however many connections bring them."""
+
+from collections.abc import Generator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+from antiphon.gateway.asgi import AsgiApp, Receive, Scope
+from antiphon.gateway.refusals import Refusals
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Of all such bodies that are not whole yet."""
+
+
+class _Body:
+    """One that is coming."""
+
+    __slots__ = ("end", "size")
+
+    def __init__(self, scope: Scope, crowded: AsgiApp) -> None:
+        self.size = 0
+
+        def end() -> None:
+            scope["antiphon.last"] = crowded
+            scope["antiphon.cancel"]()
+
+        self.end = end
+
+
+class StrangersBodies:
+    """Keeps them within `most` bytes together: beyond, the oldest is given up, which an honest sender's never is."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._most = most
+        self._held = 0
+        self._bodies: dict[_Body, None] = {}
+        """The one that began first, first."""
+        self._refusals = Refusals()
+
+    @contextmanager
+    def reading(self, scope: Scope, receive: Receive, crowded: AsgiApp) -> Generator[Receive]:
+        """Gives a `receive` that counts; the request whose body is given up is ended, and answered by `crowded`."""
+        body = _Body(scope, crowded)
+
+        async def counted() -> MutableMapping[str, Any]:
+            part = await receive()
+            self._add(body, len(part.get("body", b"")))
+            if not part.get("more_body", False):
+                self._release(body)
+            return part
+
+        try:
+            yield counted
+        finally:
+            self._release(body)
+
+    def _add(self, body: _Body, size: int) -> None:
+        if size == 0:
+            return
+        body.size += size
+        self._held += size
+        self._bodies.setdefault(body)
+        while self._held > self._most:
+            oldest = next(iter(self._bodies))
+            self._release(oldest)
+            self._refusals.note("too_many_bodies")
+            oldest.end()
+
+    def _release(self, body: _Body) -> None:
+        """May be called twice."""
+        self._bodies.pop(body, None)
+        self._held -= body.size
+        body.size = 0
