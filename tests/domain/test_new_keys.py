@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from antiphon.domain.errors import Invalid
@@ -106,6 +106,7 @@ def test_scripts_are_judged_in_each_segment_for_itself() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
+@example("\U00031350")
 def test_two_ids_that_are_taken_differ_to_the_eye_of_a_normaliser(platform_id: str) -> None:
     try:
         check_new_key(parse_key(key_with(platform_id)))

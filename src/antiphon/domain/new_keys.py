@@ -53,6 +53,8 @@ def _check_segment(text: str) -> None:
     for character in text:
         if character.isascii() and not character.isprintable():
             raise _invalid(f"has a control character, U+{ord(character):04X}", "Leave it out")
+        if unicodedata.category(character) == "Cn":  # its normal form is not known
+            raise _invalid(f"has a character of a newer Unicode, U+{ord(character):04X}", "Leave it out")
     if text != text.strip():
         raise _invalid("has an id with a blank at its edge", "Leave it out")
     if text.isascii():
