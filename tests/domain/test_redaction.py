@@ -328,7 +328,8 @@ def test_repetitions_of_any_words_cost_in_proportion_to_their_length(repeated: s
 
 def test_a_beginning_costs_what_it_shows() -> None:
     short, long = _filled("words and password=hunter22 ", 64 * 1024), _filled("words and password=hunter22 ", 4 << 20)
-    assert _best(lambda: redact_beginning(long, 4_000)) <= GENEROUS * _best(lambda: redact_beginning(short, 4_000))
+    bound = GENEROUS * max(_best(lambda: redact_beginning(short, 4_000)), 1e-3)
+    assert _best(lambda: redact_beginning(long, 4_000), bound) <= bound
 
 
 @pytest.mark.parametrize("module", [assignments, secret_forms])
@@ -354,7 +355,7 @@ def _filled(repeated: str, size: int) -> str:
 
 
 def _grows_in_proportion(work: Callable[[str], object], short: str, long: str) -> bool:
-    """Judged by the best of several, and again where the machine was busy."""
+    """Judged by the processor's time of this thread, the best of several."""
     for _ in range(4):
         bound = GENEROUS * RATIO * max(_best(lambda: work(short)), 1e-4)
         if _best(lambda: work(long), bound) <= bound:
@@ -365,9 +366,9 @@ def _grows_in_proportion(work: Callable[[str], object], short: str, long: str) -
 def _best(work: Callable[[], object], enough: float = 0.0) -> float:
     best = float("inf")
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.thread_time()
         work()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.thread_time() - began)
         if best <= enough:
             break
     return best
