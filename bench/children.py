@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from antiphon.agents.toolset import Tool, ToolContext
 from antiphon.app import App, Parts, gateway_app, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_content

@@ -18,7 +18,8 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from antiphon.app import App, Parts, open_app
-from antiphon.config import Config, DatabaseSection, GatewaySection, Role
+from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, Role
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from antiphon.app import App, Parts, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget

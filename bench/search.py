@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pydantic import SecretStr
 
 from antiphon.app import App, Parts, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import NewEvent, user_event
 from antiphon.domain.ids import AgentId, SessionRow

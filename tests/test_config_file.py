@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.config import find_config_file, load_config
+from antiphon.config.sources import find_config_file, load_config
 from antiphon.domain.agent import LONGEST
 from antiphon.domain.errors import Invalid
 from antiphon.policy.send import SendAction, SendRule

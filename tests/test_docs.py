@@ -20,7 +20,8 @@ from pydantic_core import PydanticUndefined
 from antiphon.app import open_app
 from antiphon.cli.exits import ExitCode
 from antiphon.cli.main import app
-from antiphon.config import Config, RunCommandSection, ToolsSection
+from antiphon.config.config import Config
+from antiphon.config.sections.tools import RunCommandSection, ToolsSection
 from antiphon.domain.sandbox import CommandMode
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.errors import Denied, Invalid, NotFound
 from tests.claims import requirement
 

@@ -31,7 +31,9 @@ from antiphon.channels.webhook import WebhookChannel
 from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
-from antiphon.config import Config, McpServerSection, ProviderSection, SessionScope
+from antiphon.config.config import Config
+from antiphon.config.sections.agents import McpServerSection, ProviderSection
+from antiphon.config.sections.sessions import SessionScope
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey

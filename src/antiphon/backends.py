@@ -22,7 +22,7 @@ from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
 
 if TYPE_CHECKING:
-    from antiphon.store.postgres_schema import ServerState
+    from antiphon.store.postgres.schema import ServerState
     from antiphon.store.transfer import Report
 
 DATABASE_NAME = "antiphon.db"
@@ -104,9 +104,9 @@ async def open_postgres(
     with _postgres_packages():
         from antiphon.engine.work.procrastinate_dispatch import ProcrastinateDispatch
         from antiphon.feed.postgres import PostgresNotifier
-        from antiphon.store.postgres import PostgresDatabase
-        from antiphon.store.postgres_channel import PostgresChannel
-        from antiphon.store.postgres_schema import prepare
+        from antiphon.store.postgres.channel import PostgresChannel
+        from antiphon.store.postgres.database import PostgresDatabase
+        from antiphon.store.postgres.schema import prepare
     await prepare(url, clock.now_ms())
     channel = PostgresChannel(url)
     notifier = PostgresNotifier(channel, process.id, on_interrupt=check)
@@ -161,7 +161,7 @@ def describe_database(home: Path, url: str | None) -> str:
     if url is None:
         return str(home / DATABASE_NAME)
     with _postgres_packages():
-        from antiphon.store.postgres_schema import place
+        from antiphon.store.postgres.schema import place
     return f"PostgreSQL {place(url)}"
 
 
@@ -171,14 +171,14 @@ async def update_database(home: Path, url: str | None, clock: Clock) -> int:
         async with open_sqlite(home, clock=clock, check=lambda session: None):
             return newest_schema()
     with _postgres_packages():
-        from antiphon.store.postgres_schema import prepare
+        from antiphon.store.postgres.schema import prepare
     return await prepare(url, clock.now_ms())
 
 
 async def look_at_server(url: str) -> "ServerState":
     """What a PostgreSQL database is like, and who works on it; changes nothing. Raises `StoreUnusable`, `Invalid`."""
     with _postgres_packages():
-        from antiphon.store.postgres_schema import look
+        from antiphon.store.postgres.schema import look
     return await look(url)
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from antiphon.agents.model import ToolSchema
 from antiphon.app import App, Parts, ToolFunction, open_app
-from antiphon.config import AgentSection, Config, find_config_file, load_config
+from antiphon.config.config import Config
+from antiphon.config.sections.agents import AgentSection
+from antiphon.config.sources import find_config_file, load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict, Invalid
 from antiphon.domain.event import Event

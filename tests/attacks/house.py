@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from antiphon.app import App, Parts, gateway_app, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.gateway.server import bind, serving
 from tests.engine.stage import ManualClock

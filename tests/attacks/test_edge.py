@@ -14,7 +14,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from antiphon.app import gateway_app, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
 from tests.attacks.attempt import Attacker, Attempt, Door, rows

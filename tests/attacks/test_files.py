@@ -20,11 +20,11 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from antiphon.app import open_app, prepare_home
-from antiphon.cli.client import Client
-from antiphon.cli.connection import client_of
-from antiphon.cli.gateway_file import RunningGateway, find_gateway
-from antiphon.cli.local_gateway import run_gateway
-from antiphon.config import Config
+from antiphon.cli.connection.client import Client
+from antiphon.cli.connection.connect import client_of
+from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
+from antiphon.cli.connection.local_gateway import run_gateway
+from antiphon.config.config import Config
 from antiphon.domain.errors import AntiphonError
 from antiphon.gateway.server import bind, url_of
 from antiphon.owner_token import find_token, owner_token

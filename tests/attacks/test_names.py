@@ -22,7 +22,7 @@ from pydantic import BaseModel
 import antiphon
 from antiphon.app import App, gateway_app, open_app
 from antiphon.channels.webhook_inbox import WebhookMessage
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.gateway.connections import SINGLE
 from antiphon.gateway.guard import Guard
 from antiphon.gateway.server import bind, serving

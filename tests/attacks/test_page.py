@@ -490,7 +490,7 @@ def test_no_code_stands_in_a_command_line(tmp_path: Path) -> None:
     browser.write_text(f"#!/bin/sh\nread line < {gate}\n", "utf-8")
     browser.chmod(0o700)
     script = (
-        "import sys, webbrowser\nfrom pathlib import Path\nfrom antiphon.cli.open import write_page\n"
+        "import sys, webbrowser\nfrom pathlib import Path\nfrom antiphon.cli.connection.link_page import write_page\n"
         "webbrowser.open(write_page(Path(sys.argv[1]), Path(sys.argv[2]).read_text().strip()).as_uri())\n"
     )
     with serving(home) as gateway:

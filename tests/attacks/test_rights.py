@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from antiphon.app import App, Parts, gateway_app, open_app, tool
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.gateway.server import bind, serving
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement

@@ -15,7 +15,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.prompt import prompt_entries
 from antiphon.app import Parts, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from antiphon.app import App, Parts
 from antiphon.channels.signature import Direction, sign
 from antiphon.channels.webhook import retry_after
-from antiphon.config import Config, load_config
+from antiphon.config.config import Config
+from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import Invalid
 from antiphon.gateway.guard import Receive, Scope, Send

@@ -13,7 +13,7 @@ import pytest
 from anyio import to_thread
 
 from antiphon.app import App, gateway_app, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement
 from tests.gateway.served import TOKEN

@@ -8,8 +8,8 @@ from threading import Thread
 
 import pytest
 
-from antiphon.cli import client as module
-from antiphon.cli.client import Client
+from antiphon.cli.connection import client as module
+from antiphon.cli.connection.client import Client
 from antiphon.domain.errors import Unavailable
 
 

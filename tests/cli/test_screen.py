@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from antiphon.cli import screen as screen_module
-from antiphon.cli.screen import Screen
+from antiphon.cli.chat import screen as screen_module
+from antiphon.cli.chat.screen import Screen
 from tests.claims import requirement
 
 pytestmark = requirement("cli:1")

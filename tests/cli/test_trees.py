@@ -11,8 +11,8 @@ import pytest
 from rich.cells import cell_len
 
 from antiphon.app import open_app
-from antiphon.cli.trees import guides, name_of
-from antiphon.config import Config
+from antiphon.cli.rendering.trees import guides, name_of
+from antiphon.config.config import Config
 from antiphon.domain.text import compact, short_age
 from tests.claims import requirement
 from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environment, on_terminal, serving

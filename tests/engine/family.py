@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from antiphon.app import App
-from antiphon.config import DatabaseSection
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.message import ReportStage, TextPart, UserMessage
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session

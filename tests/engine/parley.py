@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from antiphon.app import App
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import Delivery

@@ -9,7 +9,7 @@ import anyio
 
 from antiphon.agents.provider import ProviderModel, import_provider
 from antiphon.app import App, Parts
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from antiphon.app import App, Parts, open_app
-from antiphon.config import DatabaseSection
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.errors import Conflict, Denied, NotFound

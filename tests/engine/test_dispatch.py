@@ -14,7 +14,8 @@ import pytest
 from antiphon.app import App, Parts
 from antiphon.backends import Backend, describe_process, open_postgres, open_sqlite
 from antiphon.clock import RandomIds, SystemClock
-from antiphon.config import Config, DatabaseSection
+from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.run import RunStatus

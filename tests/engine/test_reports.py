@@ -14,7 +14,7 @@ from antiphon.agents.prompt import prompt_entries
 from antiphon.agents.sub_agents import ABOVE
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
-from antiphon.config import DatabaseSection
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow

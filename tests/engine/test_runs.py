@@ -12,7 +12,7 @@ import pytest
 import antiphon
 from antiphon import ToolContext
 from antiphon.app import App, Parts, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import AgentId, RunId, SessionRow

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from antiphon.app import Parts
-from antiphon.config import load_config
+from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
 from antiphon.engine.sessions.sessions import SessionFilter, delete_session

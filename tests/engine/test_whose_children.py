@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.app import App, Parts
-from antiphon.config import DatabaseSection
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content

@@ -12,12 +12,13 @@ import pytest
 from pydantic import SecretStr
 
 from antiphon.app import App, open_app
-from antiphon.config import Config, DatabaseSection, GatewaySection, Role
+from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, Role
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.feed.follow import View
 from antiphon.feed.postgres import PostgresNotifier
-from antiphon.store.postgres_channel import CHANNEL, PostgresChannel
+from antiphon.store.postgres.channel import CHANNEL, PostgresChannel
 from tests.claims import requirement
 from tests.engine.stage import open_session, post, wait_end
 from tests.limits import SECONDS

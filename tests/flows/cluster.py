@@ -28,7 +28,7 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
 from antiphon.app import App, Parts, gateway_app, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, UserMessage, text_content, text_of
 from antiphon.domain.run import Outcome, Run, RunStatus
@@ -37,7 +37,7 @@ from antiphon.engine.runs.runner import Ending
 from antiphon.gateway.server import bind, serving
 from antiphon.store import events as log
 from antiphon.store.database import Query
-from antiphon.store.postgres import PostgresDatabase
+from antiphon.store.postgres.database import PostgresDatabase
 from antiphon.store.runs import RunFilter, list_page
 from tests.gateway.served import TOKEN, new_client
 from tests.limits import SECONDS
@@ -214,7 +214,7 @@ def serve() -> None:
     for name in (
         "antiphon.engine.work.procrastinate_dispatch",
         "antiphon.feed.postgres",
-        "antiphon.store.postgres_schema",
+        "antiphon.store.postgres.schema",
     ):
         importlib.import_module(name)  # what a process loads lazily, so that each begins at once
     signal.signal(signal.SIGCHLD, reap)

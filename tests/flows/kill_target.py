@@ -22,7 +22,7 @@ import anyio
 import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
 from antiphon.app import App, Parts, ToolFunction
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
@@ -559,7 +559,7 @@ def serve() -> None:
     for name in (
         "antiphon.engine.work.procrastinate_dispatch",
         "antiphon.feed.postgres",
-        "antiphon.store.postgres_schema",
+        "antiphon.store.postgres.schema",
     ):
         importlib.import_module(name)
     signal.alarm(0)

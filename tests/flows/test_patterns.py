@@ -14,7 +14,8 @@ import anyio
 import pytest
 
 from antiphon.app import open_app
-from antiphon.config import Config, load_config
+from antiphon.config.config import Config
+from antiphon.config.sources import load_config
 from tests.claims import requirement
 from tests.cli.program import serving
 from tests.engine.parley import deliveries, open_peer, set_place

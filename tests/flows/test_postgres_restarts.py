@@ -22,8 +22,8 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query, Transaction
-from antiphon.store.postgres import PostgresDatabase
-from antiphon.store.postgres_schema import prepare
+from antiphon.store.postgres.database import PostgresDatabase
+from antiphon.store.postgres.schema import prepare
 from tests.claims import requirement
 from tests.flows.cluster import (
     Load,

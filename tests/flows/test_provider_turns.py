@@ -18,7 +18,7 @@ from antiphon.agents.loop import RetryPolicy
 from antiphon.agents.provider import import_provider
 from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts, ToolFunction, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
@@ -486,7 +486,7 @@ import sys, anyio
 from datetime import timedelta
 from pathlib import Path
 from antiphon.app import Parts, open_app
-from antiphon.config import load_config
+from antiphon.config.sources import load_config
 from tests.engine.stage import open_session, post
 from tests.limits import SECONDS
 

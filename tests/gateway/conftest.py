@@ -11,7 +11,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, sync_playwright
 
 from antiphon.app import App, gateway_app, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import AssistantMessage, TextPart, UserMessage, text_of
 from antiphon.gateway.server import bind, serving

@@ -10,7 +10,7 @@ import anyio
 import httpx
 
 from antiphon.app import App, Parts, gateway_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.server import bind, serving
 from tests.conftest import OpenHome

@@ -13,7 +13,8 @@ import pytest
 
 from antiphon.app import Parts, open_app
 from antiphon.clock import SystemClock
-from antiphon.config import Config, DatabaseSection
+from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.engine.access.credentials import Credentials, Ending
 from antiphon.store.database import Database
 from tests.claims import requirement

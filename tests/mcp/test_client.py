@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from antiphon.app import App, Parts
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.agent import Effect
 from antiphon.domain.ids import AgentId
 from antiphon.domain.run import Run

@@ -168,7 +168,7 @@ def test_mcp_is_loaded_with_the_first_request_alone(home: Path) -> None:
         "import sys, anyio\n"
         "from pathlib import Path\n"
         "from antiphon.app import gateway_app, open_app\n"
-        "from antiphon.config import Config\n"
+        "from antiphon.config.config import Config\n"
         "async def main():\n"
         "    async with open_app(Path(sys.argv[1]), Config()) as app:\n"
         "        gateway_app(app, 'ant_x')\n"

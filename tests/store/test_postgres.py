@@ -18,7 +18,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import parse_key
 from antiphon.domain.targets import NamedTarget
 from antiphon.store.database import CommitHook, OnCommit, Query, Transaction
-from antiphon.store.postgres import PostgresDatabase
+from antiphon.store.postgres.database import PostgresDatabase
 from tests.claims import requirement
 from tests.limits import SECONDS
 from tests.postgres import fresh_database

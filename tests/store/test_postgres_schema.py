@@ -12,10 +12,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from antiphon.app import open_app
-from antiphon.config import Config, DatabaseSection
+from antiphon.config.config import Config
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.store.migrations import StoreUnusable
-from antiphon.store.postgres_schema import look, migrations, prepare
+from antiphon.store.postgres.schema import look, migrations, prepare
 from tests.cli.program import free_port
 from tests.engine.stage import ask, config, open_session, texts, wait_end
 from tests.engine.stage import post as post_message

@@ -14,7 +14,7 @@ import pytest
 
 from antiphon.app import Parts, open_app
 from antiphon.backends import DATABASE_NAME
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.run import RunStatus

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from antiphon.app import open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.store.migrations import StoreUnusable, migrations
-from antiphon.store.postgres_schema import prepare
+from antiphon.store.postgres.schema import prepare
 from antiphon.store.schema_origin import expected_columns, hash_of
 from tests.claims import requirement
 from tests.postgres import fresh_database

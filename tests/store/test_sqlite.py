@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from antiphon.backends import DATABASE_NAME
-from antiphon.config import DatabaseSection
+from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow

@@ -15,7 +15,7 @@ import pytest
 from antiphon.app import App, Parts, open_app
 from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, move_database
 from antiphon.clock import SystemClock
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import AntiphonError, Conflict
 from antiphon.domain.ids import RunId

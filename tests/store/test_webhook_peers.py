@@ -12,8 +12,8 @@ import pytest
 from antiphon.domain.ids import SessionRow
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import SQLITE_WORDS, migrations, statements
-from antiphon.store.postgres_schema import migrations as postgres_migrations
-from antiphon.store.postgres_schema import prepare
+from antiphon.store.postgres.schema import migrations as postgres_migrations
+from antiphon.store.postgres.schema import prepare
 from antiphon.store.sqlite import SqliteDatabase
 from tests.postgres import fresh_database
 

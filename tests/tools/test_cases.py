@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from antiphon.app import Parts
-from antiphon.config import Config, load_config
+from antiphon.config.config import Config
+from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Invalid
 from antiphon.domain.redaction import MASK, redact

@@ -28,7 +28,7 @@ import psutil
 import pytest
 
 from antiphon.app import App, open_app
-from antiphon.config import Config
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Effect
 from antiphon.domain.attachments import Attachment

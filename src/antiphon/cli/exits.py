@@ -123,7 +123,7 @@ def show_error(message: str, code: str, *, as_json: bool) -> None:
     if as_json:
         print(json_text({"ok": False, "error": {"code": code, "message": message}}))
     else:
-        from antiphon.cli.output import error_console, styled
+        from antiphon.cli.rendering.output import error_console, styled
 
         error_console().print(styled("Error: ", "bold red"), styled(message), sep="", soft_wrap=True)
 

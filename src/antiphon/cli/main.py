@@ -8,17 +8,17 @@ import typer
 from typer.exceptions import TyperException
 
 from antiphon import __version__
-from antiphon.cli import chat, config, deliveries, doctor, runs, sessions, tokens
+from antiphon.cli.commands import chat, config, deliveries, doctor, runs, sessions, tokens
+from antiphon.cli.commands.mcp import mcp
+from antiphon.cli.commands.migrate import migrate
+from antiphon.cli.commands.open import open_page
+from antiphon.cli.commands.serve import serve
+from antiphon.cli.commands.tool import call_tool
+from antiphon.cli.commands.who import who
+from antiphon.cli.commands.worker import worker
 from antiphon.cli.demo.command import demo
 from antiphon.cli.exits import ExitCode, show_error
-from antiphon.cli.mcp import mcp
-from antiphon.cli.migrate import migrate
-from antiphon.cli.open import open_page
-from antiphon.cli.serve import serve
 from antiphon.cli.streams import prepare_output
-from antiphon.cli.tool import call_tool
-from antiphon.cli.who import who
-from antiphon.cli.worker import worker
 
 app = typer.Typer(
     name="antiphon",

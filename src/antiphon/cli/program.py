@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from antiphon.config import default_home
+from antiphon.config.sources import default_home
 
 
 def command_line(command: str, home: Path | None = None) -> str:

@@ -16,8 +16,8 @@ from psycopg.rows import tuple_row
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import SessionRow
 from antiphon.store.migrations import StoreUnusable
-from antiphon.store.postgres import connect
-from antiphon.store.postgres_schema import place, prepare
+from antiphon.store.postgres.link import connect
+from antiphon.store.postgres.schema import place, prepare
 from antiphon.store.sqlite import SqliteDatabase, take_lock
 
 LEFT_BEHIND = ("schema_migrations", "schema_hashes", "processes", "indexed_logs", "indexed_messages", "index_turns")

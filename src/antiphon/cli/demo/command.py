@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.commands.options import JsonOption
 from antiphon.cli.exits import command
-from antiphon.cli.options import JsonOption
 
 
 @command

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from antiphon.cli.client import Client
+from antiphon.cli.connection.client import Client
 from antiphon.cli.demo.home import undisturbed
 from antiphon.domain.errors import Unavailable
 from antiphon.owner_token import find_token

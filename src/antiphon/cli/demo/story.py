@@ -9,16 +9,16 @@ from pathlib import Path
 
 from rich.text import Text
 
-from antiphon.cli.client import Client, ServerEvent, session_path
+from antiphon.cli.connection.client import Client, ServerEvent, session_path
 from antiphon.cli.demo.gateway import DemoGateway
 from antiphon.cli.demo.home import demo_home
 from antiphon.cli.demo.tally import tally_of
 from antiphon.cli.demo.viewer import Viewer, command_lines, log_lines, speaker_of, tally_lines
 from antiphon.cli.exits import CommandFailed, ExitCode, TimedOut
-from antiphon.cli.output import aligned, console, styled
 from antiphon.cli.program import command_line
-from antiphon.cli.rows import rows_of
-from antiphon.cli.trees import tree_lines
+from antiphon.cli.rendering.output import aligned, console, styled
+from antiphon.cli.rendering.rows import rows_of
+from antiphon.cli.rendering.trees import tree_lines
 from antiphon.domain.message import JsonObject
 
 HOST, CURATOR, PAYROLL, NOBODY = (f"agent:{name}:main" for name in ("host", "curator", "payroll", "nobody"))

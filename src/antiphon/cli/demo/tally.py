@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from antiphon.cli.output import text_of
+from antiphon.cli.rendering.output import text_of
 from antiphon.domain.message import JsonObject, JsonValue
 
 Logs = Mapping[str, Sequence[JsonObject]]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.text import Text
 
 from antiphon.cli.demo.tally import Tally
-from antiphon.cli.output import aligned, console, show, show_json, show_lines, styled, text_of
+from antiphon.cli.rendering.output import aligned, console, show, show_json, show_lines, styled, text_of
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.text import one_line
 

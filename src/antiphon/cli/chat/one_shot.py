@@ -1,0 +1,51 @@
+"""One message and its reply."""
+
+from antiphon.cli.chat.screen import Screen
+from antiphon.cli.connection.client import Client, new_message_id, session_path
+from antiphon.cli.rendering.output import console, show_json, text_of
+from antiphon.cli.rendering.rows import run_answer, show_outcome
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.message import JsonObject
+
+
+def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_json: bool) -> JsonObject:
+    """Posts the message and shows its reply, as it streams on a terminal; returns the run. Raises `TimedOut`."""
+    if console().is_terminal and timeout is None and not as_json:
+        return _stream(client, key, text)
+    posted = client.post_message(key, {"text": text})
+    run_id = posted.get("runId")
+    if run_id is None:
+        raise Unavailable("Message started no turn: it is stored for later ones of the group", code="not_triggered")
+    run = client.wait_posted(str(run_id), timeout)
+    if as_json:
+        show_json(run_answer(posted, run))
+    else:
+        show_outcome(run)
+    return run
+
+
+def _stream(client: Client, key: str, text: str) -> JsonObject:
+    screen, run_id, shown = Screen(), "", ""
+    body: JsonObject = {"text": text, "messageId": new_message_id()}
+    try:
+        with client.stream("POST", session_path(key, "/messages"), body, stream=True) as events:
+            for event in events:
+                match event.name:
+                    case "message_ack":
+                        run_id = str(event.data.get("runId"))
+                    case "delta" if event.data.get("restart"):
+                        screen.take_back()
+                    case "delta":
+                        screen.piece(str(event.data.get("text", "")))
+                    case "message" if event.data.get("role") == "assistant":
+                        shown = text_of(event.data)
+                        screen.settle(shown)
+                    case _:
+                        pass
+    except Unavailable:
+        pass  # The run does not depend on the stream: its end is in the ledger.
+    screen.end_draft()
+    run_id = run_id or str(client.post_message(key, body).get("runId"))
+    run = client.wait_posted(run_id)
+    show_outcome(run if run.get("reply") != shown else {**run, "reply": None})
+    return run

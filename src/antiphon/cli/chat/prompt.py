@@ -1,0 +1,114 @@
+"""The conversation's prompt: what a person writes is a message, or a command that begins with a slash."""
+
+import secrets
+
+from antiphon.cli.chat.conversation import Conversation
+from antiphon.cli.chat.screen import Screen
+from antiphon.cli.connection.client import Client, session_path
+from antiphon.cli.rendering.output import show, show_fields
+from antiphon.cli.rendering.rows import messages_of, session_fields, show_message
+from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.domain.message import JsonObject
+
+SHOWN_AT_START = 6
+SHOWN_BY_HISTORY = 20
+HELP = {
+    "/help": "this",
+    "/history [n]": f"the newest n messages ({SHOWN_BY_HISTORY}), tools too",
+    "/status": "the session's state",
+    "/new": "begin anew; the old part can still be read by its id",
+    "/cancel": "cancel the running turn, also one that began elsewhere",
+    "/quit": "leave; the session stays (also Ctrl-D, or Ctrl-C twice)",
+    "Ctrl-C": "cancel the turn that you wait for",
+    "line ending in \\": "goes on in the next line",
+    "//text": "send text that begins with a slash",
+}
+
+
+class Prompt:
+    def __init__(self, client: Client, screen: Screen, conversation: Conversation) -> None:
+        self._client = client
+        self._screen = screen
+        self._conversation = conversation
+        self._was_interrupted = False
+
+    def run(self) -> None:
+        """Until the person leaves."""
+        while True:
+            try:
+                text = self._screen.ask()
+            except EOFError:
+                self._screen.line()
+                return
+            except KeyboardInterrupt:
+                if self._was_interrupted:
+                    self._screen.line()
+                    return
+                self._was_interrupted = True
+                self._screen.line("\n(Ctrl-C again leaves)", "dim")
+                continue
+            except UnicodeDecodeError:
+                self._screen.line("Line is not valid Unicode.", "red")
+                continue
+            self._was_interrupted = False
+            try:
+                if not self._take(text):
+                    return
+            except Unavailable:
+                raise
+            except AntiphonError as error:
+                self._screen.line(error.message, "red")
+
+    def _take(self, text: str) -> bool:
+        """Carries out what was written; False to leave."""
+        if text.startswith("//"):
+            self._say(text[1:])
+        elif text.startswith("/"):
+            return self._command(*text[1:].split())
+        elif text.strip():
+            self._say(text)
+        return True
+
+    def _say(self, text: str) -> None:
+        self._conversation.say(text, f"cli-{secrets.token_hex(8)}")
+        self._screen.line()
+
+    def _command(self, name: str = "help", *arguments: str) -> bool:
+        path = session_path(self._conversation.key)
+        match name:
+            case "help":
+                show_fields(HELP)
+            case "history" if not arguments or arguments[0].isdigit():
+                limit = int(arguments[0]) if arguments else SHOWN_BY_HISTORY
+                page = self._client.get(f"{path}/history", limit=limit, includeTools=True)
+                for message in messages_of(page):
+                    show_message(message)
+            case "status":
+                show_fields(session_fields(self._client.get(path)))
+            case "new" | "reset":
+                self._client.post(f"{path}/reset")
+            case "cancel" | "stop":
+                self._conversation.cancel()
+            case "quit" | "exit" | "q":
+                return False
+            case _:
+                self._screen.line(f"Command is unknown: '/{name}'. /help lists what there is.", "red")
+        return True
+
+
+def converse(client: Client, row: JsonObject) -> None:
+    """A conversation with the session, from its newest messages on."""
+    key, last_seq = str(row["key"]), row["lastSeq"]
+    assert isinstance(last_seq, int)
+    show(f"{row['agentId']}, model {row['model']}, session {key}", "bold")
+    show("/help lists commands, Ctrl-C cancels a turn, Ctrl-D leaves.", "dim")
+    page = client.get(session_path(key, "/history"), limit=SHOWN_AT_START)
+    if page["hasMore"]:
+        show("… /history shows more", "dim")
+    for message in messages_of(page):
+        show_message(message)
+    show()
+    screen = Screen()
+    conversation = Conversation(client, screen, key, last_seq)
+    conversation.start()
+    Prompt(client, screen, conversation).run()

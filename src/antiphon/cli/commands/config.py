@@ -1,0 +1,44 @@
+"""`antiphon config`: what can be set. Contract: config 1."""
+
+import typer
+
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
+from antiphon.cli.exits import command
+
+app = typer.Typer(no_args_is_help=True, help="What can be set, and whether it is right.")
+
+
+@app.command()
+@command
+def schema() -> None:
+    """Print the JSON Schema of the configuration, for editors."""
+    from antiphon.cli.streams import json_text
+    from antiphon.config.config import Config
+
+    print(json_text(Config.model_json_schema(by_alias=False), indent=2))
+
+
+@app.command()
+@command
+def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Say which file is used, and whether it is right."""
+    from antiphon.cli.connection.home import config_of, home_of
+    from antiphon.cli.rendering.output import show, show_json
+    from antiphon.config.file import TOML_NAME
+    from antiphon.config.sources import find_config_file
+    from antiphon.domain.message import JsonValue
+
+    directory = home_of(home)
+    warnings: list[JsonValue] = list(config_of(directory, config).ineffective())
+    file = find_config_file(directory, config)
+    if as_json:
+        show_json(
+            {"ok": True, "file": None if file is None else str(file), **({"warnings": warnings} if warnings else {})}
+        )
+    elif file is None:
+        show(f"There is no configuration; every setting has its default. It would be {str(directory / TOML_NAME)!r}.")
+    else:
+        show(f"Configuration is right: {str(file)!r}")
+    if not as_json:
+        for warning in warnings:
+            show(f"But {warning}.", "yellow")

@@ -1,0 +1,46 @@
+"""`antiphon doctor`: what is in order, what is not, and what to do about it."""
+
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
+from antiphon.cli.exits import CommandFailed, ExitCode, command
+
+
+@command
+def doctor(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Check the configuration, the home, the gateway and the models; the exit code is 1 if something is broken."""
+    from antiphon.cli.homes.checks import Grade, examine
+    from antiphon.cli.rendering.output import console, show, show_json, styled
+
+    findings = examine(home, config)
+    broken = [finding for finding in findings if finding.grade is Grade.BROKEN]
+    if as_json:
+        show_json(
+            {
+                "ok": not broken,
+                "checks": [
+                    {
+                        "name": finding.name,
+                        "status": finding.grade.value,
+                        "detail": finding.detail,
+                        **({"remedy": finding.remedy} if finding.remedy else {}),
+                    }
+                    for finding in findings
+                ],
+            }
+        )
+    else:
+        width = max(len(finding.name) for finding in findings)
+        marks = {
+            Grade.OK: ("ok    ", "green"),
+            Grade.WARNING: ("warn  ", "yellow"),
+            Grade.BROKEN: ("BROKEN", "bold red"),
+        }
+        for finding in findings:
+            mark, style = marks[finding.grade]
+            console().print(
+                styled(mark, style), styled(f"  {finding.name:<{width}}  {finding.detail}"), sep="", soft_wrap=True
+            )
+            if finding.remedy:
+                show(f"{'':{width + 10}}→ {finding.remedy}", style)
+        show("Something is broken." if broken else "Nothing is broken.", "bold red" if broken else "green")
+    if broken:
+        raise CommandFailed(ExitCode.FAILED)

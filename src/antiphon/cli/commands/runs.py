@@ -1,0 +1,142 @@
+"""`antiphon runs`: the work that sessions do."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
+from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
+from antiphon.domain.message import JsonObject
+
+app = typer.Typer(no_args_is_help=True, help="List, show and cancel runs.")
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
+
+
+@app.command("list")
+@command
+def list_runs(
+    session: Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Of this session only.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", metavar="STATUS", help="Of this status only; may be repeated.")
+    ] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Only of sub-agents whose result nobody is left for.")] = False,
+    limit: LimitOption = 20,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List runs, newest first."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import ago, show, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        key = None if session is None else str(find_session(client, session)["key"])
+        answer = client.get("/runs", session=key, status=status, kept=kept or None, limit=limit)
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "runs")
+    if not rows:
+        show("There are no runs.", "dim")
+        return
+    show_table(
+        ["Run", "Session", "Status", "Created", "Reply or error"],
+        [
+            [
+                str(run["runId"]),
+                str(run["sessionKey"]),
+                _status_of(run),
+                ago(run["createdAt"]),
+                " ".join(str(run.get("error") or run.get("reply") or "").split()),
+            ]
+            for run in rows
+        ],
+    )
+
+
+@app.command("show")
+@command
+def show_run(
+    run: RunArgument,
+    wait: Annotated[
+        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the run to end.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run; with --wait the exit code tells how it ended.
+
+    One that yielded has ended when the runs that continue it have; what is shown then is how the last one ended.
+    """
+    from antiphon.cli.connection.connect import connect
+
+    with connect(home, config) as client:
+        found = client.find_run(run) if wait is None else client.wait_run(run, wait)
+        end = client.find_run(run, 0.0) if wait is None and "continuedBy" in found and not as_json else found
+    _show(found, end, as_json=as_json)
+    if wait is not None and (code := exit_code_of_run(str(found["status"]))) is not ExitCode.OK:
+        raise CommandFailed(code)
+
+
+@app.command("cancel")
+@command
+def cancel_run(
+    run: RunArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Cancel a run; what it had streamed is kept. Of one that had ended already nothing is cancelled."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show
+
+    with connect(home, config) as client:
+        had_ended = "endedAt" in client.find_run(run, 0.0)
+        client.post(f"/runs/{run}/cancel")
+        found = client.wait_run(run, 60)
+    is_cancelled = not had_ended and found["status"] == "cancelled"
+    if not is_cancelled and not as_json:
+        show("The run had ended already: nothing was cancelled.", "yellow")
+    _show({**found, "cancelled": is_cancelled}, found, as_json=as_json)
+
+
+def _status_of(run: JsonObject) -> str:
+    if run.get("isParked"):
+        return f"{_end_of(run)}, waits for its children"
+    status, code = str(run["status"]), run.get("code")
+    return status if code in (None, status) else f"{status} ({code})"
+
+
+def _end_of(run: JsonObject) -> str:
+    """How a run ended whose work goes on."""
+    return str(run.get("code") if run["status"] == "ok" else run["status"])
+
+
+def _show(run: JsonObject, end: JsonObject, *, as_json: bool) -> None:
+    """The run; `end` has what became of its work, no `endedAt` where that goes on."""
+    from antiphon.cli.rendering.output import clock_time, show, show_fields, show_json
+
+    if as_json:
+        show_json(run)
+        return
+    goes_on = "continuedBy" in run and "endedAt" not in end
+    is_over = not goes_on and not run.get("isParked")
+    usage = run.get("usage")
+    show_fields(
+        {
+            "Run": str(run["runId"]),
+            "Session": str(run["sessionKey"]),
+            "Status": f"{_end_of(run)}, is being continued" if goes_on else _status_of(end),
+            "Continued": None if "continuedBy" not in run else f"by {run['continuedBy']}",
+            "Created": clock_time(run.get("createdAt")),
+            "Started": clock_time(run.get("startedAt")),
+            "Ended": clock_time(end.get("endedAt")) if is_over else None,
+            "Error": str(end.get("error") or ""),
+            "Tokens": f"{usage.get('inputTokens')} in, {usage.get('outputTokens')} out"
+            if isinstance(usage, dict)
+            else None,
+        }
+    )
+    if reply := end.get("reply"):
+        show()
+        show(str(reply))

@@ -1,0 +1,264 @@
+"""`antiphon sessions`: what is kept, and following, sending and forking."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption, SessionArgument
+from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
+from antiphon.domain.message import JsonObject
+
+app = typer.Typer(no_args_is_help=True, help="List, read, follow, send to and fork sessions.")
+ToolsOption = Annotated[bool, typer.Option("--tools", help="Show the results of tools too.")]
+
+
+@app.command("list")
+@command
+def list_sessions(
+    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="In name, label and key.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="main, group, cron, hook, node or other; may be repeated."),
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Of this agent only.")] = None,
+    include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
+    limit: LimitOption = 50,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List sessions, newest first."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import ago, show, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        answer = client.get(
+            "/sessions",
+            search=search,
+            kinds=kind,
+            agentId=agent,
+            includeInactive=include_inactive,
+            limit=limit,
+            cursor=cursor,
+        )
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "sessions")
+    if not rows:
+        show("There are no sessions yet. `antiphon chat` begins one.", "dim")
+        return
+    show_table(
+        ["Session", "Status", "Updated", "Messages", "Model", "Last message"],
+        [
+            [
+                str(row["key"]),
+                str(row["status"]),
+                ago(row["updatedAt"]),
+                str(row["messageCount"]),
+                str(row["model"]),
+                str(row.get("label") or row.get("preview") or ""),
+            ]
+            for row in rows
+        ],
+    )
+    if "nextCursor" in answer:
+        show(f"There are more: --cursor {answer['nextCursor']}", "dim")
+
+
+@app.command("tree")
+@command
+def show_tree(
+    session: Annotated[
+        str | None, typer.Argument(metavar="SESSION", help="Only this one and what it spawned; all unless given.")
+    ] = None,
+    include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="At most so many below the first ones, which are not counted.")
+    ] = 300,
+    follow: Annotated[bool, typer.Option("--follow", help="Draw it anew as it changes, until Ctrl-C.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show sessions with those that they spawned: state, tokens and cost (its own / with all below), last words."""
+    from antiphon.cli.commands.live_tree import follow_tree
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show_json, show_lines
+    from antiphon.cli.rendering.trees import tree_lines
+
+    with connect(home, config) as client:
+        path = "/tree" if session is None else session_path(str(find_session(client, session)["key"]), "/tree")
+
+        if follow:
+            follow_tree(client, path, include_inactive=include_inactive, limit=limit, as_json=as_json)
+            return
+        answer = client.get(path, includeInactive=include_inactive, limit=limit)
+    if as_json:
+        show_json(answer)
+    else:
+        show_lines(tree_lines(answer))
+
+
+@app.command("show")
+@command
+def show_session(
+    session: SessionArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a session's state."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show_fields, show_json
+    from antiphon.cli.rendering.rows import session_fields
+
+    with connect(home, config) as client:
+        row = find_session(client, session)
+    if as_json:
+        show_json(row)
+    else:
+        show_fields(session_fields(row))
+
+
+@app.command("history")
+@command
+def show_history(
+    session: SessionArgument,
+    limit: LimitOption = 50,
+    tools: ToolsOption = False,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the newest messages, oldest first."""
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json
+    from antiphon.cli.rendering.rows import messages_of, show_message
+
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        page = client.get(session_path(key, "/history"), limit=limit, includeTools=tools, cursor=cursor)
+    if as_json:
+        show_json(page)
+        return
+    if page["hasMore"]:
+        show(f"There are older ones: --cursor {page['nextCursor']}", "dim")
+    for message in messages_of(page):
+        show_message(message)
+
+
+@app.command("follow")
+@command
+def follow_session(
+    session: SessionArgument,
+    limit: LimitOption = 10,
+    tools: ToolsOption = False,
+    after: Annotated[
+        int | None, typer.Option("--after", metavar="SEQ", min=0, help="Only what came after this number.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show messages as they come, until Ctrl-C; with --json one a line."""
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json, tell
+    from antiphon.cli.rendering.rows import messages_of, show_message
+
+    with connect(home, config) as client:
+        path = session_path(str(find_session(client, session)["key"]), "/history")
+        for event in client.follow(path, after=after, tell=tell, follow=True, limit=limit, includeTools=tools):
+            match event.name:
+                case "history":
+                    messages = messages_of(event.data)
+                case "message":
+                    messages = [event.data]
+                case "reset":
+                    messages = []
+                    if not as_json:
+                        show("The log begins anew here.", "dim")
+                case _:
+                    messages = []
+            for message in messages:
+                if as_json:
+                    show_json(message)
+                else:
+                    show_message(message)
+
+
+@app.command("send")
+@command
+def send_message(
+    session: SessionArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to write.")],
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the reply, and print it."),
+    ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Only store it: no run answers.")] = False,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", metavar="ID", help="Sent again with it, it is the same message.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Post a message and go on, or wait for its reply.
+
+    Without a running gateway the turn gets the time that draining gives, and goes on at the next start.
+    """
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json
+    from antiphon.cli.rendering.rows import run_answer, show_outcome
+
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        body: JsonObject = {"text": text}
+        if message_id is not None:
+            body["messageId"] = message_id
+        posted = client.post_message(key, body, append=True if append else None)
+        run_id = posted.get("runId")
+        run = client.wait_posted(str(run_id), wait) if wait is not None and run_id is not None else None
+    if as_json:
+        show_json(posted if run is None else run_answer(posted, run))
+    elif run is not None:
+        show_outcome(run)
+    else:
+        show(f"Message {posted['seq']} of {posted['sessionKey']}" + (f", answered by run {run_id}" if run_id else ""))
+    if run is not None and (code := exit_code_of_run(str(run["status"]))) is not ExitCode.OK:
+        raise CommandFailed(code)
+
+
+@app.command("fork")
+@command
+def fork_session(
+    session: SessionArgument,
+    seq: Annotated[
+        int | None, typer.Option("--seq", metavar="SEQ", min=1, help="Copy up to this number; all unless set.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a new session from a copy of the log, and print its key."""
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        row = client.post(session_path(key, "/fork"), None if seq is None else {"seq": seq})
+    if as_json:
+        show_json(row)
+    else:
+        show(str(row["key"]))

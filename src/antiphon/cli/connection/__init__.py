@@ -1,0 +1,1 @@
+"""The way from a command to a gateway."""

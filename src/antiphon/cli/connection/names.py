@@ -1,0 +1,54 @@
+"""Sessions as people name them on the command line."""
+
+from antiphon.cli.connection.client import Client, session_path
+from antiphon.cli.rendering.rows import rows_of
+from antiphon.domain.errors import Invalid, NotFound
+from antiphon.domain.message import JsonObject
+
+_CHILD = "subagent:"
+
+
+def session_name(text: str, agent: str | None = None) -> str:
+    """A key or id: a plain word names the chat `cli:<word>`, `main` is that of the agent."""
+    if text == "main":
+        return f"agent:{agent}:main" if agent else "main"
+    return text if ":" in text else f"cli:{text}"
+
+
+def find_session(client: Client, text: str, agent: str | None = None) -> JsonObject:
+    """The session's row; `main` comes into being. Raises `NotFound` with what to do."""
+    name = session_name(text, agent)
+    if text == "main":
+        return open_session(client, text, agent)
+    try:
+        return client.get(session_path(name))
+    except NotFound as error:
+        if name.startswith(_CHILD) and (key := _key_of_child(client, name, agent)):
+            return client.get(session_path(key))
+        begin = "." if _is_made_by_spawning(name) else f"; `antiphon chat {text} --new` begins it."
+        raise NotFound(f"Session not found: {text!r}. `antiphon sessions list` shows what there is{begin}") from error
+
+
+def _key_of_child(client: Client, name: str, agent: str | None) -> str | None:
+    """The one key of any agent that ends in `subagent:<uuid>`, as trees show children."""
+    answer = client.get("/sessions", search=name, agentId=agent, includeInactive=True, limit=200)
+    keys = [str(row["key"]) for row in rows_of(answer, "sessions")]
+    found = [key for key in keys if key.split(":", 2)[2:] == [name]]
+    if len(found) > 1:
+        raise Invalid(f"Session is one of several agents: {name!r}. Give its key, as {found[0]!r}.", code="usage")
+    return found[0] if found else None
+
+
+def _is_made_by_spawning(name: str) -> bool:
+    parts = name.split(":")
+    return (parts[2:] if parts[0] == "agent" else parts)[:1] in (["subagent"], ["spawn"])
+
+
+def open_session(client: Client, text: str, agent: str | None = None) -> JsonObject:
+    """The session's row, made if it is new."""
+    name = session_name(text, agent)
+    is_key = text == "main" or name.startswith("agent:")
+    body: JsonObject = {"key" if is_key else "sessionId": name, "source": {"kind": "cli"}}
+    if agent is not None and not is_key:
+        body["agentId"] = agent
+    return client.post("/sessions", body)

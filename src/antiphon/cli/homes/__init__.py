@@ -1,0 +1,1 @@
+"""What commands do with a home: serve it, check it, move it."""

@@ -1,0 +1,354 @@
+"""The checks of `antiphon doctor`. None of them changes anything."""
+
+import os
+import platform
+import shutil
+import socket
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from antiphon.agents.toolset import Toolset
+from antiphon.app import DatabaseState, check_home, installed_tools, mcp_settings, open_models
+from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, look_at_server
+from antiphon.cli.connection.connect import client_of
+from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
+from antiphon.cli.connection.home import config_of, home_of
+from antiphon.cli.homes.keys import key_problem, offline_remedy
+from antiphon.config.config import Config
+from antiphon.config.file import TOML_NAME
+from antiphon.config.sources import find_config_file
+from antiphon.domain.delivery import DeliveryStatus
+from antiphon.domain.errors import AntiphonError, Invalid
+from antiphon.mcp.client import look_at_servers
+from antiphon.owner_token import OWNER_TOKEN_NAME
+from antiphon.private_files import NotPrivate
+from antiphon.tools.run_command import needs_sandbox
+from antiphon.tools.sandbox.start import REMEDY, find_problem
+from antiphon.tools.sandbox.system_calls import filter_for
+
+if TYPE_CHECKING:
+    from antiphon.backends import ServerState
+
+LOW_DISK_BYTES = 500 * 1024 * 1024
+FULL_DISK_BYTES = 20 * 1024 * 1024
+MEBIBYTE = 1024 * 1024
+
+
+class Grade(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    grade: Grade
+    detail: str
+    remedy: str = ""
+
+
+def examine(home_option: Path | None, config_option: Path | None) -> list[Finding]:
+    """All findings, in the order in which one would mend them."""
+    home = home_of(home_option)
+    findings: list[Finding] = []
+    config: Config | None = None
+    file: Path | None = None
+    try:
+        config = config_of(home, config_option)
+        file = find_config_file(home, config_option)
+        detail = str(file) if file else f"none, every setting has its default ({home / TOML_NAME} would be read)"
+        findings.append(Finding("configuration", Grade.OK, detail))
+        findings += [
+            Finding("setting", Grade.WARNING, problem, "Correct the name, or leave it out.")
+            for problem in config.ineffective()
+        ]
+    except Invalid as error:
+        findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
+    running: RunningGateway | None = None
+    try:
+        running = find_gateway(home)
+    except NotPrivate as error:
+        findings.append(Finding("gateway.json", Grade.BROKEN, error.message, "Nothing is sent to what it names."))
+    findings += _home(home)
+    url = config.database.url if config is not None else None
+    if url is None:
+        findings += _database(home)
+    else:
+        findings += _shared_database(home, url.get_secret_value())
+    findings += _disk(home)
+    findings += _gateway(home, running)
+    if config is not None:
+        findings += _port(config, running)
+        findings += _models(home, file or home / TOML_NAME, config)
+        findings += _webhooks(config)
+        findings += _mcp_servers(home, config)
+        findings += _sandbox(config)
+    findings.append(_tools())
+    return findings
+
+
+def _home(home: Path) -> Iterator[Finding]:
+    if not home.exists():
+        yield Finding("home", Grade.OK, f"{home} (is made at the first start)")
+        return
+    mode = stat.S_IMODE(home.stat().st_mode)
+    if not home.is_dir() or not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding("home", Grade.BROKEN, f"{home} cannot be written", f"Give it to this user: chown -R $USER {home}")
+    elif mode & 0o077:
+        yield Finding("home", Grade.WARNING, f"{home} may be entered by others (mode {mode:o})", f"chmod 700 {home}")
+    else:
+        yield Finding("home", Grade.OK, str(home))
+    token = home / OWNER_TOKEN_NAME
+    if token.exists():
+        mode = stat.S_IMODE(token.stat().st_mode)
+        if mode & 0o077:
+            yield Finding(
+                "owner's token", Grade.BROKEN, f"{token} can be read by others (mode {mode:o})", f"chmod 600 {token}"
+            )
+        else:
+            yield Finding("owner's token", Grade.OK, "only its owner can read it")
+
+
+def _shared_database(home: Path, url: str) -> Iterator[Finding]:
+    name = "database"
+    try:
+        state = anyio.run(look_at_server, url)
+        place = describe_database(home, url)
+    except AntiphonError as error:
+        yield Finding(name, Grade.BROKEN, error.message, "Nothing can be stored until then.")
+        return
+    size = f"{state.bytes / MEBIBYTE:.1f} MiB, server {state.server}"
+    if state.schema < state.known_schema:
+        detail = f"{place}, schema {state.schema or 'none yet'}, this program has {state.known_schema}, {size}"
+        yield Finding(name, Grade.WARNING, detail, "The next start brings it up to date, as `antiphon migrate` does.")
+    else:
+        yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
+    yield from _processes(state)
+    yield _outbox(state.outbox)
+    if (home / DATABASE_NAME).exists():
+        yield Finding(
+            "embedded database",
+            Grade.WARNING,
+            f"{home / DATABASE_NAME} is there, too, and not used",
+            "Unset database.url and move it with `antiphon migrate --to`, or put it away.",
+        )
+
+
+def _processes(state: "ServerState") -> Iterator[Finding]:
+    name = "processes"
+    workers = sum(member.works for member in state.living)
+    kinds = ", ".join(f"{member.role} on {member.host} ({member.pid})" for member in state.living)
+    if not state.living:
+        yield Finding(name, Grade.OK, "none is at work on the database")
+    elif not workers:
+        yield Finding(name, Grade.WARNING, f"{kinds}: none runs agents", "Start one with `antiphon worker`.")
+    elif len({member.fingerprint for member in state.living}) > 1:
+        yield Finding(
+            name,
+            Grade.WARNING,
+            f"{kinds}: they do not have one configuration",
+            "Give all of them the same agents, limits, messages, groups and session settings.",
+        )
+    else:
+        yield Finding(name, Grade.OK, kinds)
+
+
+def _outbox(counts: Mapping[str, int]) -> Finding:
+    name = "deliveries"
+    dead = counts.get(DeliveryStatus.DEAD, 0)
+    waiting = counts.get(DeliveryStatus.QUEUED, 0) + counts.get(DeliveryStatus.CLAIMED, 0)
+    if dead:
+        remedy = "`antiphon deliveries list --status dead` tells why; `antiphon deliveries retry` sends one again."
+        return Finding(name, Grade.WARNING, f"{dead} given up, {waiting} waiting", remedy)
+    return Finding(name, Grade.OK, f"none given up, {waiting} waiting")
+
+
+def _kept(count: int) -> Iterator[Finding]:
+    if count:
+        remedy = "`antiphon runs list --kept` shows them, `antiphon runs show` each in full."
+        yield Finding("results of sub-agents", Grade.WARNING, f"{count} kept: nobody is left for them", remedy)
+
+
+def _webhooks(config: Config) -> Iterator[Finding]:
+    try:
+        webhooks = config.webhooks()
+    except Invalid as error:
+        yield Finding("webhooks", Grade.BROKEN, error.message, "Nothing starts until then.")
+        return
+    if webhooks:
+        ways = [f"{webhook.name} ({'both ways' if webhook.url else 'in only'})" for webhook in webhooks]
+        yield Finding("webhooks", Grade.OK, ", ".join(ways))
+
+
+def _database(home: Path) -> Iterator[Finding]:
+    name, path = "database", home / DATABASE_NAME
+    moved = home / (DATABASE_NAME + MOVED_SUFFIX)
+    if moved.exists() and not path.exists():
+        yield Finding(name, Grade.BROKEN, f"it was moved to PostgreSQL; {moved} is what was left", "Set database.url.")
+        return
+    try:
+        state = check_home(home)
+    except AntiphonError as error:
+        remedy = "It is never overwritten: restore a backup, or move it away to start anew."
+        yield Finding(name, Grade.BROKEN, error.message, remedy)
+        return
+    yield _database_file(name, home, state)
+    if state is not None and state.schema:
+        yield _outbox(state.outbox)
+        yield from _kept(state.kept)
+
+
+def _database_file(name: str, home: Path, state: DatabaseState | None) -> Finding:
+    path = home / DATABASE_NAME
+    has_token = (home / OWNER_TOKEN_NAME).exists()
+    if state is None or path.stat().st_size == 0:
+        if has_token:
+            return Finding(name, Grade.BROKEN, f"{path} is missing or empty, though it was in use", "Restore a backup.")
+        return Finding(name, Grade.OK, "none yet")
+    if state.schema == 0:
+        return Finding(name, Grade.BROKEN, f"{path} is not Antiphon's", "Choose another home with --home.")
+    if state.problems:
+        return Finding(name, Grade.BROKEN, f"{path} is corrupt: {state.problems[0]}", "Restore a backup.")
+    if state.schema > state.known_schema:
+        return Finding(
+            name,
+            Grade.BROKEN,
+            f"{path} has schema {state.schema}, this program knows {state.known_schema}",
+            "Install the newer Antiphon.",
+        )
+    size = f"{path.stat().st_size / MEBIBYTE:.1f} MiB"
+    return Finding(name, Grade.OK, f"schema {state.schema}, {size}, checked, {_searchable(state.unindexed)}")
+
+
+def _searchable(unindexed: int) -> str:
+    return f"{unindexed:,} messages not searchable yet" if unindexed else "all messages searchable"
+
+
+def _disk(home: Path) -> Iterator[Finding]:
+    place = home
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    detail, remedy = f"{free / MEBIBYTE:,.0f} MiB free", f"Free some space in the file system of {place}."
+    if free < FULL_DISK_BYTES:
+        yield Finding("disk", Grade.BROKEN, detail, remedy)
+    elif free < LOW_DISK_BYTES:
+        yield Finding("disk", Grade.WARNING, detail, remedy)
+    else:
+        yield Finding("disk", Grade.OK, detail)
+
+
+def _gateway(home: Path, running: RunningGateway | None) -> Iterator[Finding]:
+    if running is None:
+        yield Finding("gateway", Grade.OK, "not running (start it with `antiphon serve`; commands work without)")
+        return
+    place = f"{running.url}, process {running.pid}"
+    try:
+        client = client_of(home, running)
+        try:
+            client.get("/ready")
+            client.get("/runs", limit=1)
+        finally:
+            client.close()
+    except AntiphonError as error:
+        yield Finding("gateway", Grade.BROKEN, f"{place}: {error.message}", "Look into its log, then start it anew.")
+    else:
+        yield Finding("gateway", Grade.OK, f"ready at {place}")
+
+
+def _port(config: Config, running: RunningGateway | None) -> Iterator[Finding]:
+    if running is not None or config.gateway.port == 0:
+        return
+    host, port = config.gateway.host, config.gateway.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            yield Finding(
+                "port",
+                Grade.BROKEN,
+                f"{host}:{port} cannot be listened on ({error.strerror})",
+                "Stop the program that has it, or set gateway.port.",
+            )
+        else:
+            yield Finding("port", Grade.OK, f"{host}:{port} is free")
+
+
+def _models(home: Path, file: Path, config: Config) -> Iterator[Finding]:
+    models = open_models(home, config)
+    for agent in config.agent_map().values():
+        name = f"model of {agent.id}"
+        try:
+            problem = key_problem(models, agent.model)
+        except Invalid as error:
+            yield Finding(name, Grade.BROKEN, error.message, "Set agents.defaults.model or the agent's model.")
+            continue
+        if problem is not None:
+            yield Finding(name, Grade.BROKEN, f"{agent.model}: {problem}", "Its messages end in an error until then.")
+        elif agent.model == "offline":
+            yield Finding(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
+        else:
+            yield Finding(name, Grade.OK, agent.model + (", its key is there" if ":" in agent.model else ""))
+
+
+def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
+    """Each is started or called once, and asked for its tools."""
+    configured = mcp_settings(home, config)
+    if not configured:
+        return
+    # Nothing is written, and the home may not be there yet.
+    settings = [replace(server, log=None, cwd=_existing(server.cwd)) for server in configured]
+    try:
+        own = Toolset(installed_tools())
+    except Invalid as error:
+        yield Finding("tools", Grade.BROKEN, error.message, "Mend or uninstall the package.")
+        own = Toolset([])
+    for server, report in zip(configured, anyio.run(look_at_servers, settings, own), strict=True):
+        name = f"MCP server {server.name} of {server.agent_id}"
+        if report.problem is not None:
+            yield Finding(name, Grade.BROKEN, report.problem, f"What its program writes in use is in {server.log}.")
+        elif report.left_out:
+            reasons = "; ".join(f"{tool.tool[:80]!r}: {tool.reason}" for tool in report.left_out)
+            yield Finding(name, Grade.WARNING, f"{report.tools} tools; left out are {reasons}", "Rename them there.")
+        else:
+            yield Finding(name, Grade.OK, f"{report.tools} tools")
+
+
+def _sandbox(config: Config) -> Iterator[Finding]:
+    """Tried with a command that does nothing, where agents need it."""
+    if not needs_sandbox(config.agent_map(), config.tools.run_command.mode):
+        return
+    problem = find_problem()
+    if problem is not None:
+        yield Finding("sandbox", Grade.BROKEN, problem, REMEDY)
+    else:
+        yield Finding("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
+    machine = platform.machine()
+    if filter_for(machine) is None:
+        detail = f"no filter of system calls is written for {machine!r}: commands run without one"
+        yield Finding("sandbox filter", Grade.WARNING, detail, "The other walls stand; docs/SANDBOX.md tells of both.")
+
+
+def _existing(directory: Path | None) -> Path | None:
+    return directory if directory is not None and directory.is_dir() else None
+
+
+def _tools() -> Finding:
+    absent: list[str] = []
+    if shutil.which("bwrap") is None:
+        absent.append("bubblewrap (for sandboxes)")
+    if find_spec("anthropic") is None:
+        absent.append("antiphon[anthropic] (for Anthropic's models)")
+    if find_spec("psycopg") is None or find_spec("procrastinate") is None:
+        absent.append("antiphon[postgres] (for PostgreSQL)")
+    return Finding("optional", Grade.OK, "absent: " + ", ".join(absent) if absent else "all there")

@@ -1,0 +1,228 @@
+"""The processes of `antiphon serve` and `antiphon worker`: start, greeting, signals, drain."""
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from antiphon import __version__
+from antiphon.app import App, open_app, prepare_home, probe_app
+from antiphon.backends import describe_database
+from antiphon.cli.connection.gateway_file import NAME, find_gateway
+from antiphon.cli.connection.home import config_of, home_of
+from antiphon.cli.connection.local_gateway import LocalGateway, home_in_use, run_gateway
+from antiphon.cli.connection.logs import configure_logs
+from antiphon.cli.exits import ExitCode, sole
+from antiphon.cli.homes.keys import key_problem, offline_remedy
+from antiphon.cli.program import command_line
+from antiphon.cli.rendering.output import console, show, show_fields, show_json, styled
+from antiphon.config.config import Config
+from antiphon.config.file import TOML_NAME
+from antiphon.config.sections.gateway import Role
+from antiphon.config.sources import find_config_file
+from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.gateway.server import bind, serving
+from antiphon.private_files import restrict_umask
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalWorker:
+    app: App
+    url: str | None
+    """Where it tells whether it is ready, if it listens."""
+
+
+def serve_home(
+    home_option: Path | None, config_option: Path | None, flags: dict[str, object], *, as_json: bool
+) -> None:
+    """Serves until SIGINT or SIGTERM, then drains. As a worker it listens only where a flag names the port."""
+    home = home_of(home_option)
+    config = config_of(home, config_option, flags)
+    configure_logs(config)
+    restrict_umask()
+    prepare_home(home, is_embedded=config.database.url is None)
+    if config.gateway.role is Role.WORKER:
+        _work(home, config, is_listening=flags.get("gateway.port") is not None, as_json=as_json)
+        return
+    running = find_gateway(home)
+    if running is not None:
+        raise home_in_use(home, running)
+    listener = bind(config.gateway.host, config.gateway.port)
+    file = find_config_file(home, config_option) or home / TOML_NAME
+
+    async def greet(gateway: LocalGateway) -> None:
+        await _greet(gateway, config, file, as_json=as_json)
+
+    _run(run_gateway(home, config, listener), greet, config, home / NAME, as_json=as_json)
+    logger.info("Gateway stopped", extra={"action": "gateway_stopped"})
+
+
+def _work(home: Path, config: Config, *, is_listening: bool, as_json: bool) -> None:
+    listener = bind(config.gateway.host, config.gateway.port) if is_listening else None
+
+    async def greet(worker: LocalWorker) -> None:
+        _greet_of_worker(worker, as_json=as_json)
+
+    _run(_run_worker(home, config, listener), greet, config, None, as_json=as_json)
+    logger.info("Worker stopped", extra={"action": "worker_stopped"})
+
+
+@asynccontextmanager
+async def _run_worker(home: Path, config: Config, listener: socket.socket | None) -> AsyncGenerator[LocalWorker]:
+    async with open_app(home, config) as app:
+        if listener is None:
+            yield LocalWorker(app=app, url=None)
+            return
+        async with serving(probe_app(app), listener, on_stop=lambda: None) as url:
+            try:
+                yield LocalWorker(app=app, url=url)
+            finally:
+                await app.drain.run()  # while probes are still answered
+
+
+def _run(
+    running: AbstractAsyncContextManager[T],
+    greet: Callable[[T], Awaitable[None]],
+    config: Config,
+    traces: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Runs it until a signal; a second one ends the process at once, after removing its traces."""
+
+    async def run() -> None:
+        async with anyio.create_task_group() as tasks:
+            stop = anyio.Event()
+            await tasks.start(_watch_signals, stop, config, traces, as_json)
+            async with running as begun:
+                await greet(begun)
+                gc.collect()
+                gc.freeze()
+                gc.enable()
+                await stop.wait()
+            tasks.cancel_scope.cancel()
+
+    try:
+        anyio.run(run, backend_options={"use_uvloop": True})
+    except ExceptionGroup as group:
+        # The task group wraps what kept it from starting.
+        raise sole(group) from group
+
+
+async def _watch_signals(
+    stop: anyio.Event,
+    config: Config,
+    traces: Path | None,
+    as_json: bool,
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            if stop.is_set():
+                break
+            stop.set()
+            if not as_json:
+                seconds = config.gateway.drain_seconds
+                show(f"\nStopping: running turns get up to {seconds:g} s. Ctrl-C again stops at once.", "yellow")
+    # What is stored is stored, and unfinished turns go on at the next start, or elsewhere.
+    if traces is not None:
+        traces.unlink(missing_ok=True)
+    os._exit(ExitCode.INTERRUPTED)
+
+
+async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: bool) -> None:
+    app = gateway.app
+    if as_json or not console().is_terminal:
+        logger.info("Gateway started", extra={"action": "gateway_started", "url": gateway.url, "home": str(app.home)})
+    if as_json:
+        show_json({"url": gateway.url, **_facts(app)})
+        return
+    console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
+    show_fields(
+        {
+            "Sign in": await _way_in(gateway),
+            "Chat": command_line("chat", app.home),
+            **_shown_facts(app),
+        }
+    )
+    if not config.gateway.role.works:
+        show("It runs no agents: `antiphon worker` does, anywhere, on the same database.", "yellow")
+    elif app.services.rules.agents[app.services.rules.default_agent].model == "offline":
+        show(f"The model 'offline' only echoes. {offline_remedy(file)}", "yellow")
+    _show_missing_keys(app)
+    show("Ctrl-C stops it.", "dim")
+
+
+async def _way_in(gateway: LocalGateway) -> str:
+    """A link with its code on a terminal alone: other output ends up in journals, which others read."""
+    another = command_line("open", gateway.app.home)
+    if not sys.stdout.isatty():
+        return f"`{another}` prints a link"
+    code = await gateway.app.services.sign_in.new_link_code()
+    return f"{gateway.url}/#code={code}\n         (good once, for 10 minutes; `{another}` prints another)"
+
+
+def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:
+    app = worker.app
+    if as_json or not console().is_terminal:
+        logger.info(
+            "Worker started", extra={"action": "worker_started", "database": _database(app), "home": str(app.home)}
+        )
+    if as_json:
+        show_json({**({} if worker.url is None else {"url": worker.url}), **_facts(app)})
+        return
+    show(f"Antiphon {__version__} works as process {os.getpid()} of {socket.gethostname()}", "bold")
+    show_fields({**_shown_facts(app), "Ready": None if worker.url is None else f"{worker.url}/ready"})
+    _show_missing_keys(app)
+    show("Ctrl-C stops it.", "dim")
+
+
+def _facts(app: App) -> JsonObject:
+    agents: list[JsonValue] = [{"id": agent.id, "model": agent.model} for agent in app.services.rules.agents.values()]
+    return {
+        "pid": os.getpid(),
+        "role": app.config.gateway.role.value,
+        "home": str(app.home),
+        "database": _database(app),
+        "agents": agents,
+        "version": __version__,
+    }
+
+
+def _shown_facts(app: App) -> dict[str, str | None]:
+    return {
+        **{
+            "Agent" if index == 0 else f"Agent {index + 1}": f"{agent.id}, model {agent.model}"
+            for index, agent in enumerate(app.services.rules.agents.values())
+        },
+        "Home": str(app.home),
+        "Database": None if app.config.database.url is None else _database(app),
+    }
+
+
+def _database(app: App) -> str:
+    url = app.config.database.url
+    return describe_database(app.home, None if url is None else url.get_secret_value())
+
+
+def _show_missing_keys(app: App) -> None:
+    if not app.config.gateway.role.works:
+        return
+    for model in dict.fromkeys(agent.model for agent in app.services.rules.agents.values()):
+        if problem := key_problem(app.models, model):
+            show(f"Model {model!r} cannot be used yet: {problem}.", "yellow")

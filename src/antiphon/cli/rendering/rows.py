@@ -1,0 +1,104 @@
+"""How sessions, messages and outcomes are shown to people."""
+
+from antiphon.cli.rendering.output import ago, calls_of, clock_time, error_console, show, styled, text_of
+from antiphon.domain.message import JsonObject, report_for_people, step_for_people
+
+RESULT_LINES = 4
+RESULT_CHARACTERS = 240
+REMEDIES = {
+    "model_unreachable": "Is it running, and is its address right? See providers.<name>.base_url in the configuration.",
+    "model_stalled": "Try again, or raise providers.<name>.stall_seconds.",
+    "model_not_found": "Choose another with agents.defaults.model in the configuration.",
+    "daily_cap": "",
+}
+"""What to do about a code whose message does not say it already."""
+
+
+def rows_of(answer: JsonObject, name: str) -> list[JsonObject]:
+    """The objects of a list in an answer, in its order."""
+    rows = answer[name]
+    assert isinstance(rows, list)
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def messages_of(page: JsonObject) -> list[JsonObject]:
+    """The messages of a history page, oldest first."""
+    return rows_of(page, "messages")
+
+
+def session_fields(row: JsonObject) -> dict[str, str | None]:
+    def text(name: str) -> str | None:
+        return None if row.get(name) is None else str(row[name])
+
+    return {
+        "Session": text("key"),
+        "Id": text("sessionId"),
+        "Label": text("label"),
+        "Agent": text("agentId"),
+        "Model": text("model"),
+        "Status": text("status"),
+        "Updated": f"{clock_time(row.get('updatedAt'))} ({ago(row.get('updatedAt'))})",
+        "Created": clock_time(row.get("createdAt")),
+        "Messages": f"{row.get('messageCount')}, turns {row.get('turnCount')}, last number {row.get('lastSeq')}",
+        "Tokens": f"{row.get('totalTokens')}" + (f", {row['costUsd']} USD" if row.get("costUsd") else ""),
+        "Preview": text("preview"),
+    }
+
+
+def show_message(message: JsonObject) -> None:
+    """A message as a transcript shows it: what people wrote after `> `, tools dimly."""
+    text = text_of(message)
+    match message.get("role"):
+        case "user":
+            show(f"> {text}" + author_of(message), "bold cyan")
+        case "toolResult":
+            show(brief_result(message), "dim red" if message.get("isError") else "dim")
+        case _:
+            if text:
+                show(text)
+            for call in calls_of(message):
+                show(f"  → {call}", "dim")
+
+
+def author_of(message: JsonObject) -> str:
+    """Who wrote it, where that is not the person at the terminal."""
+    provenance = message.get("provenance")
+    step = message.get("exchange")
+    if isinstance(provenance, dict) and isinstance(step, dict):
+        turn, of = step.get("turn", 0), step.get("of", 0)
+        assert isinstance(turn, int) and isinstance(of, int)
+        return f"  ({step_for_people(str(step['stage']), turn, of, str(provenance.get('sourceSessionKey')))})"
+    report = message.get("report")
+    if isinstance(provenance, dict) and isinstance(report, dict):
+        return f"  ({report_for_people(str(report['stage']), str(provenance.get('sourceSessionKey')))})"
+    if isinstance(provenance, dict):
+        return f"  ({provenance.get('sourceSessionKey') or provenance.get('kind')})"
+    return f"  ({message['sender']})" if message.get("sender") else ""
+
+
+def brief_result(message: JsonObject) -> str:
+    """The first lines of a tool's result."""
+    text = text_of(message)
+    lines = text[:RESULT_CHARACTERS].splitlines()[:RESULT_LINES]
+    cut = " …" if sum(map(len, lines)) + len(lines) - 1 < len(text.rstrip("\n")) else ""
+    return f"  ← {message.get('toolName')}: " + "\n    ".join(lines) + cut
+
+
+def failure_text(run: JsonObject) -> str:
+    """What went wrong in a run, and what to do."""
+    remedy = REMEDIES.get(str(run.get("code")), "")
+    return " ".join(filter(None, [str(run.get("error") or f"The run ended: {run.get('status')}."), remedy]))
+
+
+def run_answer(posted: JsonObject, run: JsonObject) -> JsonObject:
+    """A message's answer with what became of its run."""
+    names = ("status", "reply", "error", "code", "usage")
+    return {**posted, **{name: run[name] for name in names if name in run}}
+
+
+def show_outcome(run: JsonObject) -> None:
+    """The reply on standard output; why there is none, or only a part, on standard error."""
+    if run.get("reply"):
+        show(str(run["reply"]))
+    if run.get("status") != "ok":
+        error_console().print(styled(failure_text(run), "red"), soft_wrap=True)

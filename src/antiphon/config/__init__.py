@@ -1,0 +1,1 @@
+"""A file and `ANTIPHON_…` variables, checked once, then frozen."""

@@ -1,0 +1,225 @@
+"""The whole configuration, frozen, and what the rest of the program is given of it. Contract: config 1."""
+
+import hashlib
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, PrivateAttr
+
+from antiphon.channels.webhook_settings import WebhookSettings
+from antiphon.config.sections.agents import (
+    DEFAULT_AGENT,
+    AgentSandboxSection,
+    AgentSection,
+    AgentsSection,
+    McpServerSection,
+    ProviderSection,
+    SandboxSection,
+)
+from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection
+from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, Role
+from antiphon.config.sections.limits import LimitsSection, RunsSection
+from antiphon.config.sections.section import Section
+from antiphon.config.sections.sessions import GroupsSection, MessagesSection, SessionSection
+from antiphon.config.sections.tools import ToolsSection
+from antiphon.domain.agent import Agent, DailyLimits, RunLimits
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import AgentId
+from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
+from antiphon.engine.rules import ResetRules, Rules
+from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
+
+
+class Config(Section):
+    """Everything that can be set."""
+
+    gateway: GatewaySection = GatewaySection()
+    database: DatabaseSection = DatabaseSection()
+    agents: AgentsSection = AgentsSection()
+    providers: dict[str, ProviderSection] = Field(default_factory=dict[str, ProviderSection])
+    """How to reach models, by the name before the colon of a model's name."""
+    runs: RunsSection = RunsSection()
+    limits: LimitsSection = LimitsSection()
+    messages: MessagesSection = MessagesSection()
+    groups: GroupsSection = GroupsSection()
+    session: SessionSection = SessionSection()
+    tools: ToolsSection = ToolsSection()
+    access: AccessSection = AccessSection()
+    channels: ChannelsSection = ChannelsSection()
+    log: LogSection = LogSection()
+    _directory: Path | None = PrivateAttr(None)
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the configuration file lies; None where there is none."""
+        return self._directory
+
+    def read_from(self, directory: Path) -> Self:
+        """The same, as it was read from a file in that directory."""
+        read = self.model_copy()
+        read._directory = directory
+        return read
+
+    def fingerprint(self) -> str:
+        """Equal for processes that treat sessions and runs alike."""
+        text = self.model_dump_json(
+            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels"},
+            exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def agent_map(self) -> dict[AgentId, Agent]:
+        """The agents; `main` with the defaults where none is listed."""
+        listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
+        return {AgentId(section.id): self._agent(section) for section in listed}
+
+    def mcp_servers(self) -> dict[AgentId, dict[str, McpServerSection]]:
+        """The servers of each agent: its own beside those of the defaults, whose names it may take."""
+        listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
+        common = self.agents.defaults.mcp_servers
+        return {AgentId(section.id): {**common, **section.mcp_servers} for section in listed}
+
+    def _agent(self, section: AgentSection) -> Agent:
+        defaults = self.agents.defaults
+        limits, daily = section.limits or self.limits.run, section.daily or self.limits.daily
+        seconds = limits.time_seconds
+        return Agent(
+            id=AgentId(section.id),
+            name=section.name or section.id,
+            model=section.model or defaults.model,
+            instructions=section.instructions if section.instructions is not None else defaults.instructions,
+            thinking=section.thinking or defaults.thinking,
+            context_tokens=section.context_tokens or defaults.context_tokens,
+            limits=RunLimits(
+                time=None if seconds is None else timedelta(seconds=seconds),
+                model_calls=limits.model_calls,
+                tool_calls=limits.tool_calls,
+                tokens=limits.tokens,
+                usd=limits.usd,
+            ),
+            daily=DailyLimits(tokens=daily.tokens, usd=daily.usd),
+            tools=(section.tools or defaults.tools).allow,
+            sandbox=section.sandbox.mode or defaults.sandbox.mode,
+            command_limits=_command_limits(section.sandbox, defaults.sandbox),
+            subagents=defaults.subagents.overlaid(section.subagents).rules(),
+        )
+
+    def rules(self) -> Rules:
+        """What use cases go by. Raises `Invalid` where settings contradict one another."""
+        agents = self.agent_map()
+        if self.gateway.role is not Role.ALL and self.database.url is None:
+            raise Invalid(
+                f"Setting gateway.role {self.gateway.role.value!r} needs a database that processes share. "
+                "Set database.url to a PostgreSQL address, or leave the role at 'all'.",
+                code="invalid_config",
+            )
+        default = AgentId(self.agents.default) if self.agents.default else next(iter(agents))
+        if default not in agents:
+            raise Invalid(
+                f"Setting agents.default names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
+                code="invalid_config",
+            )
+        for name, webhook in self.channels.webhook.items():
+            if webhook.agent is not None and webhook.agent not in agents:
+                raise Invalid(
+                    f"Setting channels.webhook.{name}.agent names no listed agent: {webhook.agent!r}. "
+                    f"Listed: {', '.join(agents)}.",
+                    code="invalid_config",
+                )
+        days, kept_days = self.session.stale_after_days, self.session.retention_days
+        return Rules(
+            agents=agents,
+            default_agent=default,
+            daily_total=self.daily_total(),
+            max_concurrent=self.runs.max_concurrent,
+            queue_mode=self.messages.queue.mode,
+            owner_trigger=self.groups.owner_trigger,
+            resets=ResetRules(
+                common=self.session.reset.rule(),
+                by_type={name: section.rule() for name, section in self.session.reset_by_type.items()},
+                by_channel={name: section.rule() for name, section in self.session.reset_by_channel.items()},
+            ),
+            stale_after=None if days is None else timedelta(days=days),
+            retention=None if kept_days is None else timedelta(days=kept_days),
+            visibility=self._visibility(),
+            exchanges=self.session.agent_to_agent.rules(),
+            send_policy=self.session.send_policy.policy(),
+            shares=self.limits.shares(),
+            subagent_tools=frozenset(self.tools.subagents.tools),
+            guest_tools=frozenset(self.access.roles.guest.tools),
+        )
+
+    def _visibility(self) -> VisibilityRules:
+        defaults = self.agents.defaults
+        is_clamped = defaults.sandbox.session_tools_visibility == "spawned"
+        return VisibilityRules(
+            visibility=self.tools.sessions.visibility,
+            sandbox_visibility=Visibility.TREE if is_clamped else Visibility.ALL,
+            agent_to_agent=AgentToAgent(
+                enabled=self.tools.agent_to_agent.enabled, allow=self.tools.agent_to_agent.allow
+            ),
+            narrowed={
+                AgentId(section.id): (section.tools or defaults.tools).sessions.limits()
+                for section in self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
+            },
+        )
+
+    def ineffective(self) -> list[str]:
+        """Settings that name what there is not, which does no harm and no good."""
+        agents = self.agent_map()
+        unknown = {name: None for agent in agents.values() for name in agent.subagents.allowed}
+        return [
+            *(
+                f"tools.subagents.tools names no session tool: {name!r}"
+                for name in self.tools.subagents.tools
+                if name not in SESSION_TOOLS
+            ),
+            *(f"allow_agents names no agent: {name!r}" for name in unknown if name != "*" and name not in agents),
+        ]
+
+    def webhooks(self) -> list[WebhookSettings]:
+        """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""
+        default = self.agents.default or next(iter(self.agent_map()))
+        found: list[WebhookSettings] = []
+        for name, section in self.channels.webhook.items():
+            secret = section.key() or ""
+            if len(secret) < MIN_SECRET_LENGTH:
+                place = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
+                what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
+                raise Invalid(
+                    f"Webhook has no secret that protects it: channels.webhook.{name} needs {what} ({place}). "
+                    "Make one with `openssl rand -hex 32`.",
+                    code="invalid_config",
+                )
+            found.append(
+                WebhookSettings(
+                    name=name,
+                    secret=secret,
+                    url=section.url,
+                    agent_id=AgentId(section.agent or default),
+                    is_owner=section.principal == "owner",
+                    timeout_seconds=section.timeout_seconds,
+                )
+            )
+        return found
+
+    def daily_total(self) -> DailyLimits:
+        daily, total = self.limits.daily, self.limits.daily_total
+        return DailyLimits(
+            tokens=total.tokens if total.tokens is not None else daily.tokens and daily.tokens * 2,
+            usd=total.usd if total.usd is not None else daily.usd and daily.usd * 2,
+        )
+
+
+def _command_limits(section: AgentSandboxSection, defaults: SandboxSection) -> SandboxLimits:
+    """The agent's own values, else those of the defaults."""
+    seconds = section.seconds or defaults.seconds
+    return SandboxLimits(
+        network=defaults.network if section.network is None else section.network,
+        memory_bytes=(section.memory_mb or defaults.memory_mb) * MEBIBYTE,
+        processes=section.processes or defaults.processes,
+        disk_bytes=(section.disk_mb or defaults.disk_mb) * MEBIBYTE,
+        time=timedelta(seconds=seconds),
+    )

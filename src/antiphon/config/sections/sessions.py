@@ -1,0 +1,134 @@
+"""Settings of sessions: queues, groups, resets, send policy, exchanges."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, AliasChoices, Field
+
+from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
+from antiphon.domain.run import QueueMode
+from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule
+from antiphon.policy.send import SendAction, SendPolicy, SendRule
+from antiphon.policy.trigger import OwnerTrigger
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"there is no time zone {name!r}; write one such as 'Europe/Berlin'") from None
+    return name
+
+
+class QueueSection(Section):
+    mode: QueueMode = QueueMode.ENQUEUE
+    """What a message does that finds its session busy. A guest's interrupts its own work alone."""
+
+
+class MessagesSection(Section):
+    queue: QueueSection = QueueSection()
+
+
+class GroupsSection(Section):
+    owner_trigger: OwnerTrigger = OwnerTrigger.ALWAYS
+    """Whether the owner's messages in groups always start a run, or only where the agent is mentioned."""
+
+
+class ResetSection(Section):
+    mode: ResetMode = ResetMode.NONE
+    """Never, daily at an hour, or after some idle time; not while a run or a child of the session is at work."""
+    at_hour: Annotated[int, Field(ge=0, le=23)] = 4
+    """The hour of mode `daily`."""
+    idle_minutes: Annotated[int, Field(ge=0, le=MOST_MINUTES)] = 0
+    """The idle time of mode `idle`."""
+    zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    """The time zone of `at_hour`."""
+
+    def rule(self) -> ResetRule:
+        return ResetRule(
+            mode=self.mode,
+            at_hour=self.at_hour,
+            idle=timedelta(minutes=self.idle_minutes),
+            zone=ZoneInfo(self.zone),
+        )
+
+
+class SendMatchSection(Section):
+    channel: Annotated[str | None, Field(validation_alias=AliasChoices("channel", "surface"))] = None
+    """The channel of the session; `surface` is the older name."""
+    chat_type: Literal["direct", "group", "channel"] | None = None
+    """The kind of chat."""
+    key_prefix: str | None = None
+    """How the session's key begins, with or without `agent:<id>:`."""
+
+
+class SendRuleSection(Section):
+    match: SendMatchSection = SendMatchSection()
+    """Which sessions the rule concerns; all unless set."""
+    action: SendAction
+    """`allow` or `deny`."""
+
+
+class SendPolicySection(Section):
+    rules: tuple[SendRuleSection, ...] = ()
+    """One that denies goes before any that allows."""
+    default: SendAction = SendAction.ALLOW
+    """Where no rule concerns the session."""
+
+    def policy(self) -> SendPolicy:
+        return SendPolicy(
+            rules=tuple(
+                SendRule(
+                    action=rule.action,
+                    channel=rule.match.channel,
+                    chat_type=rule.match.chat_type,
+                    key_prefix=rule.match.key_prefix,
+                )
+                for rule in self.rules
+            ),
+            default=self.default,
+        )
+
+
+class ExchangeSection(Section):
+    max_ping_pong_turns: Annotated[int, Field(ge=0, le=5)] = 5
+    """Reply-back turns after a message from one session to another."""
+    max_hops: Annotated[int, Field(ge=1, le=64)] = 8
+    """Sends one after the other that one request may cause."""
+    max_chain_tokens: Annotated[int, Field(ge=0)] = 200_000
+    """Tokens that all runs together may use which one request causes."""
+
+    def rules(self) -> ExchangeRules:
+        return ExchangeRules(
+            max_turns=self.max_ping_pong_turns, max_hops=self.max_hops, max_chain_tokens=self.max_chain_tokens
+        )
+
+
+class SessionScope(StrEnum):
+    """Which chats of channels share a session."""
+
+    PER_SENDER = "per-sender"
+    GLOBAL = "global"
+
+
+class SessionSection(Section):
+    scope: SessionScope = SessionScope.PER_SENDER
+    """Whether each chat of a channel has a session of its own, or all share their agent's main one (`global`). Whoever
+    writes there then speaks into what the others said."""
+    send_policy: SendPolicySection = SendPolicySection()
+    """Whether anything may be sent in a session, by its channel and kind of chat."""
+    agent_to_agent: ExchangeSection = ExchangeSection()
+    """How far sessions may go in speaking to one another."""
+
+    reset: ResetSection = ResetSection()
+    """When sessions begin anew by themselves."""
+    reset_by_type: dict[Literal["direct", "group", "thread"], ResetSection] = Field(
+        default_factory=dict[Literal["direct", "group", "thread"], ResetSection]
+    )
+    reset_by_channel: dict[str, ResetSection] = Field(default_factory=dict[str, ResetSection])
+    stale_after_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
+    """Sessions without an interaction for so long are hidden from normal lists."""
+    retention_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
+    """Events older than this are deleted; kept for ever unless set."""

@@ -1,0 +1,96 @@
+"""Reads the configuration: flags go before variables, variables before the file. Contract: config 1.
+
+Names are snake_case or the founding documents' camelCase.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import platformdirs
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from antiphon.config.config import Config
+from antiphon.config.errors import explain
+from antiphon.config.file import file_in, read_file
+from antiphon.config.sections.section import Variable
+from antiphon.domain.errors import Invalid
+
+_SHORT_VARIABLES = {
+    "HOST": ("gateway", "host"),
+    "PORT": ("gateway", "port"),
+    "MODEL": ("agents", "defaults", "model"),
+    "DATABASE": ("database", "url"),
+    "ROLE": ("gateway", "role"),
+}
+
+
+def default_home() -> Path:
+    """Where everything is kept unless told otherwise: `ANTIPHON_HOME`, else the platform's data directory."""
+    named = os.environ.get("ANTIPHON_HOME")
+    return Path(named) if named else Path(platformdirs.user_data_dir("antiphon", appauthor=False))
+
+
+def find_config_file(home: Path, named: Path | None = None) -> Path | None:
+    """The file named by flag or `ANTIPHON_CONFIG`, else `antiphon.toml` or `antiphon.json5` in the home."""
+    variable = os.environ.get("ANTIPHON_CONFIG")
+    if named is None and variable:
+        named = Path(variable)
+    if named is not None:
+        if not named.is_file():
+            raise Invalid(f"Configuration file not found: {str(named)!r}", code="invalid_config")
+        return named
+    return file_in(home)
+
+
+def load_config(
+    path: Path | None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """The checked configuration. `flags` are dotted paths and go before everything.
+
+    Raises `Invalid` that names the file, the line and the nearest valid name.
+    """
+    text = ""
+    tree: dict[str, Any] = {}
+    if path is not None:
+        tree, text = read_file(path)
+    origins = dict[tuple[str, ...], str]()
+    for variable, value in _variables(os.environ if environment is None else environment):
+        _put(tree, variable[0], Variable(value))
+        origins[variable[0]] = variable[1]
+    for dotted, value in (flags or {}).items():
+        if value is not None:
+            _put(tree, tuple(dotted.split(".")), value)
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        raise Invalid(explain(error, path, text, origins), code="invalid_config") from error
+    config.rules()
+    return config if path is None else config.read_from(path.parent)
+
+
+def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[tuple[str, ...], str], str]]:
+    """Settings from variables: `ANTIPHON_RUNS__MAX_CONCURRENT` sets `runs.max_concurrent`."""
+    found: list[tuple[tuple[tuple[str, ...], str], str]] = []
+    for name, value in environment.items():
+        rest = name.removeprefix("ANTIPHON_")
+        if rest == name or rest in ("CONFIG", "HOME") or rest.startswith("TEST_"):
+            continue
+        place = _SHORT_VARIABLES.get(rest) or tuple(part.lower() for part in rest.split("__"))
+        found.append(((place, name), value))
+    return found
+
+
+def _put(tree: dict[str, Any], place: Sequence[str], value: object) -> None:
+    for name in place[:-1]:
+        existing = tree.get(name, tree.get(to_camel(name)))
+        if not isinstance(existing, dict):
+            existing = tree[name] = {}
+        tree = cast(dict[str, Any], existing)
+    tree.pop(to_camel(place[-1]), None)
+    tree[place[-1]] = value

@@ -1,0 +1,1 @@
+"""PostgreSQL: the scale-out database, its schema, its notifications."""

@@ -1,0 +1,50 @@
+"""What a server says, told to those who wait."""
+
+import psycopg
+
+from antiphon.domain.errors import Unavailable
+
+_LOST = ("08", "57P", "53300", "25006", "25P03")
+"""Beginnings of the states that tell of a server which went away, starts, is full of clients, changes places, or gave
+up on us."""
+
+
+class OutcomeUnknown(Exception):
+    """The connection broke while COMMIT was under way."""
+
+
+def is_beaten(error: psycopg.Error) -> bool:
+    return isinstance(error, psycopg.errors.SerializationFailure | psycopg.errors.DeadlockDetected)
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether the server, not the statement, is what failed."""
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_LOST)
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+
+
+def translate(error: psycopg.Error) -> Exception:
+    """What the waiter is told for what the server answered."""
+    match error:
+        case psycopg.errors.DiskFull():
+            return Unavailable("Disk is full: nothing was stored. Free some space and try again.", code="disk_full")
+        case psycopg.errors.InsufficientPrivilege():
+            return Unavailable(
+                f"Database refuses: {str(error).strip()}. Give its user the rights that docs/OPERATIONS.md lists.",
+                code="store_denied",
+            )
+        case _:
+            return error
+
+
+def unknown() -> Unavailable:
+    return Unavailable(
+        "It is not known whether this was stored: the database went away meanwhile. "
+        "Send it again with the same message id.",
+        code="outcome_unknown",
+    )
+
+
+def closed() -> Unavailable:
+    return Unavailable("Store is closed", code="store_closed")

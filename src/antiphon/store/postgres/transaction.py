@@ -1,0 +1,154 @@
+"""Statements of one unit or one read on a connection."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import SessionRow
+from antiphon.store.database import Row, SqlValue
+from antiphon.store.effects import Effects
+
+Defer = Callable[[AsyncConnection[Any], SessionRow, Principal], Awaitable[None]]
+"""Stores the message "this session has work" in the transaction that is open on the connection."""
+
+
+class NeedsSnapshot(Exception):
+    """The query reads with more than one statement, which must see one state."""
+
+
+@lru_cache(maxsize=2048)
+def _numbered(statement: str) -> bytes:
+    """The statement with `$1, $2 …` for its question marks, as PostgreSQL has them."""
+    parts = statement.split("?")
+    return "".join(
+        part if index == len(parts) - 1 else f"{part}${index + 1}" for index, part in enumerate(parts)
+    ).encode()
+
+
+@lru_cache(maxsize=2048)
+def _prepare(statement: str) -> bool | None:
+    """False where the plan depends on the values: rare words are looked up, common ones met on the way."""
+    return False if "message_words(" in statement else None
+
+
+class PostgresQuery:
+    """Reads; the first statement alone needs no transaction."""
+
+    __slots__ = ("_cursor", "_is_alone", "_is_used")
+
+    def __init__(self, cursor: AsyncRawCursor[Row], *, is_alone: bool) -> None:
+        self._cursor = cursor
+        self._is_alone = is_alone
+        self._is_used = False
+
+    async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        await self._execute(statement, parameters)
+        return await self._cursor.fetchone()
+
+    async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
+        await self._execute(statement, parameters)
+        return await self._cursor.fetchall()
+
+    async def _execute(self, statement: str, parameters: Sequence[SqlValue]) -> None:
+        if self._is_alone and self._is_used:
+            raise NeedsSnapshot
+        self._is_used = True
+        await _execute(self._cursor, statement, parameters)
+
+
+_WRITES = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+) ")
+
+
+class PostgresTransaction:
+    """Sends writes whose result nobody sees together, as one statement: each way to the server costs more than they.
+
+    Parts of one statement do not see what the others write. So none reads, and no two write to the same table.
+    """
+
+    __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects")
+
+    def __init__(self, connection: AsyncConnection[Row], cursor: AsyncRawCursor[Row], defer: Defer) -> None:
+        self._connection = connection
+        self._cursor = cursor
+        self._defer = defer
+        self._waiting: list[tuple[str, Sequence[SqlValue]]] = []
+        self._tables: set[str] = set()
+        self.effects = Effects()
+
+    async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        await self.flush()
+        await _execute(self._cursor, statement, parameters)
+        return await self._cursor.fetchone()
+
+    async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
+        await self.flush()
+        await _execute(self._cursor, statement, parameters)
+        return await self._cursor.fetchall()
+
+    async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
+        written = _WRITES.match(statement)
+        if written is None or "SELECT" in statement:
+            await self.flush()
+            await _execute(self._cursor, statement, parameters)
+            return
+        if written[1] in self._tables:
+            await self.flush()
+        self._tables.add(written[1])
+        self._waiting.append((statement, tuple(parameters)))
+
+    async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
+        await self.flush()
+        await _execute(self._cursor, statement, parameters)
+        return self._cursor.rowcount
+
+    async def flush(self) -> None:
+        """Sends the writes that wait."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        self._tables.clear()
+        if len(waiting) == 1:
+            await _execute(self._cursor, *waiting[0])
+        else:
+            statements = tuple(statement for statement, _ in waiting)
+            await _execute(self._cursor, _together(statements), [value for _, values in waiting for value in values])
+
+    def forget(self) -> None:
+        """Drops the writes that wait, those of a unit that is undone."""
+        self._waiting.clear()
+        self._tables.clear()
+
+    def wake(self, session: SessionRow) -> None:
+        self.effects.woken.add(session)
+
+    async def dispatch(self, session: SessionRow, principal: Principal) -> None:
+        if session not in self.effects.dispatched:
+            self.effects.dispatched[session] = None
+            await self.flush()
+            await self._defer(self._connection, session, principal)
+
+    def interrupt(self, session: SessionRow) -> None:
+        self.effects.interrupted.add(session)
+
+
+@lru_cache(maxsize=1024)
+def _together(statements: tuple[str, ...]) -> str:
+    *first, last = statements
+    parts = ", ".join(f"s{number} AS ({statement})" for number, statement in enumerate(first))
+    return f"WITH {parts} {last}"
+
+
+async def _execute(cursor: AsyncRawCursor[Row], statement: str, parameters: Sequence[SqlValue]) -> None:
+    try:
+        await cursor.execute(_numbered(statement), parameters, prepare=_prepare(statement))
+    except psycopg.DataError:
+        # PostgreSQL's texts hold no NUL; what is only shown may lose it.
+        cleaned = [value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in parameters]
+        if cleaned == list(parameters):
+            raise
+        await cursor.execute(_numbered(statement), cleaned)
