@@ -19,6 +19,9 @@ VIOLATIONS = {
         "from antiphon.engine.work.health import Health",
     ),
     "Rooms of the engine": ("engine/ledger/waits.py", "from antiphon.engine.runs.lifecycle import claim"),
+    "Rooms of the command line": ("cli/rendering/rows.py", "from antiphon.cli.connection.client import Client"),
+    "Rooms of the configuration": ("config/file.py", "from antiphon.config.config import Config"),
+    "Rooms of PostgreSQL": ("store/postgres/link.py", "from antiphon.store.postgres.lane import Lane"),
     "Edges, tools and agents never touch the store": (
         "gateway/runs.py",
         "from antiphon.store.runs import RunFilter as Stored",

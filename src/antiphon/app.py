@@ -196,7 +196,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                 tasks.start_soon(_upkeep(app).run)
                 tasks.start_soon(app.mcp_tools.run)
                 tasks.start_soon(app.timers.run)
-                tasks.start_soon(Indexer(backend.database, backend.notifier).run)
+                has_peers = backend.processes is not None
+                tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
                 tasks.start_soon(worker.run)
                 tasks.start_soon(backend.dispatch.run, worker)
                 tasks.start_soon(app.deliverer.run)

@@ -133,8 +133,29 @@ _PUTTY_BEGIN = re.compile(r"Private-Lines: [0-9]{1,3}(?=[\r\n\\])")
 _PUTTY_END = re.compile(r"Private-MAC:")
 
 
+_FEW = 1024
+"""Characters of a text that is looked through for possible tokens first; a longer one nearly always has some."""
+_TOKEN_CHARACTERS = re.compile(r"(?<![A-Za-z0-9_.~+/=:$,-])[A-Za-z0-9_.~+/=:$,-]{11,1024}+")
+"""What every token holds, with its prefix; `FORMS` and the expressions for single kinds ask for no less."""
+_SHORTEST_WORD = 18
+"""Letters of a token that has small letters alone, which stands behind `Bearer` and its like."""
+
+
 def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
     """The secrets that begin from `start` up to `end`, which may go on behind it."""
+    if len(text) > _FEW or _may_have_tokens(text):
+        yield from _find_tokens(text, start, end)
+    yield from _find_addresses(text, start, end)
+
+
+def _may_have_tokens(text: str) -> bool:
+    return any(
+        len(word) >= _SHORTEST_WORD or not (word.isalpha() and word.islower())
+        for word in _TOKEN_CHARACTERS.findall(text)
+    )
+
+
+def _find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
     for form in FORMS:
         for prefix in form.prefixes:
             if text.find(prefix, start, end + len(prefix) - 1) >= 0:
@@ -143,7 +164,6 @@ def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
     yield from _find_hashes(text, start, end)
     yield from _find_bots(text, start, end)
     yield from _find_signed(text, start, end)
-    yield from _find_addresses(text, start, end)
 
 
 def _find_form(text: str, form: Form, prefix: str, start: int, end: int) -> Iterator[Span]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int]
@@ -14,13 +15,21 @@ LOOKAHEAD = 256
 """Characters behind a place that tell whether a secret's name or prefix begins there."""
 
 
+_MASKED = re.compile(re.escape(MASK))
+
+
+@cache
+def _run_of(characters: str) -> re.Pattern[str]:
+    return re.compile(f"{characters}*+", re.ASCII)
+
+
 class Runs:
     """The ends of runs of certain characters. Asked at rising places, it reads each character once."""
 
     def __init__(self, text: str, characters: str) -> None:
         """`characters` is a class of an expression, with its brackets."""
         self._text = text
-        self._run = re.compile(f"{characters}*+", re.ASCII)
+        self._run = _run_of(characters)
         self._from = self._to = 0
         self._is_closed = False
 
@@ -63,7 +72,7 @@ class Masks(Occurrences):
     """Where a text is redacted already."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text, re.compile(re.escape(MASK)))
+        super().__init__(text, _MASKED)
 
     def are_in(self, span: Span) -> bool:
         """Whether there is one within the place, or directly before it: it is then left as it is."""

@@ -45,11 +45,13 @@ class Credentials:
         self._database = database
         self._clock = clock
         self._watches: dict[str, set[Watch]] = {}
+        self._is_watching = anyio.Event()
 
     def watch(self, hash: str, on_end: Callable[[Ending], None]) -> Watch:
         """Calls `on_end` within a second after the credential of that hash ended, until it is released."""
         watch = Watch(hash, on_end)
         self._watches.setdefault(hash, set()).add(watch)
+        self._is_watching.set()
         return watch
 
     def release(self, watch: Watch) -> None:
@@ -68,6 +70,9 @@ class Credentials:
     async def run(self) -> None:
         """Looks at all credentials of open requests every half second, in one statement, until cancelled."""
         while True:
+            if not self._watches:
+                self._is_watching = anyio.Event()
+                await self._is_watching.wait()
             await anyio.sleep(SWEEP_SECONDS)
             try:
                 await self.sweep()

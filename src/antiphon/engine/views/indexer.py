@@ -52,9 +52,12 @@ class Step:
 
 
 class Indexer:
-    def __init__(self, database: Database, notifier: Notifier) -> None:
+    def __init__(self, database: Database, notifier: Notifier, *, has_peers: bool = True) -> None:
+        """Without peers no other process writes, so that there is no need to look for what it stored."""
         self._database = database
         self._notifier = notifier
+        self._pause_seconds = SWEEP_SECONDS if has_peers else FULL_SWEEP_SECONDS
+        self._has_failed = anyio.Event()
         self._due: dict[SessionRow, None] = {}
         self._has_due = anyio.Event()
 
@@ -88,23 +91,32 @@ class Indexer:
                 await self._index_all(sessions, rest=REST)
             except Exception as error:
                 logger.warning("Indexing failed", exc_info=not isinstance(error, Unavailable), extra=_failure(error))
-                await anyio.sleep(SWEEP_SECONDS)  # a sweep finds them again
+                self._has_failed.set()  # a sweep finds them again
 
     async def _sweep(self) -> None:
-        next_full = 0.0
+        next_full, has_failed = 0.0, False
         while True:
+            pause = self._pause_seconds
             try:
                 now = anyio.current_time()
-                if now >= next_full:
+                if now >= next_full or has_failed:
                     found = await self._database.read(index.list_backlog, LISTED_AT_ONCE)
                     if len(found) < LISTED_AT_ONCE:
                         next_full = now + FULL_SWEEP_SECONDS
+                    else:
+                        pause = SWEEP_SECONDS
                 else:
                     found = await self._database.read(_list_recent)
                 self._wake(found)
             except Unavailable as error:
                 logger.warning("Looking for messages failed", extra=_failure(error))
-            await anyio.sleep(SWEEP_SECONDS)
+                pause = SWEEP_SECONDS
+            with anyio.move_on_after(pause):
+                await self._has_failed.wait()
+                await anyio.sleep(SWEEP_SECONDS)
+            has_failed = self._has_failed.is_set()
+            if has_failed:
+                self._has_failed = anyio.Event()
 
     async def _index_all(self, sessions: Sequence[SessionRow], *, rest: float) -> None:
         """Indexes each log up to where it ends now; what is appended meanwhile comes with a wake of its own."""

@@ -17,7 +17,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
 from antiphon.store.effects import Effects
-from antiphon.store.postgres.errors import OutcomeUnknown, closed, is_beaten, is_lost, translate
+from antiphon.store.postgres.errors import OutcomeUnknown, closed, is_beaten, is_lost, outcome_unknown, translate
 from antiphon.store.postgres.lane import Job, Lane
 from antiphon.store.postgres.link import Link
 from antiphon.store.postgres.transaction import Defer, NeedsSnapshot, PostgresQuery, PostgresTransaction
@@ -306,7 +306,7 @@ class PostgresDatabase:
                 try:
                     await self._wait_for_server(job, error)
                 except Unavailable as unavailable:
-                    raise unknown() from unavailable
+                    raise outcome_unknown() from unavailable
                 continue
             status = None if row is None else row[0]
             if status == "aborted" or (status == "in progress" and link.life != life):
@@ -316,7 +316,7 @@ class PostgresDatabase:
             if status == "in progress":
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            raise unknown() from unknown
+            raise outcome_unknown() from unknown
 
     async def _wait_for_server(self, job: Job, error: psycopg.Error) -> None:
         """A moment, in which a lost server may come back. Raises `Unavailable` after the job's deadline."""

@@ -38,7 +38,7 @@ def translate(error: psycopg.Error) -> Exception:
             return error
 
 
-def unknown() -> Unavailable:
+def outcome_unknown() -> Unavailable:
     return Unavailable(
         "It is not known whether this was stored: the database went away meanwhile. "
         "Send it again with the same message id.",
