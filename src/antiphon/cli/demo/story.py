@@ -59,8 +59,8 @@ class _Story:
         viewer = self._viewer
         viewer.heading("Antiphon, in less than a minute")
         viewer.note(
-            "Five agents with scripted models, so nothing leaves this machine. Everything else is real: a gateway in its "
-            "own process, its database, and its log. These lines come from that log."
+            "Five agents with scripted models, so nothing leaves this machine. Everything else is real: a gateway in "
+            "its own process, its database, and its log. These lines come from that log."
         )
         client = self._start()
         viewer.pause(3)
@@ -103,7 +103,7 @@ class _Story:
         self._viewer.fact("refusals", fact, list)
         self._viewer.note(
             f"{', '.join(key for key in told if key in keys)} exists, "
-            f"{', '.join(key for key in told if key not in keys)} does not: apart from the name, the answers are {word}."
+            f"{', '.join(key for key in told if key not in keys)} does not. Except for the name, the answers are {word}."
         )
 
     def _answer_about(self, client: Client, key: str) -> str:

@@ -64,7 +64,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     try:
         config = config_of(home, config_option)
         file = find_config_file(home, config_option)
-        detail = str(file) if file else f"none, every setting has its default (to set something, create {home / TOML_NAME})"
+        detail = str(file) if file else f"none, so defaults apply (to set something, create {home / TOML_NAME})"
         findings.append(Finding("configuration", Grade.OK, detail))
         findings += [
             Finding("setting", Grade.WARNING, problem, "Correct or remove the name.")
