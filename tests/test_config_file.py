@@ -104,7 +104,7 @@ def test_a_json5_file_in_the_seeds_shape_means_the_same_as_toml(tmp_path: Path) 
         ("{\n  session: {\n    agentToAgent: { maxPingPongTurns: 9 } } }", ["line 3", "maxPingPongTurns"]),
         ("{\n  tools: {},\n  tools: {} }", ["line 3", "'tools' is given twice"]),
         ("{\n  tools: {\n    sessions: }\n}", ["not JSON5", "line 3"]),
-        ("[]", ["no object"]),
+        ("[]", ["not an object"]),
         (
             "{\n  agents: {\n    defaults: { subagents: {\n      allowAgents: ['main', 'Ops*'] } } } }",
             ["line 4", "agents.defaults.subagents.allowAgents.1", "'Ops*'"],
