@@ -119,7 +119,7 @@ def test_serve_in_the_role_of_a_worker_is_a_worker(home: Path, on: dict[str, str
 @pytest.mark.parametrize("command", [["worker"], ["serve", "--role", "gateway"]])
 def test_roles_need_a_database_that_processes_share(home: Path, command: list[str]) -> None:
     done = antiphon(*command, home=home)
-    assert done.returncode == 2 and "needs a database that processes share" in done.stderr
+    assert done.returncode == 2 and "needs a shared database" in done.stderr
 
 
 def test_a_run_of_a_worker_that_is_stopped_goes_on_at_once_in_another(tmp_path: Path, on: dict[str, str]) -> None:

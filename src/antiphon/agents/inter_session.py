@@ -119,8 +119,8 @@ def _turn(message: UserMessage, source: str, fence: DataFence) -> str:
 def _announce(message: UserMessage, source: str, fence: DataFence) -> str:
     request, first, latest = (part.text for part in message.content if isinstance(part, TextPart))
     return (
-        f"Your exchange with {source}, another session, is over. Your reply to this message is posted to this session's "
-        f"own channel. Reply exactly {ANNOUNCE_SKIP} to post nothing.\n"
+        f"Your exchange with {source}, another session, is over. Your reply to this message is posted to this "
+        f"session's own channel. Reply exactly {ANNOUNCE_SKIP} to post nothing.\n"
         f"The request, as data:\n{fence.around(request)}\n"
         f"Your first reply:\n{fence.around(first)}\n"
         f"The latest reply:\n{fence.around(latest)}"

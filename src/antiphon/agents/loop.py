@@ -255,7 +255,7 @@ class AgentLoop:
             return ToolOutput(OUTCOME_UNKNOWN, is_error=True)
         arguments = _parse_arguments(call.part.arguments)
         if arguments is None:
-            return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call the tool again with an object.")
+            return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call again with an object.")
         if not call.is_begun:
             await context.record_call(call.message_seq, call.index, name)
         caller = Caller(

@@ -68,8 +68,8 @@ def shown_report(message: UserMessage, report: ReportStep, waited: Mapping[str, 
         case ReportStage.ANNOUNCE:
             lead, result, rest = record_texts(message)
             return (
-                "Your work on the task has ended as shown below, and the result is recorded. Your reply to this message is "
-                f"posted to the channel of the session that spawned you, {source}. Reply exactly {ANNOUNCE_SKIP} to "
+                "Your work on the task has ended as shown below, and the result is recorded. Your reply to this message "
+                f"is posted to the channel of the session that spawned you, {source}. Reply exactly {ANNOUNCE_SKIP} to "
                 "post nothing.\n"
                 f"{lead}{fence.around(result)}{rest}"
             )

@@ -218,7 +218,7 @@ async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> l
 
 def _reason_against(tool: "ListedTool", name: str) -> str | None:
     if not _NAME.fullmatch(name):
-        return "its name with the server's prefix is longer than 64 characters, or has others than letters, digits, '_' and '-'"
+        return "its prefixed name is longer than 64 characters, or not of letters, digits, '_' and '-'"
     if tool.input_schema.get("type") != "object":
         return "its arguments are not an object"
     if len(json.dumps(tool.input_schema)) > MAX_SCHEMA_BYTES:

@@ -247,7 +247,7 @@ class Connection:
             case TimeoutError():
                 return f"it did not start within {self.settings.timeout.total_seconds():g} s"
             case FileNotFoundError():
-                return f"the program {self.settings.command!r} or the directory {str(self.settings.cwd)!r} does not exist"
+                return f"program {self.settings.command!r} or directory {str(self.settings.cwd)!r} does not exist"
             case OSError() as refused:
                 return f"its program cannot be started ({refused.strerror})"
             case other:

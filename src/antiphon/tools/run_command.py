@@ -159,4 +159,4 @@ def _explained(breach: Breach, agent: Agent) -> str:
         case Limit.DISK:
             return f"Command was stopped: workspace and /tmp held{seen}; the limit is {disk}. Remove files first."
         case Limit.OUTPUT:
-            return f"Command was stopped: it wrote{seen} to its output; the limit is {disk}. Write less, or into a file."
+            return f"Command was stopped: it wrote{seen} to its output; the limit is {disk}. Write to a file, or less."

@@ -54,7 +54,7 @@ def _shown(joined: Joined) -> dict[str, Any]:
     if not joined.is_complete:
         shown |= {
             "code": "timeout",
-            "error": "The runs did not end in time. They continue, and their results will arrive in this session's log.",
+            "error": "The runs did not end in time. They continue, and their results arrive in this session's log.",
         }
     return shown
 

@@ -43,7 +43,7 @@ def subagents(children: Subagents) -> SessionTool[SubagentsArguments]:
             shown = [_shown(child) for child in listed.children]
             return {"count": len(shown), "children": shown} | ({"hasMore": True} if listed.has_more else {})
         if target is None:
-            raise Invalid(f"Action needs a target: {action!r}. Action 'list' shows the sub-agents.", code="invalid_arguments")
+            raise Invalid(f"Action needs a target: {action!r}. 'list' shows the sub-agents.", code="invalid_arguments")
         if action == "cancel":
             cancelled = await children.cancel(caller, target)
             return {"status": "ok", "cancelled": [str(child.session.key) for child in cancelled]}

@@ -15,7 +15,7 @@ ToolsOption = Annotated[bool, typer.Option("--tools", help="Show the results of 
 @app.command("list")
 @command
 def list_sessions(
-    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only sessions with this text in name, label or key.")] = None,
+    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only with this text in name, label or key.")] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option("--kind", metavar="KIND", help="main, group, cron, hook, node or other; may be repeated."),

@@ -103,7 +103,7 @@ class _Story:
         self._viewer.fact("refusals", fact, list)
         self._viewer.note(
             f"{', '.join(key for key in told if key in keys)} exists, "
-            f"{', '.join(key for key in told if key not in keys)} does not. Except for the name, the answers are {word}."
+            f"{', '.join(key for key in told if key not in keys)} does not. But for the name, the answers are {word}."
         )
 
     def _answer_about(self, client: Client, key: str) -> str:
