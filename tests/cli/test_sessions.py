@@ -216,9 +216,7 @@ def test_a_message_whose_gateway_dies_says_where_its_answer_will_be(tmp_path: Pa
         said = [terminal.seen, *(process.communicate(timeout=SECONDS)[1] for process in asked)]
     assert all("The message is stored, and its run continues once the gateway is back" in text for text in said)
     for run in listed:
-        (text,) = [
-            text for text in said if f"`antiphon runs show {run['runId']} --wait 600` shows the answer." in text
-        ]
+        (text,) = [text for text in said if f"`antiphon runs show {run['runId']} --wait 600` shows the answer." in text]
         said.remove(text)
     with serving(home):
         for run in listed:

@@ -68,9 +68,9 @@ def shown_report(message: UserMessage, report: ReportStep, waited: Mapping[str, 
         case ReportStage.ANNOUNCE:
             lead, result, rest = record_texts(message)
             return (
-                "Your work on the task has ended as shown below, and the result is recorded. Your reply to this message "
-                f"is posted to the channel of the session that spawned you, {source}. Reply exactly {ANNOUNCE_SKIP} to "
-                "post nothing.\n"
+                "Your work on the task has ended as shown below, and the result is recorded. Your reply to this "
+                f"message is posted to the channel of the session that spawned you, {source}. Reply exactly "
+                f"{ANNOUNCE_SKIP} to post nothing.\n"
                 f"{lead}{fence.around(result)}{rest}"
             )
 

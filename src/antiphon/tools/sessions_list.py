@@ -32,7 +32,9 @@ MAX_BYTES = 80 * 1024
 class ListArguments(Arguments):
     kinds: list[str] | None = Field(None, description="Only these kinds: main, group, cron, hook, node, other.")
     limit: int = Field(50, description="Maximum number of sessions, 1 to 200.")
-    active_minutes: int | None = Field(None, ge=1, le=10**9, description="Only sessions updated within this many minutes.")
+    active_minutes: int | None = Field(
+        None, ge=1, le=10**9, description="Only sessions updated within this many minutes."
+    )
     message_limit: int = Field(0, description="How many of each session's newest messages to include, 0 to 20.")
     label: str | None = Field(None, description="Only sessions with exactly this label.")
     agent_id: str | None = Field(None, description="Only sessions of this agent.")

@@ -57,13 +57,18 @@ class SpawnArguments(Arguments):
         None, description="'run': one task, then it is archived. 'session': it stays, and each of its runs reports."
     )
     cleanup: Literal["keep", "delete"] = Field("keep", description="Whether to keep or delete it after its result.")
-    sandbox: Literal["inherit", "require"] = Field("inherit", description="'require': spawn only if the child is sandboxed.")
+    sandbox: Literal["inherit", "require"] = Field(
+        "inherit", description="'require': spawn only if the child is sandboxed."
+    )
     runtime: Literal["subagent", "acp"] = Field("subagent", description="'acp' is not supported yet.")
     attachments: list[AttachmentArgument] = Field(
-        default_factory=list[AttachmentArgument], description="Files for its workspace, at most 50 files and 5 MiB together."
+        default_factory=list[AttachmentArgument],
+        description="Files for its workspace, at most 50 files and 5 MiB together.",
     )
     attach_as: AttachAsArgument | None = Field(None, description="Reserved for mounts.")
-    context: Literal["none", "fork"] = Field("none", description="'fork': the child begins with a copy of this conversation.")
+    context: Literal["none", "fork"] = Field(
+        "none", description="'fork': the child begins with a copy of this conversation."
+    )
 
 
 def sessions_spawn(spawns: Spawns) -> SessionTool[SpawnArguments]:

@@ -25,7 +25,9 @@ MAX_RUNS = 1_000
 
 
 class WaitArguments(Arguments):
-    run_ids: list[str] = Field(min_length=1, max_length=MAX_RUNS, description="The runId values from sessions_spawn or sessions_send.")
+    run_ids: list[str] = Field(
+        min_length=1, max_length=MAX_RUNS, description="The runId values from sessions_spawn or sessions_send."
+    )
     mode: Literal["any", "all"] = Field("all", description="Wait for the first run ('any') or for every run ('all').")
     timeout_seconds: float = Field(30, ge=0, le=600, description="How long to wait, 0 to 600.")
 

@@ -20,7 +20,9 @@ def chat(
     new: Annotated[bool, typer.Option("--new", help="Create the session if it does not exist.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="With one message: the longest wait; the turn continues."),
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0, help="With one message: the longest wait; the turn continues."
+        ),
     ] = None,
     config: ConfigOption = None,
     home: HomeOption = None,

@@ -36,7 +36,9 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
             {"ok": True, "file": None if file is None else str(file), **({"warnings": warnings} if warnings else {})}
         )
     elif file is None:
-        show(f"There is no configuration file, so defaults apply. To change them, create {str(directory / TOML_NAME)!r}.")
+        show(
+            f"There is no configuration file, so defaults apply. To change them, create {str(directory / TOML_NAME)!r}."
+        )
     else:
         show(f"Configuration is valid: {str(file)!r}")
     if not as_json:

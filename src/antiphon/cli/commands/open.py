@@ -39,7 +39,8 @@ def open_page(
     is_opened = not no_browser and sys.stdout.isatty() and _has_desktop()
     if not is_printed:
         raise Invalid(
-            "Sign-in link is not printed: the output is not a terminal. Add --print (or --json) to print it here.", code="not_terminal"
+            "Sign-in link is not printed: the output is not a terminal. Add --print (or --json) to print it here.",
+            code="not_terminal",
         )
     client = client_of(directory, running)
     answer = client.post("/auth/link")

@@ -15,9 +15,12 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
 @app.command("list")
 @command
 def list_runs(
-    session: Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Only runs of this session.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="SESSION", help="Only runs of this session.")
+    ] = None,
     status: Annotated[
-        list[str] | None, typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated.")
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated."),
     ] = None,
     kept: Annotated[bool, typer.Option("--kept", help="Only runs of sub-agents whose requester is gone.")] = False,
     limit: LimitOption = 20,

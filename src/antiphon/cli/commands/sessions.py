@@ -15,7 +15,9 @@ ToolsOption = Annotated[bool, typer.Option("--tools", help="Show the results of 
 @app.command("list")
 @command
 def list_sessions(
-    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only with this text in name, label or key.")] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", metavar="TEXT", help="Only with this text in name, label or key.")
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option("--kind", metavar="KIND", help="main, group, cron, hook, node or other; may be repeated."),
@@ -72,11 +74,15 @@ def list_sessions(
 @command
 def show_tree(
     session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="Only this session and what it spawned; default: all sessions.")
+        str | None,
+        typer.Argument(metavar="SESSION", help="Only this session and what it spawned; default: all sessions."),
     ] = None,
     include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="The largest number to show; counts only sessions below the top level.")
+        int,
+        typer.Option(
+            "--limit", "-n", min=1, help="The largest number to show; counts only sessions below the top level."
+        ),
     ] = 300,
     follow: Annotated[bool, typer.Option("--follow", help="Redraw it as it changes, until Ctrl-C.")] = False,
     home: HomeOption = None,
@@ -205,7 +211,8 @@ def send_message(
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Only store the message; no run answers it.")] = False,
     message_id: Annotated[
-        str | None, typer.Option("--message-id", metavar="ID", help="Makes it safe to repeat: the same id is stored once.")
+        str | None,
+        typer.Option("--message-id", metavar="ID", help="Makes it safe to repeat: the same id is stored once."),
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,

@@ -19,7 +19,9 @@ _EXITS = {
 
 @command
 def call_tool(
-    name: Annotated[str | None, typer.Argument(metavar="TOOL", help="The tool; without it, all tools are listed.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="TOOL", help="The tool; without it, all tools are listed.")
+    ] = None,
     arguments: Annotated[str, typer.Argument(metavar="JSON", help="The arguments, a JSON object.")] = "{}",
     session: Annotated[
         str | None,

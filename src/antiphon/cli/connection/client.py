@@ -150,7 +150,7 @@ class Client:
         except Unavailable as error:
             raise Unavailable(
                 f"{error.message} The message is stored, and its run continues once the gateway is back: "
-                    f"`antiphon runs show {run_id} --wait 600` shows the answer.",
+                f"`antiphon runs show {run_id} --wait 600` shows the answer.",
                 code=error.code,
             ) from error
 

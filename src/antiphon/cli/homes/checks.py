@@ -111,7 +111,10 @@ def _home(home: Path) -> Iterator[Finding]:
         mode = stat.S_IMODE(token.stat().st_mode)
         if mode & 0o077:
             yield Finding(
-                "owner's token", Grade.BROKEN, f"{token} is readable by other users (mode {mode:o})", f"chmod 600 {token}"
+                "owner's token",
+                Grade.BROKEN,
+                f"{token} is readable by other users (mode {mode:o})",
+                f"chmod 600 {token}",
             )
         else:
             yield Finding("owner's token", Grade.OK, "only its owner can read it")
