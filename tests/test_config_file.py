@@ -187,7 +187,7 @@ def test_no_command_is_allowed_more_than_a_tebibyte(tmp_path: Path, section: str
         ('[[agents.list]]\nid = "a"\nsandbox.network = 0', "sandbox.network: needs true or false."),
         ('[[agents.list]]\nname = "a"', "agents.list.0.id: is required."),
         ('[[agents.list]]\nid = "A"', "beginning with a letter or digit.\0"),
-        ('session.reset.zone = "x"', "session.reset.zone: there is no time zone 'x'"),
+        ('session.reset.zone = "x"', "session.reset.zone: unknown time zone 'x'"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_in_words_of_the_file(tmp_path: Path, text: str, told: str) -> None:

@@ -16,8 +16,7 @@ def mcp(
 ) -> None:
     """Serve the session tools to an outside agent by MCP, on standard input and output.
 
-    The agent starts this program itself. Configure it there as an MCP server with the command `antiphon mcp --as
-    <session>`.
+    The agent starts this program itself: configure `antiphon mcp --as <session>` there as an MCP server.
     """
     from antiphon.cli.commands.mcp_server import serve
     from antiphon.cli.connection.connect import connect

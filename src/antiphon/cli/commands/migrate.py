@@ -21,8 +21,8 @@ def migrate(
 ) -> None:
     """Upgrade the configured database, while processes of the previous version continue.
 
-    With --to it moves a home to PostgreSQL, with its queued, running and waiting runs. No process may use the home
-    meanwhile.
+    With --to it moves a home to PostgreSQL, with its queued, running and waiting runs. No other process may use the
+    home.
     """
     from antiphon.cli.homes.moving import move_home, update_home
 

@@ -72,7 +72,7 @@ def show_run(
 ) -> None:
     """Show a run; with --wait the exit code says how it ended.
 
-    One that yielded has ended when the runs that continue it have; what is shown then is how the last one ended.
+    A run that yielded ends with the last run that continues it, and shows the end of that run.
     """
     from antiphon.cli.connection.connect import connect
 

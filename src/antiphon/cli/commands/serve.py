@@ -25,7 +25,7 @@ def serve(
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="gateway (answers requests), worker (runs agents) or all; with PostgreSQL (also ANTIPHON_ROLE).",
+            help="gateway (answers requests), worker (runs agents) or all; needs PostgreSQL (also ANTIPHON_ROLE).",
         ),
     ] = None,
     database: DatabaseOption = None,

@@ -9,7 +9,7 @@ from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_ru
 from antiphon.domain.message import JsonObject
 
 app = typer.Typer(no_args_is_help=True, help="List, read, follow, send to and fork sessions.")
-ToolsOption = Annotated[bool, typer.Option("--tools", help="Show the results of tools too.")]
+ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results of tools.")]
 
 
 @app.command("list")
@@ -20,12 +20,14 @@ def list_sessions(
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="main, group, cron, hook, node or other; may be repeated."),
+        typer.Option(
+            "--kind", metavar="KIND", help="Only this kind: main, group, cron, hook, node or other; may be repeated."
+        ),
     ] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only sessions of this agent.")] = None,
-    include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
+    include_inactive: Annotated[bool, typer.Option("--all", help="Include inactive sessions.")] = False,
     limit: LimitOption = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -77,7 +79,7 @@ def show_tree(
         str | None,
         typer.Argument(metavar="SESSION", help="Only this session and what it spawned; default: all sessions."),
     ] = None,
-    include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
+    include_inactive: Annotated[bool, typer.Option("--all", help="Include inactive sessions.")] = False,
     limit: Annotated[
         int,
         typer.Option(
@@ -135,7 +137,7 @@ def show_history(
     session: SessionArgument,
     limit: LimitOption = 50,
     tools: ToolsOption = False,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -220,7 +222,7 @@ def send_message(
 ) -> None:
     """Post a message and return, or wait for its reply.
 
-    Without a running gateway the turn gets the time that draining gives, and goes on at the next start.
+    Without a running gateway the turn gets `gateway.drain_seconds` to end, and otherwise continues at the next start.
     """
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session

@@ -107,8 +107,8 @@ def revoke_token(
 def rotate_token(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Replace the owner's token, and end all browser sign-ins and sign-in links.
 
-    Every gateway on the database refuses the old one within a second. Without a running gateway this also gives a
-    home whose token is refused, or was lost, one that is good.
+    Every gateway on the database rejects the old token within a second. If no gateway runs, this also repairs a home
+    whose token was lost or is no longer valid.
     """
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show, show_json
