@@ -46,7 +46,7 @@ class ActsSection(Section):
 
 class AgentToolsSection(Section):
     allow: tuple[str, ...] | None = None
-    """Names of Python functions and MCP tools that the agent may call; all unless set."""
+    """Which Python functions and MCP tools the agent may call, and whether `run_command`, by name; all unless set."""
     sessions: ActsSection = ActsSection()
     """Narrows the session tools of the agent, act by act, to `self`, `tree`, `agent`, `all` or `false`."""
 
@@ -85,7 +85,7 @@ class AgentSandboxSection(Section):
 
 class SubagentsSection(Section):
     allow_agents: tuple[Annotated[str, AfterValidator(_allowed_agent)], ...] = ()
-    """Other agents whose sessions the agent may spawn; `*` for any. Its own it may always spawn."""
+    """Other agents under which the agent may spawn sessions; `*` for any. Under itself it always may."""
     max_spawn_depth: Annotated[int, Field(ge=1, le=5)] = 1
     """How many levels of children are allowed; with 1, children may not spawn."""
     max_children_per_agent: Annotated[int, Field(ge=1, le=1000)] = 5

@@ -38,8 +38,8 @@ class GroupsSection(Section):
 
 class ResetSection(Section):
     mode: ResetMode = ResetMode.NONE
-    """Whether sessions reset never, daily at an hour, or after some idle time. A session does not reset while a run or
-    a child of it is at work."""
+    """When sessions reset by themselves: never, daily at an hour, or after some idle time. A session does not reset
+    while a run or a child of it is at work."""
     at_hour: Annotated[int, Field(ge=0, le=23)] = 4
     """The hour for mode `daily`."""
     idle_minutes: Annotated[int, Field(ge=0, le=MOST_MINUTES)] = 0
