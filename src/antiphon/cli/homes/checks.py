@@ -126,7 +126,7 @@ def _shared_database(home: Path, url: str) -> Iterator[Finding]:
         state = anyio.run(look_at_server, url)
         place = describe_database(home, url)
     except AntiphonError as error:
-        yield Finding(name, Grade.BROKEN, error.message, "Nothing can be stored until then.")
+        yield Finding(name, Grade.BROKEN, error.message, "Until this is fixed, nothing can be stored.")
         return
     size = f"{state.bytes / MEBIBYTE:.1f} MiB, server {state.server}"
     if state.schema < state.known_schema:
@@ -184,7 +184,7 @@ def _webhooks(config: Config) -> Iterator[Finding]:
     try:
         webhooks = config.webhooks()
     except Invalid as error:
-        yield Finding("webhooks", Grade.BROKEN, error.message, "Nothing starts until then.")
+        yield Finding("webhooks", Grade.BROKEN, error.message, "Until this is fixed, nothing starts.")
         return
     if webhooks:
         ways = [f"{webhook.name} ({'both ways' if webhook.url else 'in only'})" for webhook in webhooks]
@@ -297,7 +297,9 @@ def _models(home: Path, file: Path, config: Config) -> Iterator[Finding]:
             yield Finding(name, Grade.BROKEN, error.message, "Set agents.defaults.model or the agent's model.")
             continue
         if problem is not None:
-            yield Finding(name, Grade.BROKEN, f"{agent.model}: {problem}", "Its messages end in an error until then.")
+            yield Finding(
+                name, Grade.BROKEN, f"{agent.model}: {problem}", "Until this is fixed, its messages end in an error."
+            )
         elif agent.model == "offline":
             yield Finding(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
         else:
