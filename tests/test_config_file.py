@@ -104,7 +104,7 @@ def test_a_json5_file_in_the_seeds_shape_means_the_same_as_toml(tmp_path: Path) 
         ("{\n  session: {\n    agentToAgent: { maxPingPongTurns: 9 } } }", ["line 3", "maxPingPongTurns"]),
         ("{\n  tools: {},\n  tools: {} }", ["line 3", "'tools' is given twice"]),
         ("{\n  tools: {\n    sessions: }\n}", ["not JSON5", "line 3"]),
-        ("[]", ["no object"]),
+        ("[]", ["not an object"]),
         (
             "{\n  agents: {\n    defaults: { subagents: {\n      allowAgents: ['main', 'Ops*'] } } } }",
             ["line 4", "agents.defaults.subagents.allowAgents.1", "'Ops*'"],
@@ -187,7 +187,7 @@ def test_no_command_is_allowed_more_than_a_tebibyte(tmp_path: Path, section: str
         ('[[agents.list]]\nid = "a"\nsandbox.network = 0', "sandbox.network: needs true or false."),
         ('[[agents.list]]\nname = "a"', "agents.list.0.id: is required."),
         ('[[agents.list]]\nid = "A"', "beginning with a letter or digit.\0"),
-        ('session.reset.zone = "x"', "session.reset.zone: there is no time zone 'x'"),
+        ('session.reset.zone = "x"', "session.reset.zone: unknown time zone 'x'"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_in_words_of_the_file(tmp_path: Path, text: str, told: str) -> None:

@@ -230,6 +230,47 @@ def test_every_command_and_option_is_documented() -> None:
     assert missing == []
 
 
+ARCHAIC = re.compile(
+    r"\b(whoever|whomever|whosoever|those that|those who|one that|there (?:is|are) not|(?:is|are|was|were|be) told"
+    r"|put by|put away|so long as|so many|go(?:es)? before|makes of|what there is|anew|shall|com(?:es|ing) into being"
+    r"|knows? of|who (?:asks|waits|calls)|stands? in the|called? off|calls off|where there (?:is|are))\b",
+    re.IGNORECASE,
+)
+"""Phrases that plain English does not need; docs/STYLE.md shows what to write."""
+OTHERS_WORDS = {"HTTP.md", "STYLE.md"}
+"""Pages that are not read: HTTP.md is to be rewritten, STYLE.md quotes the phrases."""
+
+
+def test_what_people_and_models_read_is_plain_english() -> None:
+    found = [
+        f"{place}: {match[0]!r} in …{prose[max(0, match.start() - 40) : match.end() + 40]}…"
+        for place, text in readable_texts()
+        for prose in (" ".join(re.sub(r"```.*?```|`[^`\n]*`", "``", text, flags=re.DOTALL).split()),)
+        for match in ARCHAIC.finditer(prose)
+    ]
+    assert not found, "\n".join(["docs/STYLE.md says how to write:", *found])
+
+
+def readable_texts() -> Iterator[tuple[str, str]]:
+    """Documents, help of the command line and descriptions of tools, each with its place."""
+    top = DOCS.parent
+    for path in (top / "README.md", top / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("tools/*.md")):
+        if path.name not in OTHERS_WORDS:
+            yield str(path.relative_to(top)), path.read_text("utf-8")
+    yield from helps(typer.main.get_command(app), "antiphon")
+    for tool in session_tools():
+        yield tool.schema.name, tool.schema.description
+        yield tool.schema.name, parameters(tool)
+
+
+def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    yield name, command.help or ""
+    for parameter in command.params:
+        yield f"{name} {parameter.name}", getattr(parameter, "help", None) or ""
+    for inner, each in getattr(command, "commands", {}).items():
+        yield from helps(each, f"{name} {inner}")
+
+
 @requirement("cli:1")
 def test_every_exit_code_is_documented() -> None:
     text = (DOCS / "CLI.md").read_text("utf-8")

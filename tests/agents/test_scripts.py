@@ -54,7 +54,7 @@ def test_a_script_from_elsewhere_is_refused_whether_it_exists_or_not(places: tup
         "missing": str(outside / "missing.json"),
         "NUL": "a\0b",
     }
-    assert "lies neither in the home" in refusal(names[kind], places)
+    assert "is neither in the home" in refusal(names[kind], places)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "device", "large", "not there"])

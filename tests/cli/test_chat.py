@@ -75,7 +75,7 @@ def test_ctrl_c_cancels_the_turn_and_twice_at_the_prompt_leaves(home: Path) -> N
             terminal.say("a")
             terminal.expect("a")
             terminal.type_at_rest("\x03")
-            terminal.expect("(Ctrl-C again leaves)")
+            terminal.expect("(press Ctrl-C again to leave)")
             terminal.say("a")
             terminal.expect("a")
             terminal.type_at_rest("\x03")

@@ -58,5 +58,5 @@ def test_who_follows_a_gateway_that_refuses_pauses_says_so_and_gives_up(
     told: list[str] = []
     with refusing(code) as (url, asked), pytest.raises(Unavailable):
         list(client_of(url).follow("/events", after=0, tell=told.append))
-    assert told == ["Connection to the gateway is lost; it is tried again."]
+    assert told == ["Connection to the gateway is lost; trying again."]
     assert 1 < len(asked) < 10

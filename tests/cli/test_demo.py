@@ -97,7 +97,7 @@ def test_on_a_terminal_it_is_drawn_within_its_width(place: Path) -> None:
     with on_terminal("demo", "--fast", home=place / "mine", env={"TMPDIR": str(place), "COLUMNS": "80"}) as terminal:
         terminal.expect("kill -9")
         terminal.expect("is dead")
-        terminal.expect("goes on from its log")
+        terminal.expect("continues from its log")
         terminal.expect("all results are there")
         terminal.expect("── the process died here ──")
         assert terminal.wait() == 0

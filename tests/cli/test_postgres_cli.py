@@ -119,7 +119,7 @@ def test_serve_in_the_role_of_a_worker_is_a_worker(home: Path, on: dict[str, str
 @pytest.mark.parametrize("command", [["worker"], ["serve", "--role", "gateway"]])
 def test_roles_need_a_database_that_processes_share(home: Path, command: list[str]) -> None:
     done = antiphon(*command, home=home)
-    assert done.returncode == 2 and "needs a database that processes share" in done.stderr
+    assert done.returncode == 2 and "needs a shared database" in done.stderr
 
 
 def test_a_run_of_a_worker_that_is_stopped_goes_on_at_once_in_another(tmp_path: Path, on: dict[str, str]) -> None:
@@ -241,13 +241,13 @@ def test_doctor_looks_at_the_server_and_at_those_who_work_on_it(tmp_path: Path, 
     home = tmp_path / "g"
     code, found = doctor(home, on)
     assert code == 0 and found["database"]["status"] == "ok" and "schema" in found["database"]["detail"]
-    assert "none is at work" in found["processes"]["detail"] and not home.exists()
+    assert "none runs" in found["processes"]["detail"] and not home.exists()
     with serving(home, "--role", "gateway", env=on):
         code, found = doctor(home, on)
         assert code == 0 and found["processes"]["status"] == "warning"
         assert "antiphon worker" in found["processes"]["remedy"]
         with begun("worker", home=with_night_agent(tmp_path / "w"), env=on):
-            assert "one configuration" in doctor(home, on)[1]["processes"]["detail"]
+            assert "configurations differ" in doctor(home, on)[1]["processes"]["detail"]
 
 
 def test_doctor_says_what_is_wrong_with_a_server_that_cannot_be_reached(home: Path) -> None:

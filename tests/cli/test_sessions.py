@@ -161,10 +161,10 @@ def test_following_tells_of_a_lost_gateway_and_goes_on_with_the_next(tmp_path: P
             for tree in trees:
                 until("echo: before", tree)
             assert gateway.stop(signal.SIGKILL) == -signal.SIGKILL
-            screen.expect("Connection to the gateway is lost; it is tried again.")
+            screen.expect("Connection to the gateway is lost; trying again.")
             for each in (follower, *trees):
                 assert each.stderr is not None
-                assert each.stderr.readline() == "Connection to the gateway is lost; it is tried again.\n"
+                assert each.stderr.readline() == "Connection to the gateway is lost; trying again.\n"
         with begun("serve", "--port", port, home=home):
             antiphon_json("sessions", "send", "main", "after", "--wait", "60", home=home)
             screen.expect("echo: after")
@@ -214,11 +214,9 @@ def test_a_message_whose_gateway_dies_says_where_its_answer_will_be(tmp_path: Pa
         assert gateway.stop(signal.SIGKILL) == -signal.SIGKILL
         assert terminal.wait() == 4
         said = [terminal.seen, *(process.communicate(timeout=SECONDS)[1] for process in asked)]
-    assert all("The message is stored, and its run goes on once the gateway is back" in text for text in said)
+    assert all("The message is stored, and its run continues once the gateway is back" in text for text in said)
     for run in listed:
-        (text,) = [
-            text for text in said if f"`antiphon runs show {run['runId']} --wait 600` brings the answer." in text
-        ]
+        (text,) = [text for text in said if f"`antiphon runs show {run['runId']} --wait 600` shows the answer." in text]
         said.remove(text)
     with serving(home):
         for run in listed:
@@ -257,14 +255,14 @@ def test_runs_are_listed_shown_and_cancelled(gateway: Serving) -> None:
     assert unknown.returncode == 3 and "Run not found" in unknown.stderr
     for command in (("show", "run_none"), ("show", "run_none", "--wait", "1"), ("show", ""), ("cancel", "run_none")):
         unknown = antiphon("runs", *command, home=home)
-        assert unknown.returncode == 3 and "`antiphon runs list` shows what there is." in unknown.stderr
+        assert unknown.returncode == 3 and "`antiphon runs list` shows all runs." in unknown.stderr
 
 
 def test_cancelling_a_run_that_had_ended_says_that_nothing_was_cancelled(gateway: Serving) -> None:
     home = gateway.home
     done = antiphon_json("sessions", "send", "main", "hello", "--wait", "60", home=home)["runId"]
     shown = antiphon("runs", "cancel", done, home=home)
-    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "The run had ended already: nothing was cancelled.")
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "The run had already ended: nothing was cancelled.")
     answer = antiphon_json("runs", "cancel", done, home=home)
     assert (answer["status"], answer["cancelled"]) == ("ok", False)
     running = antiphon_json("sessions", "send", "main", "!sleep 60", home=home)["runId"]

@@ -50,7 +50,7 @@ def test_a_home_that_somebody_else_keeps_is_refused_after_a_while(home: Path) ->
         said = antiphon("chat", "-m", "hello", home=home)
     assert (said.returncode, said.stdout) == (4, "")
     waiting, refusal = said.stderr.splitlines()
-    assert waiting == "Another process has the home, and starts or stops there; waiting for it."
+    assert waiting == "Another process uses the home and is starting or stopping; waiting for it."
     assert refusal.startswith("Error: Home is in use by another process")
 
 

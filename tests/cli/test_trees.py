@@ -208,7 +208,7 @@ def test_on_a_low_terminal_those_at_work_are_followed(crowd: Serving, child: str
     run = antiphon_json("sessions", "send", "agent:main:subagent:00", "!sleep 60", home=crowd.home)["runId"]
     size = {"COLUMNS": "100", "LINES": "12"}
     with on_terminal("sessions", "tree", "garden", "--follow", home=crowd.home, env=size) as terminal:
-        seen = terminal.expect(" more: the terminal is too low")
+        seen = terminal.expect(" more do not fit on the terminal")
         terminal.type("\x03")
         assert terminal.wait() == 130
     lines = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", seen).splitlines()
@@ -245,7 +245,7 @@ def test_a_tree_is_drawn_anew_on_a_terminal_until_interrupted(gateway: Serving) 
 
 def test_who_tells_what_is_done_since_when_and_by_whom(gateway: Serving) -> None:
     idle = antiphon("who", home=gateway.home)
-    assert idle.returncode == 0 and idle.stdout.startswith("Nobody is at work.\n")
+    assert idle.returncode == 0 and idle.stdout.startswith("No session is at work.\n")
     assert f"/{gateway.process.pid} " in idle.stdout and " all " in idle.stdout
     run = antiphon_json("sessions", "send", "agent:main:subagent:3", "!sleep 60", home=gateway.home)["runId"]
     answers = (antiphon_json("who", home=gateway.home) for _ in range(20))
@@ -261,7 +261,7 @@ def test_who_tells_what_is_done_since_when_and_by_whom(gateway: Serving) -> None
 def test_without_a_gateway_who_says_so(tmp_path: Path) -> None:
     shown = antiphon("who", home=tmp_path / "home")
     assert shown.returncode == 0
-    assert shown.stdout == "Nobody is at work.\n\nNo gateway is running here. `antiphon serve` starts one.\n"
+    assert shown.stdout == "No session is at work.\n\nNo gateway is running. `antiphon serve` starts one.\n"
     assert "There are no sessions yet" in antiphon("sessions", "tree", home=tmp_path / "home").stdout
 
 

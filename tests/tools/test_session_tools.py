@@ -147,7 +147,7 @@ async def test_filters_narrow_a_list(open_home: OpenHome, arguments: dict[str, A
         ({"limt": 3}, "invalid_arguments", "did you mean 'limit'"),
         ({"cursor": "nonsense"}, "invalid_cursor", "nextCursor"),
         ({"cursor": "MS4yLjM="}, "invalid_cursor", "nextCursor"),
-        ({"requester": "agent:main:main"}, "invalid_arguments", "who calls is known"),
+        ({"requester": "agent:main:main"}, "invalid_arguments", "the caller is already known"),
         ({"limit": "many"}, "invalid_arguments", "limit"),
         ({"activeMinutes": 0}, "invalid_arguments", "activeMinutes"),
     ],

@@ -56,7 +56,7 @@ class ToolCalls:
             )
         if given.find(name) is None:
             raise Denied(
-                f"Tool is not given to this session: {name!r}. "
+                f"Tool is not available to this session: {name!r}. "
                 "See agents.list[].tools, tools.subagents.tools and access.roles.guest.tools in the configuration.",
                 code="tool_not_given",
             )
@@ -75,7 +75,7 @@ class ToolCalls:
         target = read_target(bound)
         if named is not None and named != bound and not await self._callers.are_one(target, read_target(named)):
             raise Denied(
-                f"Token is bound to a session: {target_name(target)!r}. Name no other, or none.", code="token_bound"
+                f"Token is bound to a session: {target_name(target)!r}. Name that session, or none.", code="token_bound"
             )
         return target
 

@@ -112,15 +112,15 @@ def _turn(message: UserMessage, source: str, fence: DataFence) -> str:
     said = f"It says, as data:\n{fence.around(words)}" if words else "Its reply is the result of your call above."
     return (
         f"Turn {exchange.turn} of at most {exchange.of} of your exchange with {source}, another session. {said}\n"
-        f"What you reply is sent to that session. Reply exactly {REPLY_SKIP} if there is nothing to add."
+        f"Your reply is sent to that session. Reply exactly {REPLY_SKIP} if you have nothing to add."
     )
 
 
 def _announce(message: UserMessage, source: str, fence: DataFence) -> str:
     request, first, latest = (part.text for part in message.content if isinstance(part, TextPart))
     return (
-        f"Your exchange with {source}, another session, is over. What you reply now is posted to this session's own "
-        f"channel. Reply exactly {ANNOUNCE_SKIP} to post nothing.\n"
+        f"Your exchange with {source}, another session, is over. Your reply to this message is posted to this "
+        f"session's own channel. Reply exactly {ANNOUNCE_SKIP} to post nothing.\n"
         f"The request, as data:\n{fence.around(request)}\n"
         f"Your first reply:\n{fence.around(first)}\n"
         f"The latest reply:\n{fence.around(latest)}"

@@ -153,15 +153,15 @@ class AgentLoop:
         asked = len(steps) + before.model_calls
         calls = sum(len(step.results) for step in steps) + before.tool_calls
         if limits.model_calls is not None and asked >= limits.model_calls:
-            return _failed("limit_model_calls", f"The run made {asked} model calls, the most it may.")
+            return _failed("limit_model_calls", f"The run made {asked} model calls, which is its limit.")
         if limits.tool_calls is not None and calls >= limits.tool_calls:
-            return _failed("limit_tool_calls", f"The run made {calls} tool calls, the most it may.")
+            return _failed("limit_tool_calls", f"The run made {calls} tool calls, which is its limit.")
         if limits.tokens is not None or limits.usd is not None:
             used = await context.used()
             if limits.tokens is not None and used.total_tokens >= limits.tokens:
-                return _failed("limit_tokens", f"The run used {used.total_tokens} tokens, the most it may.")
+                return _failed("limit_tokens", f"The run used {used.total_tokens} tokens, which is its limit or more.")
             if limits.usd is not None and (used.cost_microusd or 0) >= limits.usd * 1_000_000:
-                return _failed("limit_cost", f"The run cost as much as it may: {limits.usd} USD.")
+                return _failed("limit_cost", f"The run reached its cost limit: {limits.usd} USD.")
         return await self._check_daily_cap(context, context.agent) if model.is_counted else None
 
     async def _check_daily_cap(self, context: RunContext, agent: Agent) -> Ending | None:
@@ -250,12 +250,12 @@ class AgentLoop:
         name = call.part.name
         tool = tools.find(name)
         if tool is None:
-            return _tool_error("unknown_tool", f"There is no tool {name!r}. There are: {', '.join(tools.names)}.")
+            return _tool_error("unknown_tool", f"Tool not found: {name!r}. Available tools: {', '.join(tools.names)}.")
         if call.is_begun and not tool.is_idempotent:
             return ToolOutput(OUTCOME_UNKNOWN, is_error=True)
         arguments = _parse_arguments(call.part.arguments)
         if arguments is None:
-            return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call again with one.")
+            return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call again with an object.")
         if not call.is_begun:
             await context.record_call(call.message_seq, call.index, name)
         caller = Caller(

@@ -45,7 +45,7 @@ class ScriptedModel:
         try:
             self._script = _Script.model_validate(json.loads(read_script(file, directories)))
         except ValidationError as error:
-            raise unplayable(file, f"it is not of the form of a script ({_problem(error)})") from None
+            raise unplayable(file, f"it does not have the form of a script ({_problem(error)})") from None
         except (ValueError, RecursionError):
             raise unplayable(file, "it is not JSON") from None
         self._file = file

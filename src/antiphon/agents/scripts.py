@@ -25,7 +25,7 @@ def read_script(name: str, directories: Sequence[Path]) -> bytes:
             continue
         except OSError as error:
             raise unplayable(name, f"it cannot be read ({error.strerror})") from error
-    raise unplayable(name, "it lies neither in the home nor beside the configuration file; put it there")
+    raise unplayable(name, "it is neither in the home nor beside the configuration file; move it there")
 
 
 def unplayable(name: str, reason: str) -> Invalid:
@@ -48,7 +48,7 @@ def _read(name: str, path: Path) -> bytes:
     with open(descriptor, "rb") as file:  # noqa: PTH123
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
-            raise unplayable(name, "it is no regular file")
+            raise unplayable(name, "it is not a regular file")
         content = file.read(MAX_SCRIPT_BYTES + 1)
     if len(content) > MAX_SCRIPT_BYTES:
         raise unplayable(name, f"it has more than {MAX_SCRIPT_BYTES} bytes")

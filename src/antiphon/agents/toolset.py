@@ -53,7 +53,7 @@ class ToolContext:
     def run_context(self) -> CallingRun:
         """Raises `Invalid` for a call from outside a run."""
         if self.caller.run is None:
-            raise Invalid("Tool needs a run: it was called from outside one.", code="no_run")
+            raise Invalid("Tool needs a run, but the call comes from outside one.", code="no_run")
         return self.caller.run
 
     @property
@@ -263,7 +263,7 @@ class Toolset:
         """By the beginning of names: what answers for tools that exist and cannot be had now."""
         for entry in tools:
             if entry.schema.name in self._tools:
-                raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Give the other another name.")
+                raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Rename one of the two tools.")
             self._tools[entry.schema.name] = entry
 
     def for_session(self, agent_id: AgentId, depth: int, principal: Principal, rules: Rules) -> "Toolset":

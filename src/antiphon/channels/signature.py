@@ -50,7 +50,7 @@ def verify(secret: str, name: str, headers: Mapping[str, str], body: bytes, now:
         raise _bad_signature()
     if abs(now - int(time)) > MAX_AGE_SECONDS:
         raise Unproven(
-            f"Timestamp is more than {MAX_AGE_SECONDS // 60} minutes off: {time!r}. Set the clock, and sign anew.",
+            f"Timestamp is more than {MAX_AGE_SECONDS // 60} minutes off: {time!r}. Set the clock, and sign again.",
             code="stale_timestamp",
         )
 

@@ -62,7 +62,7 @@ class WebhookChannel:
                 raise self._refusal(answer)
         except httpx.TimeoutException as error:
             raise DeliveryFailed(
-                f"{self._host} did not answer in time; it may have the text.", code="channel_timeout"
+                f"{self._host} did not answer in time; it may have received the text.", code="channel_timeout"
             ) from error
         except httpx.HTTPError as error:
             raise DeliveryFailed(
@@ -84,7 +84,7 @@ class WebhookChannel:
     def _refusal(self, answer: httpx.Response) -> DeliveryFailed:
         status = answer.status_code
         is_permanent = 400 <= status < 500 and status not in PASSING
-        hint = " Redirects are not followed; set the url that it is to go to." if answer.is_redirect else ""
+        hint = " Redirects are not followed; set url to the final address." if answer.is_redirect else ""
         return DeliveryFailed(
             f"{self._host} answered with HTTP {status}.{hint}",
             code="channel_refused" if is_permanent else "channel_busy" if status == 429 else "channel_failed",

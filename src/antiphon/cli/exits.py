@@ -1,4 +1,4 @@
-"""Exit codes, and which error ends the program with which. Documented in docs/CLI.md."""
+"""Exit codes, and the code for each error. Documented in docs/CLI.md."""
 
 import functools
 import os
@@ -33,13 +33,13 @@ class ExitCode(IntEnum):
 
 
 class TimedOut(AntiphonError):
-    """What was waited for did not come in time; it goes on."""
+    """The wait ended before the work did; the work continues."""
 
     default_code = "timeout"
 
 
 class CommandFailed(AntiphonError):
-    """The command did its work, and the outcome is a failure that was already shown."""
+    """The command did its work; the outcome is a failure that was already shown."""
 
     def __init__(self, exit_code: ExitCode) -> None:
         super().__init__("Command failed")
@@ -65,7 +65,7 @@ def exit_code_of(error: AntiphonError) -> ExitCode:
 
 
 def exit_code_of_run(status: str) -> ExitCode:
-    """By how a run ended, or by `timeout` for a wait that did."""
+    """The exit code for a run's status, or `timeout` if the wait ended."""
     match status:
         case "ok":
             return ExitCode.OK
@@ -85,7 +85,7 @@ def sole(error: Exception) -> Exception:
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Ends the program with a message and an exit code where the function raises what a person can act on."""
+    """Ends the program with a message and an exit code if the function raises an error that a person can act on."""
 
     @functools.wraps(function)
     def run(*arguments: P.args, **options: P.kwargs) -> R:
@@ -130,7 +130,7 @@ def show_error(message: str, code: str, *, as_json: bool) -> None:
 
 @contextmanager
 def ending_at_once() -> Generator[None]:
-    """Ctrl-C ends the process here: to be interrupted would leave threads that nobody ends, and all is stored."""
+    """Ctrl-C ends the process here: an interrupt would leave threads behind, and everything is stored."""
     previous = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread() or previous in (signal.SIG_IGN, None):
         yield

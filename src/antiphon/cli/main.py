@@ -55,7 +55,7 @@ def _show_version(is_wanted: bool) -> None:
 @app.callback()
 def antiphon(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """A durable session runtime and gateway for AI agents."""

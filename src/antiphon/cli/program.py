@@ -1,4 +1,4 @@
-"""How this program was called, for commands that it names."""
+"""How this program was called, for the commands in its messages."""
 
 import shlex
 import shutil

@@ -1,4 +1,4 @@
-"""Standard input and output: text that is Unicode in, and out whatever the encoding there can say."""
+"""Standard input and output: Unicode text in; text out in any encoding, as far as it has the characters."""
 
 import io
 import json
@@ -13,16 +13,16 @@ NOT_UNICODE = "not_unicode"
 
 
 def prepare_output() -> None:
-    """From now on what an encoding has no signs for is replaced in the output, instead of ending the program."""
+    """Makes output replace characters that the encoding lacks, instead of ending the program."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
 
 
 def json_text(value: Mapping[str, JsonValue], *, indent: int | None = None) -> str:
-    """A document for standard output, in ASCII where that has not all characters.
+    """A document for standard output, in ASCII unless the encoding is UTF-8.
 
-    What would steer a terminal or turn the direction of words is escaped, which changes nothing for who parses it.
+    Characters that control a terminal or change the direction of words are escaped; parsed values stay the same.
     """
     encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "").replace("_", "")
     text = json.dumps(

@@ -111,7 +111,7 @@ class Config(Section):
         agents = self.agent_map()
         if self.gateway.role is not Role.ALL and self.database.url is None:
             raise Invalid(
-                f"Setting gateway.role {self.gateway.role.value!r} needs a database that processes share. "
+                f"Setting gateway.role {self.gateway.role.value!r} needs a shared database. "
                 "Set database.url to a PostgreSQL address, or leave the role at 'all'.",
                 code="invalid_config",
             )
@@ -189,7 +189,7 @@ class Config(Section):
                 place = f"variable {section.secret_env}" if section.secret_env and section.secret is None else "secret"
                 what = f"one of {MIN_SECRET_LENGTH} characters or more" if secret else "one"
                 raise Invalid(
-                    f"Webhook has no secret that protects it: channels.webhook.{name} needs {what} ({place}). "
+                    f"Webhook has no usable secret: channels.webhook.{name} needs {what} ({place}). "
                     "Make one with `openssl rand -hex 32`.",
                     code="invalid_config",
                 )

@@ -26,7 +26,7 @@ def explain(error: ValidationError, path: Path | None, text: str, origins: Mappi
             where = f"Configuration {str(path)!r}" + (f", line {line}" if line else "")
         if item["type"] == "extra_forbidden":
             near = get_close_matches(place[-1], _names_beside(place), n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else f" Known here: {', '.join(_names_beside(place))}."
+            hint = f" Did you mean {near[0]!r}?" if near else f" Valid names here: {', '.join(_names_beside(place))}."
             problems.append(f"{where}: unknown setting {dotted!r}.{hint}")
         else:
             said = NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")

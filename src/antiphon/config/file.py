@@ -21,7 +21,7 @@ def file_in(home: Path) -> Path | None:
     found = [path for name in (TOML_NAME, JSON5_NAME) if (path := home / name).is_file()]
     if len(found) > 1:
         raise Invalid(
-            f"Configuration is given twice: {str(found[0])!r} and {str(found[1])!r}. Put one of them away.",
+            f"Configuration exists twice: {str(found[0])!r} and {str(found[1])!r}. Remove one of them.",
             code="invalid_config",
         )
     return found[0] if found else None
@@ -61,7 +61,7 @@ def _remedy_of_repeated(problem: str) -> str:
     if match is None:
         return ""
     header = ".".join(name[1:-1] for name in match[1].split(", "))
-    return f" Keep one [{header}], and put the settings of both under it."
+    return f" Keep only one [{header}], and put all its settings there."
 
 
 def _read_json5(path: Path, text: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _read_json5(path: Path, text: str) -> dict[str, Any]:
         line = f", line {text.count(chr(10), 0, int(position[1])) + 1}" if position else ""
         raise Invalid(f"Configuration is not JSON5: {str(path)!r}{line}: {said}.", code="invalid_config") from error
     if not isinstance(tree, dict):
-        raise Invalid(f"Configuration is no object: {str(path)!r}. Begin it with '{{'.", code="invalid_config")
+        raise Invalid(f"Configuration is not an object: {str(path)!r}. Begin it with '{{'.", code="invalid_config")
     seen: set[tuple[str, ...]] = set()
     for place, line in _json5_places(text):
         if place in seen:

@@ -2,13 +2,13 @@
 
 AntiphonError
 ├── Invalid        the request itself is wrong; the same request fails again       HTTP 400 or 422
-│   └── TooLarge   more bytes than are taken                                       HTTP 413
+│   └── TooLarge   more bytes than the limit                                       HTTP 413
 ├── Denied         policy says no to something the caller can see                  HTTP 403
-├── Unproven       who asks has not proved to be who they say                      HTTP 401
+├── Unproven       the caller has not proved its identity                          HTTP 401
 ├── NotFound       it does not exist, or the caller may not know that it does      HTTP 404
 ├── Conflict       the state does not allow it now                                 HTTP 409
 └── Unavailable    try again later: the store, a provider or the process is not able  HTTP 503
-    └── Limited    whoever asks has taken its share for now                           HTTP 429
+    └── Limited    the caller has used up its share for now                           HTTP 429
 
 Messages start with the noun and show values with `!r`; they never hold secrets or message text.
 """
@@ -37,7 +37,7 @@ class Invalid(AntiphonError):
 
 
 class TooLarge(Invalid):
-    """The request holds more bytes than are taken."""
+    """The request holds more bytes than the limit."""
 
     default_code = "too_large"
 
@@ -49,7 +49,7 @@ class Denied(AntiphonError):
 
 
 class Unproven(AntiphonError):
-    """Whoever asks has not proved to be who they say."""
+    """The caller has not proved its identity."""
 
     default_code = "unauthorized"
 
@@ -73,7 +73,7 @@ class Unavailable(AntiphonError):
 
 
 class Limited(Unavailable):
-    """Whoever asks has taken its share for now; the same request succeeds later."""
+    """The caller has used up its share for now; the same request succeeds later."""
 
     default_code = "rate_limited"
 

@@ -21,8 +21,8 @@ ENCODING = "antiphon-bounded-lines"
 """UTF-8 whose decoder drops lines that are too long; the name under which Python finds it."""
 MAX_MESSAGE_VALUES = 50_000
 """Numbers, texts, lists, objects and names; a block of content with one text has three, and takes 20 µs."""
-TOO_LARGE = f"The answer is larger than {MAX_MESSAGE_BYTES // 1024**2} MiB, the most that is taken. Ask for less."
-TOO_MANY = f"The answer holds more than {MAX_MESSAGE_VALUES} values, the most that are taken. Ask for less."
+TOO_LARGE = f"The answer is larger than {MAX_MESSAGE_BYTES // 1024**2} MiB, which is the limit. Ask for less."
+TOO_MANY = f"The answer holds more than {MAX_MESSAGE_VALUES} values, which is the limit. Ask for less."
 _ID = re.compile(rb'"id"\s{0,9}:\s{0,9}([0-9]{1,18}|"[^"\\]{1,100}")')
 _NEAR = 1024
 """Bytes at both ends of a message among which its id is looked for."""

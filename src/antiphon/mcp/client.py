@@ -70,7 +70,7 @@ class McpTool:
             return _failure(error.code, error.message)
         text = text_of_result(result)
         if result.is_error:
-            return _failure("mcp_tool_failed", self._connection.settings.masked(text) or "The tool says no more.")
+            return _failure("mcp_tool_failed", self._connection.settings.masked(text) or "The tool gives no details.")
         return ToolOutput(text)
 
 
@@ -150,7 +150,7 @@ class McpTools:
             if tool not in self._told:
                 self._told.add(tool)
                 logger.warning(
-                    "Tool of an MCP server is left out",
+                    "MCP tool is left out",
                     extra={"action": "mcp_tool_left_out", "server": tool.server, "tool": tool.tool[:200]}
                     | {"reason": tool.reason},
                 )
@@ -218,7 +218,7 @@ async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> l
 
 def _reason_against(tool: "ListedTool", name: str) -> str | None:
     if not _NAME.fullmatch(name):
-        return "its name with the server's is longer than 64 characters, or not of letters, digits, '_' and '-'"
+        return "its prefixed name is longer than 64 characters, or not of letters, digits, '_' and '-'"
     if tool.input_schema.get("type") != "object":
         return "its arguments are not an object"
     if len(json.dumps(tool.input_schema)) > MAX_SCHEMA_BYTES:

@@ -110,7 +110,7 @@ class Connection:
 
     async def tools(self) -> ToolList:
         """What the server offers, as it last said. Raises `ServerTimeout`, `ServerUnavailable` and `CallFailed`."""
-        return await self._ask("tell its tools", self._list_tools)
+        return await self._ask("list its tools", self._list_tools)
 
     async def call(self, tool: str, arguments: JsonObject) -> "CallToolResult":
         """The result of a call. Raises `ServerTimeout`, `ServerUnavailable` and `CallFailed`."""
@@ -150,8 +150,8 @@ class Connection:
                 self._problem = self._problem or self._describe(error)
                 raise self._unavailable() from error
             raise ServerTimeout(
-                f"MCP server did not {what} within {seconds:g} s: {self.settings.name!r}. What was asked may still "
-                "happen; its owner may raise timeout_seconds."
+                f"MCP server did not {what} within {seconds:g} s: {self.settings.name!r}. The call may still "
+                "take effect. The owner can raise timeout_seconds."
             ) from error
 
     async def _put(self, opened: _Open, question: "Callable[[Client], Awaitable[T]]") -> T:
@@ -164,8 +164,8 @@ class Connection:
             if error.code == CONNECTION_CLOSED or error.message == "Session terminated":
                 self._lose(opened, GONE)
                 raise ServerUnavailable(
-                    f"MCP server went away: {self.settings.name!r}. Whether it has done what was asked is not known; "
-                    "it is started again at the next call."
+                    f"MCP server went away: {self.settings.name!r}. The call may have taken effect. "
+                    "The next call starts the server again."
                 ) from error
             raise CallFailed(f"MCP server refused: {self._masked(error.message)}") from error
         except (ValueError, RuntimeError) as error:  # what the SDK raises for a result that breaks its own schema
@@ -174,7 +174,7 @@ class Connection:
                 if isinstance(error, ValidationError)
                 else str(error)
             )
-            raise CallFailed(f"MCP server answered with what is no valid result: {self._masked(said)}") from error
+            raise CallFailed(f"MCP server gave an invalid result: {self._masked(said)}") from error
 
     async def _opened(self) -> _Open:
         """The standing connection, or the one that is now made. Raises `ServerUnavailable`."""
@@ -183,7 +183,7 @@ class Connection:
         if self._attempt is None:
             wait = self._not_before - self._clock.monotonic()
             if wait > 0:
-                raise self._unavailable(f" It is tried again in {math.ceil(wait)} s.")
+                raise self._unavailable(f" Antiphon tries again in {math.ceil(wait)} s.")
             self._attempt = _Attempt()
             self._wanted.set()
         attempt = self._attempt
@@ -247,7 +247,7 @@ class Connection:
             case TimeoutError():
                 return f"it did not start within {self.settings.timeout.total_seconds():g} s"
             case FileNotFoundError():
-                return f"there is no program {self.settings.command!r}, or no directory {str(self.settings.cwd)!r}"
+                return f"program {self.settings.command!r} or directory {str(self.settings.cwd)!r} does not exist"
             case OSError() as refused:
                 return f"its program cannot be started ({refused.strerror})"
             case other:

@@ -66,8 +66,8 @@ class Endpoint:
         target = await self._calls.acting_target(bound, _named_session(scope), self._read_target)
         if target is None:
             raise Invalid(
-                "Request names no session to act as. Send the header Antiphon-Session, or a token that is bound to "
-                "one (`antiphon tokens create`).",
+                "Request names no session to act as. Send the header Antiphon-Session, or use a token that is "
+                "bound to one (`antiphon tokens create`).",
                 code="session_missing",
             )
         return target

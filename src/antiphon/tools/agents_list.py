@@ -7,7 +7,10 @@ from antiphon.engine.access.callers import Caller
 from antiphon.engine.views.views import Views
 from antiphon.tools.session_tool import Arguments, SessionTool
 
-DESCRIPTION = "The agents under which this session may spawn others: its own first, then those that are allowed."
+DESCRIPTION = (
+    "Lists the agents under which this session may spawn sub-agents, its own agent first. Use it before sessions_spawn "
+    "with agentId."
+)
 
 
 class NoArguments(Arguments):

@@ -22,23 +22,23 @@ from antiphon.tools.sandbox.watch import Breach, Limit
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Runs a command with /bin/sh in the workspace of this session, where files stay from one call to the next, and "
-    "answers its exit code and output. What it leaves in the background is ended with it."
+    "Runs a command with /bin/sh in this session's workspace and returns its exit code and output. Files in the "
+    "workspace stay between calls; background processes are stopped when the command ends."
 )
 MAX_COMMAND_BYTES = 100_000
 
 
 class CommandArguments(Arguments):
-    command: str = Field(description="For /bin/sh -c.")
+    command: str = Field(description="The command, for /bin/sh -c.")
     timeout_seconds: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="It is ended after so long; at most what the agent may take."
+        None, gt=0, allow_inf_nan=False, description="When to stop the command; never later than the agent's own limit."
     )
 
     @field_validator("command")
     @classmethod
     def _is_text(cls, command: str) -> str:
         if not command.strip() or "\0" in command or any("\ud800" <= character <= "\udfff" for character in command):
-            raise ValueError("must be a command, without NUL and halves of characters")
+            raise ValueError("must be a command in valid Unicode, without NUL")
         if len(command.encode()) > MAX_COMMAND_BYTES:
             raise ValueError(f"may have {MAX_COMMAND_BYTES} bytes; write a script into the workspace first")
         return command
@@ -133,8 +133,8 @@ def _answer(result: CommandResult, agent: Agent, time: timedelta) -> dict[str, A
         return {
             "status": "timeout",
             "code": "command_timeout",
-            "error": f"Command took more than {seconds} s and was ended. Do less at once, or give it more time "
-            "(timeoutSeconds, as far as sandbox.seconds of the agent allows).",
+            "error": f"Command took more than {seconds} s and was stopped. Do less at once, or give it more time "
+            "(timeoutSeconds, up to sandbox.seconds of the agent).",
             **output,
             "timedOut": True,
         }
@@ -148,15 +148,15 @@ def _explained(breach: Breach, agent: Agent) -> str:
     match breach.limit:
         case Limit.MEMORY:
             memory = f"{limits.memory_bytes // MEBIBYTE} MiB (sandbox.memory_mb)"
-            return f"Command was ended: it held{seen} of memory, /tmp included; at most {memory}."
+            return f"Command was stopped: it used{seen} of memory, including /tmp; the limit is {memory}."
         case Limit.PROCESSES if breach.seen is None:
-            return "Command was ended: a process of it does not show what it has open (PR_SET_DUMPABLE)."
+            return "Command was stopped: one of its processes hides its open files (PR_SET_DUMPABLE)."
         case Limit.PROCESSES:
             most = f"{limits.processes} (sandbox.processes)"
-            return f"Command was ended: it had {breach.seen} processes or threads; at most {most}."
+            return f"Command was stopped: it had {breach.seen} processes or threads; the limit is {most}."
         case Limit.DISK if breach.seen is None:
-            return "Command was ended: its workspace cannot be counted, for directories stand too deep in one another."
+            return "Command was stopped: its workspace cannot be measured, because directories are nested too deeply."
         case Limit.DISK:
-            return f"Command was ended: workspace and /tmp held{seen}; at most {disk}. Remove files first."
+            return f"Command was stopped: workspace and /tmp held{seen}; the limit is {disk}. Remove files first."
         case Limit.OUTPUT:
-            return f"Command was ended: it wrote{seen} to its output; at most {disk}. Write into a file, or less."
+            return f"Command was stopped: it wrote{seen} to its output; the limit is {disk}. Write to a file, or less."

@@ -16,13 +16,14 @@ from antiphon.engine.views.views import Views
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "The state of a session, this one unless another is named: its id, channel, model, usage, run in progress."
+    "Returns the state of a session: its id, channel, model, usage and the run in progress. Use it to see whether "
+    "another session is busy."
 )
 
 
 class StatusArguments(Arguments):
     session_key: str = Field(
-        "current", description="Its key, its session id, 'main', 'current' or 'parent'; this session unless given."
+        "current", description="The session's key or session id, or 'main', 'current' (default) or 'parent'."
     )
 
 

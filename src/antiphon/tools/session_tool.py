@@ -49,7 +49,7 @@ class Arguments(BaseModel):
         if isinstance(value, bool | str) and not types_in(cls.model_fields[info.field_name].annotation).isdisjoint(
             (int, float)
         ):
-            raise ValueError("has to be a number")
+            raise ValueError("must be a number")
         return value
 
 
@@ -115,7 +115,7 @@ class SessionTool(Generic[A]):
         for alias, name in self._aliases.items():
             if alias in named and name in named:
                 raise Invalid(
-                    f"Arguments of {self._schema.name} do not fit: {alias} and {name} name the same; give one of them",
+                    f"Arguments of {self._schema.name} do not fit: {alias} and {name} mean the same; give only one",
                     code="invalid_arguments",
                 )
             if alias in named:
@@ -149,9 +149,9 @@ class SessionTool(Generic[A]):
         name = shortened(str(item["loc"][-1]), MAX_NAME_LENGTH)
         known = [field.alias or own for own, field in _model_at(self._arguments, item["loc"][:-1]).model_fields.items()]
         if place.lower().replace("_", "") in _IDENTITY:
-            return f"unknown parameter {place!r}: who calls is known, and cannot be named"
+            return f"unknown parameter {place!r}: the caller is already known; leave it out"
         near = get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f", did you mean {near[0]!r}?" if near else f"; known are: {', '.join(known) or 'none'}"
+        hint = f", did you mean {near[0]!r}?" if near else f"; valid names are: {', '.join(known) or 'none'}"
         return f"unknown parameter {place[:60]!r}{hint}"
 
 

@@ -15,17 +15,20 @@ from antiphon.engine.views.views import Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
 
-DESCRIPTION = "Reads the newest messages of a session that this session sees, oldest first. Secrets are redacted."
+DESCRIPTION = (
+    "Returns the newest messages of a session that this session may read, oldest first. Secrets are redacted. Use it "
+    "to see what was said there."
+)
 MAX_LIMIT = 1_000
 MAX_BYTES = 80 * 1024
-TARGET = "Its key, its session id, 'main', 'current' or 'parent'."
+TARGET = "The session's key or session id, or 'main', 'current' or 'parent'."
 
 
 class HistoryArguments(Arguments):
     session_key: str = Field(description=TARGET)
-    limit: int = Field(50, description="At most so many, 1 to 1000.")
-    cursor: str | None = Field(None, description="nextCursor of the page before, for older messages.")
-    include_tools: bool = Field(False, description="Also the results of tools.")
+    limit: int = Field(50, description="Maximum number of messages, 1 to 1000.")
+    cursor: str | None = Field(None, description="nextCursor of the previous answer, for older messages.")
+    include_tools: bool = Field(False, description="Include the results of tools.")
 
 
 def question(session: SessionRow, principal: Principal, target: Target, *, include_tools: bool) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Lists the sessions that this session sees, newest first: key, kind, channel, label, status, model, usage."
+    "Lists the sessions that this session can see, newest first: key, kind, channel, label, status, model, usage. Use "
+    "it to find a session to read or to write to."
 )
 MAX_LIMIT = 200
 MAX_MESSAGES = 20
@@ -29,17 +30,19 @@ MAX_BYTES = 80 * 1024
 
 
 class ListArguments(Arguments):
-    kinds: list[str] | None = Field(None, description="Only these: main, group, cron, hook, node, other.")
-    limit: int = Field(50, description="At most so many, 1 to 200.")
-    active_minutes: int | None = Field(None, ge=1, le=10**9, description="Only those updated within so many minutes.")
-    message_limit: int = Field(0, description="With so many of each one's newest messages, 0 to 20.")
-    label: str | None = Field(None, description="Only those with exactly this label.")
-    agent_id: str | None = Field(None, description="Only those of this agent.")
-    search: str | None = Field(
-        None, min_length=1, max_length=200, description="Only those with this in name, label or key."
+    kinds: list[str] | None = Field(None, description="Only these kinds: main, group, cron, hook, node, other.")
+    limit: int = Field(50, description="Maximum number of sessions, 1 to 200.")
+    active_minutes: int | None = Field(
+        None, ge=1, le=10**9, description="Only sessions updated within this many minutes."
     )
-    include_inactive: bool = Field(False, description="Also those hidden from normal lists.")
-    cursor: str | None = Field(None, description="nextCursor of the page before.")
+    message_limit: int = Field(0, description="How many of each session's newest messages to include, 0 to 20.")
+    label: str | None = Field(None, description="Only sessions with exactly this label.")
+    agent_id: str | None = Field(None, description="Only sessions of this agent.")
+    search: str | None = Field(
+        None, min_length=1, max_length=200, description="Only sessions with this text in name, label or key."
+    )
+    include_inactive: bool = Field(False, description="Include sessions that are hidden from normal lists.")
+    cursor: str | None = Field(None, description="nextCursor of the previous answer.")
 
     @field_validator("kinds")
     @classmethod
@@ -48,7 +51,7 @@ class ListArguments(Arguments):
         cleaned = None if kinds is None else [kind.strip().lower() for kind in kinds]
         for kind in cleaned or ():
             if kind not in known:
-                raise ValueError(f"unknown kind {kind[:40]!r}; known are: {', '.join(known)}")
+                raise ValueError(f"unknown kind {kind[:40]!r}; valid kinds are: {', '.join(known)}")
         return cleaned
 
 

@@ -11,14 +11,14 @@ from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire import milliseconds
 
 DESCRIPTION = (
-    "Finds messages that contain all words of the query, in the sessions that this session sees, newest first. "
-    "Whole words, no operators. sessions_history with the sessionKey shows what stands around a result."
+    "Finds messages that contain all words of the query, in the sessions that this session may read, newest first. "
+    "It matches whole words and has no operators. To see the messages around a result, call sessions_history."
 )
 
 
 class SearchArguments(Arguments):
     query: str = Field(description="One or more words; a message must contain them all, in any order.")
-    limit: int = Field(10, description="At most so many, 1 to 25.")
+    limit: int = Field(10, description="Maximum number of results, 1 to 25.")
 
 
 def sessions_search(search: Search) -> SessionTool[SearchArguments]:

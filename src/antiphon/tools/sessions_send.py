@@ -15,8 +15,8 @@ from antiphon.engine.exchanges.send import Address, Answer, Exchanges
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Sends a message to another session, whose agent answers it, and waits for the reply. Name the session by "
-    "sessionKey or by label. With timeoutSeconds 0 it does not wait: a reply then comes to this session later."
+    "Sends a message to another session, waits for its agent's reply and returns it. Name the session by sessionKey "
+    "or by label. With timeoutSeconds 0 it returns at once, and the reply arrives in this session later."
 )
 
 CODES = (
@@ -28,10 +28,14 @@ CODES = (
 
 
 class SendArguments(Arguments):
-    session_key: str | None = Field(None, description="Its key, its session id, 'main' or 'parent'. Or give label.")
-    label: str | None = Field(None, min_length=1, max_length=200, description="Its label, instead of sessionKey.")
-    agent_id: str | None = Field(None, description="With label: whose session it is.")
-    message: str = Field(description="What to say.")
+    session_key: str | None = Field(
+        None, description="The session's key or session id, or 'main' or 'parent'. Or give label."
+    )
+    label: str | None = Field(
+        None, min_length=1, max_length=200, description="The session's label, instead of sessionKey."
+    )
+    agent_id: str | None = Field(None, description="With label: the session's agent.")
+    message: str = Field(description="The message.")
     timeout_seconds: float = Field(30, ge=0, le=600, description="How long to wait for the reply, 0 to 600.")
 
 
@@ -60,7 +64,9 @@ def _address(caller: Caller, arguments: SendArguments) -> Address:
         agent_id = None if arguments.agent_id is None else AgentId(arguments.agent_id)
         return Address(label=label, agent_id=agent_id, name=label)
     if key is not None and label is None:
-        raise Invalid("agentId goes with label; a sessionKey names its agent itself.", code="invalid_arguments")
+        raise Invalid(
+            "agentId is only for use with label; a sessionKey already names the agent.", code="invalid_arguments"
+        )
     given = "both" if key is not None else "neither"
     raise Invalid(f"Give either sessionKey or label, not {given}.", code="invalid_arguments")
 

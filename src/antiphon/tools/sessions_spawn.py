@@ -14,9 +14,9 @@ from antiphon.engine.children.spawn import Spawned, SpawnRequest, Spawns
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Gives a task to a sub-agent in a session of its own, and returns at once. Its result is recorded in this session "
-    "when it comes. To go on with it in this turn call sessions_wait with the runId; to end this turn and be continued "
-    "with all results call sessions_yield. Do not poll."
+    "Gives a task to a sub-agent in its own session, and returns its runId at once. Its result is recorded in this "
+    "session when it arrives. To use the result in this turn, call sessions_wait with the runId. To end this turn and "
+    "continue when all results have arrived, call sessions_yield. Do not poll."
 )
 
 CODES = (
@@ -30,40 +30,45 @@ CODES = (
 
 class AttachmentArgument(Arguments):
     name: str = Field(description="The file's name, without a path.")
-    content: str = Field(description="What is in it, at most 1 MiB.")
-    encoding: Literal["utf8", "base64"] = Field("utf8", description="How content is written.")
-    mime_type: str | None = Field(None, max_length=200, description="What kind of file it is.")
+    content: str = Field(description="The file's content, at most 1 MiB.")
+    encoding: Literal["utf8", "base64"] = Field("utf8", description="How content is encoded.")
+    mime_type: str | None = Field(None, max_length=200, description="The file's media type.")
 
 
 class AttachAsArgument(Arguments):
-    mount_path: str | None = Field(None, max_length=500, description="Kept, and not used yet.")
+    mount_path: str | None = Field(None, max_length=500, description="Stored, but not used yet.")
 
 
 class SpawnArguments(Arguments):
-    task: str = Field(description="What the sub-agent is to do, with all that it has to know.")
+    task: str = Field(description="The task, with everything the sub-agent needs to know.")
     label: Annotated[str, Field(max_length=MAX_LABEL_LENGTH), AfterValidator(parse_child_label)] | None = Field(
         None, description="A name for the sub-agent, on one line; not 'all'."
     )
-    agent_id: str | None = Field(None, description="Whose sub-agent; this session's own agent unless given.")
+    agent_id: str | None = Field(None, description="The sub-agent's agent; default: this session's agent.")
     model: str | None = Field(
-        None, min_length=1, max_length=200, description="Another model, by its name; the owner says which may be named."
+        None, min_length=1, max_length=200, description="The name of another model, if the owner allows it."
     )
-    thinking: Literal["off", "low", "medium", "high"] | None = Field(None, description="How much it thinks.")
+    thinking: Literal["off", "low", "medium", "high"] | None = Field(None, description="How much the model thinks.")
     run_timeout_seconds: float | None = Field(
         None, ge=0, le=LONGEST.total_seconds(), description="How long its run may take; 0 sets no limit."
     )
     thread: bool = Field(False, description="Not supported yet.")
     mode: Literal["run", "session"] | None = Field(
-        None, description="'run': one task, then it is put away. 'session': it stays, and each of its runs reports."
+        None, description="'run': one task, then it is archived. 'session': it stays, and each of its runs reports."
     )
-    cleanup: Literal["keep", "delete"] = Field("keep", description="What becomes of it after its result.")
-    sandbox: Literal["inherit", "require"] = Field("inherit", description="'require': only if it is sandboxed.")
+    cleanup: Literal["keep", "delete"] = Field("keep", description="Whether to keep or delete it after its result.")
+    sandbox: Literal["inherit", "require"] = Field(
+        "inherit", description="'require': spawn only if the child is sandboxed."
+    )
     runtime: Literal["subagent", "acp"] = Field("subagent", description="'acp' is not supported yet.")
     attachments: list[AttachmentArgument] = Field(
-        default_factory=list[AttachmentArgument], description="Files for its workspace, at most 50 and 5 MiB together."
+        default_factory=list[AttachmentArgument],
+        description="Files for its workspace, at most 50 files and 5 MiB together.",
     )
     attach_as: AttachAsArgument | None = Field(None, description="Reserved for mounts.")
-    context: Literal["none", "fork"] = Field("none", description="'fork': it begins with a copy of this conversation.")
+    context: Literal["none", "fork"] = Field(
+        "none", description="'fork': the child begins with a copy of this conversation."
+    )
 
 
 def sessions_spawn(spawns: Spawns) -> SessionTool[SpawnArguments]:

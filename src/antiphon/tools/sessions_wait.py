@@ -15,8 +15,9 @@ from antiphon.policy.session_tools import WAIT_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Waits for sub-agents, or for sessions that were sent a message without waiting: for one of the runs, or for all. "
-    "Answers each run's status, and its reply if it has ended."
+    "Waits for runs that this session started: of sub-agents (sessions_spawn), or of sessions that it sent a message "
+    "to (sessions_send). Returns each run's status, and its reply if it has ended. Use it if this turn needs the "
+    "results to continue."
 )
 
 CODES = ("not_found", "wait_cycle", "timeout")
@@ -24,8 +25,10 @@ MAX_RUNS = 1_000
 
 
 class WaitArguments(Arguments):
-    run_ids: list[str] = Field(min_length=1, max_length=MAX_RUNS, description="What sessions_spawn answered as runId.")
-    mode: Literal["any", "all"] = Field("all", description="Whether one is enough.")
+    run_ids: list[str] = Field(
+        min_length=1, max_length=MAX_RUNS, description="The runId values from sessions_spawn or sessions_send."
+    )
+    mode: Literal["any", "all"] = Field("all", description="Wait for the first run ('any') or for every run ('all').")
     timeout_seconds: float = Field(30, ge=0, le=600, description="How long to wait, 0 to 600.")
 
 
@@ -53,7 +56,7 @@ def _shown(joined: Joined) -> dict[str, Any]:
     if not joined.is_complete:
         shown |= {
             "code": "timeout",
-            "error": "What was waited for did not end in time. It goes on; its results come into this session's log.",
+            "error": "The runs did not end in time. They continue, and their results arrive in this session's log.",
         }
     return shown
 

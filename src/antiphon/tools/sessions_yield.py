@@ -12,13 +12,13 @@ from antiphon.policy.session_tools import YIELD_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Ends this turn now. When all sub-agents of this session have ended, one new turn begins, with their results. "
-    "The message, if there is one, is said to whoever asked meanwhile."
+    "Ends this turn now. When all sub-agents of this session have ended, one new turn begins with their results. "
+    "If a message is given, it is sent as the answer in the meantime. Use it if there is nothing else to do."
 )
 
 
 class YieldArguments(Arguments):
-    message: str | None = Field(None, max_length=10_000, description="What to say until then.")
+    message: str | None = Field(None, max_length=10_000, description="A message to send in the meantime.")
 
 
 def sessions_yield(joins: Joins) -> SessionTool[YieldArguments]:

@@ -14,8 +14,8 @@ from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire import milliseconds
 
 DESCRIPTION = (
-    "Governs this session's own sub-agents. list: all of them. cancel: calls one off, with all that it spawned; "
-    "target 'all' calls off every one. steer: says something to one at work, which it reads before its next step."
+    "Manages this session's own sub-agents. list: shows them. cancel: stops a sub-agent and everything it spawned; "
+    "target 'all' stops every one. steer: sends a message to a working sub-agent, which reads it before its next step."
 )
 
 CODES = (
@@ -26,24 +26,24 @@ TASK_LENGTH = 200
 
 
 class SubagentsArguments(Arguments):
-    action: Literal["list", "cancel", "steer"] = Field(description="What to do.")
+    action: Literal["list", "cancel", "steer"] = Field(description="The action.")
     target: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)] | None = Field(
-        None, description="A sub-agent's sessionKey, runId or label; with list and cancel also 'all'."
+        None, description="A sub-agent's sessionKey, runId or label; for list and cancel also 'all'."
     )
-    message: str | None = Field(None, description="With steer: what to say.")
+    message: str | None = Field(None, description="For steer: the message.")
 
 
 def subagents(children: Subagents) -> SessionTool[SubagentsArguments]:
     async def carry_out(caller: Caller, arguments: SubagentsArguments) -> Mapping[str, Any]:
         action, target, message = arguments.action, arguments.target, arguments.message
         if message is not None and action != "steer":
-            raise Invalid("message goes with action 'steer'.", code="invalid_arguments")
+            raise Invalid("message is only for use with action 'steer'.", code="invalid_arguments")
         if action == "list":
             listed = await children.list(caller, target)
             shown = [_shown(child) for child in listed.children]
             return {"count": len(shown), "children": shown} | ({"hasMore": True} if listed.has_more else {})
         if target is None:
-            raise Invalid(f"Action needs a target: {action!r}. list shows the sub-agents.", code="invalid_arguments")
+            raise Invalid(f"Action needs a target: {action!r}. 'list' shows the sub-agents.", code="invalid_arguments")
         if action == "cancel":
             cancelled = await children.cancel(caller, target)
             return {"status": "ok", "cancelled": [str(child.session.key) for child in cancelled]}

@@ -66,7 +66,7 @@ class Conversation:
             if run_id := posted.get("runId"):
                 self._wait(str(run_id), interrupts)
             else:
-                self._screen.line("(stored; it starts no turn)", "dim")
+                self._screen.line("(stored; no turn starts)", "dim")
 
     def cancel(self) -> None:
         """Cancels the session's running turn, whoever began it."""
@@ -126,11 +126,11 @@ class Conversation:
             case "tool_result" if isinstance(message, dict):
                 self._screen.line(brief_result(message), "dim red" if message.get("isError") else "dim")
             case "session_started":
-                self._screen.line("(the session begins anew)", "dim")
+                self._screen.line("(the session starts again)", "dim")
             case "run_finished":
                 self._draw_end(data)
             case "reset":
-                self._screen.line("(the log was lost or begins anew; /history shows what there is)", "yellow")
+                self._screen.line("(the log was lost or starts again; /history shows its messages)", "yellow")
             case _:
                 pass
 
@@ -145,7 +145,7 @@ class Conversation:
         assert isinstance(outcome, dict)
         match outcome.get("status"):
             case "ok" if outcome.get("isParked"):
-                self._screen.line("(goes on by itself when its sub-agents have ended)", "dim")
+                self._screen.line("(continues by itself when its sub-agents have ended)", "dim")
             case "ok":
                 pass
             case "cancelled":

@@ -15,7 +15,7 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
     posted = client.post_message(key, {"text": text})
     run_id = posted.get("runId")
     if run_id is None:
-        raise Unavailable("Message started no turn: it is stored for later ones of the group", code="not_triggered")
+        raise Unavailable("Message started no turn: it is stored for later turns of the group", code="not_triggered")
     run = client.wait_posted(str(run_id), timeout)
     if as_json:
         show_json(run_answer(posted, run))

@@ -13,14 +13,14 @@ from antiphon.domain.message import JsonObject
 SHOWN_AT_START = 6
 SHOWN_BY_HISTORY = 20
 HELP = {
-    "/help": "this",
+    "/help": "this list",
     "/history [n]": f"the newest n messages ({SHOWN_BY_HISTORY}), tools too",
     "/status": "the session's state",
-    "/new": "begin anew; the old part can still be read by its id",
-    "/cancel": "cancel the running turn, also one that began elsewhere",
+    "/new": "start again; the old conversation can still be read by its id",
+    "/cancel": "cancel the running turn, even if it began elsewhere",
     "/quit": "leave; the session stays (also Ctrl-D, or Ctrl-C twice)",
-    "Ctrl-C": "cancel the turn that you wait for",
-    "line ending in \\": "goes on in the next line",
+    "Ctrl-C": "cancel the turn you wait for",
+    "line ending in \\": "continues on the next line",
     "//text": "send text that begins with a slash",
 }
 
@@ -45,7 +45,7 @@ class Prompt:
                     self._screen.line()
                     return
                 self._was_interrupted = True
-                self._screen.line("\n(Ctrl-C again leaves)", "dim")
+                self._screen.line("\n(press Ctrl-C again to leave)", "dim")
                 continue
             except UnicodeDecodeError:
                 self._screen.line("Line is not valid Unicode.", "red")
@@ -92,7 +92,7 @@ class Prompt:
             case "quit" | "exit" | "q":
                 return False
             case _:
-                self._screen.line(f"Command is unknown: '/{name}'. /help lists what there is.", "red")
+                self._screen.line(f"Command is unknown: '/{name}'. /help lists all commands.", "red")
         return True
 
 

@@ -14,13 +14,15 @@ from antiphon.cli.streams import read_input
 def chat(
     session: SessionArgument = "main",
     message: Annotated[
-        str | None, typer.Option("--message", "-m", metavar="TEXT", help="Say this, print the reply, and leave.")
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="Send this, print the reply, and exit.")
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Whose session it is.")] = None,
-    new: Annotated[bool, typer.Option("--new", help="Make the session if there is none.")] = False,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="The session's agent.")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Create the session if it does not exist.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="With one message: wait no longer; the turn goes on."),
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0, help="With one message: the longest wait; the turn continues."
+        ),
     ] = None,
     config: ConfigOption = None,
     home: HomeOption = None,
@@ -28,8 +30,8 @@ def chat(
 ) -> None:
     """Talk with an agent.
 
-    Without a message from -m or standard input it is a conversation. In it /help lists commands, Ctrl-C
-    cancels a turn and Ctrl-D leaves; the session stays.
+    Without -m and without text on standard input, it starts a conversation: /help lists commands, Ctrl-C cancels
+    a turn, and Ctrl-D leaves. The session stays.
     """
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session, open_session
@@ -40,7 +42,7 @@ def chat(
     if message is not None and not message.strip():
         raise Invalid("Message is empty. Give it with -m, or on standard input.", code="empty_message")
     if message is None and as_json:
-        raise Invalid("A conversation has no JSON. Give a message with -m.", code="usage")
+        raise Invalid("A conversation has no JSON output. Give a message with -m.", code="usage")
     with connect(home, config) as client:
         row = open_session(client, session, agent) if new else find_session(client, session, agent)
         if message is None:

@@ -5,7 +5,7 @@ import typer
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 
-app = typer.Typer(no_args_is_help=True, help="What can be set, and whether it is right.")
+app = typer.Typer(no_args_is_help=True, help="Check the configuration, or print its schema.")
 
 
 @app.command()
@@ -21,7 +21,7 @@ def schema() -> None:
 @app.command()
 @command
 def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Say which file is used, and whether it is right."""
+    """Say which file is used, and whether it is valid."""
     from antiphon.cli.connection.home import config_of, home_of
     from antiphon.cli.rendering.output import show, show_json
     from antiphon.config.file import TOML_NAME
@@ -36,9 +36,11 @@ def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOpt
             {"ok": True, "file": None if file is None else str(file), **({"warnings": warnings} if warnings else {})}
         )
     elif file is None:
-        show(f"There is no configuration; every setting has its default. It would be {str(directory / TOML_NAME)!r}.")
+        show(
+            f"There is no configuration file, so defaults apply. To change them, create {str(directory / TOML_NAME)!r}."
+        )
     else:
-        show(f"Configuration is right: {str(file)!r}")
+        show(f"Configuration is valid: {str(file)!r}")
     if not as_json:
         for warning in warnings:
-            show(f"But {warning}.", "yellow")
+            show(f"Warning: {warning}.", "yellow")

@@ -1,4 +1,4 @@
-"""`antiphon deliveries`: what leaves by channels."""
+"""`antiphon deliveries`: texts sent through channels."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, 
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="List, show and retry what leaves by channels.")
+app = typer.Typer(no_args_is_help=True, help="List, show and retry texts sent through channels.")
 DeliveryArgument = Annotated[str, typer.Argument(metavar="DELIVERY", help="A delivery's id.")]
 
 
@@ -20,13 +20,13 @@ def list_deliveries(
         typer.Option(
             "--status",
             metavar="STATUS",
-            help="Of this status only: queued, claimed, sent, suppressed or dead; may be repeated.",
+            help="Only this status: queued, claimed, sent, suppressed or dead; may be repeated.",
         ),
     ] = None,
     limit: LimitOption = 20,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="DELIVERY", help="Older than this one, the last of a page."),
+        typer.Option("--before", metavar="DELIVERY", help="Only older ones; give the last delivery of a page."),
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
@@ -79,7 +79,7 @@ def show_delivery(
 def retry_delivery(
     delivery: DeliveryArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Send a dead or suppressed delivery again, under its id; one that waits is tried at once."""
+    """Send a dead or suppressed delivery again, under its id. A waiting delivery is tried at once."""
     from antiphon.cli.connection.connect import connect
 
     with connect(home, config) as client:

@@ -1,4 +1,4 @@
-"""`antiphon doctor`: what is in order, what is not, and what to do about it."""
+"""`antiphon doctor`: what works, what does not, and how to repair it."""
 
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import CommandFailed, ExitCode, command

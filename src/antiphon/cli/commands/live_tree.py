@@ -1,4 +1,4 @@
-"""A tree of sessions that is drawn anew as it changes."""
+"""A tree of sessions, redrawn as it changes."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,7 +15,7 @@ FOLLOW_SECONDS = 1.0
 
 
 def follow_tree(client: Client, path: str, *, include_inactive: bool, limit: int, as_json: bool) -> None:
-    """Draws the tree in its place on the terminal again and again; elsewhere writes it whenever it has changed."""
+    """Redraws the tree in place on a terminal; elsewhere writes it after each change."""
 
     def read(tell: Callable[[str], None]) -> Iterator[JsonObject]:
         return client.poll(path, pause_seconds=FOLLOW_SECONDS, tell=tell, includeInactive=include_inactive, limit=limit)

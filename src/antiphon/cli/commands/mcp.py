@@ -1,4 +1,4 @@
-"""`antiphon mcp`: our tools for an outside agent, over standard input and output. Contract: tools 1."""
+"""`antiphon mcp`: the session tools for an outside agent, over standard input and output. Contract: tools 1."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ def mcp(
 ) -> None:
     """Serve the session tools to an outside agent by MCP, on standard input and output.
 
-    Such an agent starts this program itself: give it `antiphon mcp --as <session>` as the command of a server.
+    The agent starts this program itself: configure `antiphon mcp --as <session>` there as an MCP server.
     """
     from antiphon.cli.commands.mcp_server import serve
     from antiphon.cli.connection.connect import connect

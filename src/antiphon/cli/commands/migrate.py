@@ -19,10 +19,10 @@ def migrate(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the configured database up to date, while processes of the version before go on.
+    """Upgrade the configured database, while processes of the previous version continue.
 
-    With --to it moves a home to PostgreSQL, and what is queued, running or waiting with it; nothing may use the
-    home meanwhile.
+    With --to it moves a home to PostgreSQL, with its queued, running and waiting runs. No other process may use the
+    home.
     """
     from antiphon.cli.homes.moving import move_home, update_home
 

@@ -17,11 +17,11 @@ def open_page(
     home: HomeOption = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the link.")] = False,
     do_print: Annotated[
-        bool, typer.Option("--print", help="Print the link even where the output is not a terminal.")
+        bool, typer.Option("--print", help="Print the link even if the output is not a terminal.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Open a fresh sign-in link of the running gateway on a desktop, and print it on a terminal."""
+    """Print a fresh sign-in link of the running gateway, and open it on a desktop."""
     from antiphon.cli.connection.connect import client_of
     from antiphon.cli.connection.gateway_file import find_gateway
     from antiphon.cli.connection.home import home_of
@@ -39,7 +39,8 @@ def open_page(
     is_opened = not no_browser and sys.stdout.isatty() and _has_desktop()
     if not is_printed:
         raise Invalid(
-            "Sign-in link is printed on a terminal only. Add --print (or --json) to print it here.", code="not_terminal"
+            "Sign-in link is not printed: the output is not a terminal. Add --print (or --json) to print it here.",
+            code="not_terminal",
         )
     client = client_of(directory, running)
     answer = client.post("/auth/link")

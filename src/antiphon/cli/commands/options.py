@@ -11,7 +11,7 @@ HomeOption: TypeAlias = Annotated[
         "--home",
         envvar="ANTIPHON_HOME",
         metavar="DIR",
-        help="Where everything is kept; the platform's data directory unless set.",
+        help="The home directory; default: the platform's data directory.",
     ),
 ]
 ConfigOption: TypeAlias = Annotated[
@@ -20,11 +20,11 @@ ConfigOption: TypeAlias = Annotated[
         "--config",
         envvar="ANTIPHON_CONFIG",
         metavar="FILE",
-        help="The configuration; antiphon.toml in the home unless set.",
+        help="The configuration file; default: antiphon.toml in the home.",
     ),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
-LimitOption: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")]
+LimitOption: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, help="The largest number to show.")]
 SessionArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="SESSION", help="'main', a key, a session id, or the name of a chat.")
 ]
@@ -36,6 +36,6 @@ DatabaseOption: TypeAlias = Annotated[
     typer.Option(
         "--database",
         metavar="URL",
-        help="A PostgreSQL database that processes share; a file in the home unless set (also ANTIPHON_DATABASE).",
+        help="A shared PostgreSQL database; default: a file in the home (also ANTIPHON_DATABASE).",
     ),
 ]

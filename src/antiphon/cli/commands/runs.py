@@ -15,11 +15,14 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
 @app.command("list")
 @command
 def list_runs(
-    session: Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Of this session only.")] = None,
-    status: Annotated[
-        list[str] | None, typer.Option("--status", metavar="STATUS", help="Of this status only; may be repeated.")
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="SESSION", help="Only runs of this session.")
     ] = None,
-    kept: Annotated[bool, typer.Option("--kept", help="Only of sub-agents whose result nobody is left for.")] = False,
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Only runs with this status; may be repeated."),
+    ] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Only runs of sub-agents whose requester is gone.")] = False,
     limit: LimitOption = 20,
     home: HomeOption = None,
     config: ConfigOption = None,
@@ -61,15 +64,15 @@ def list_runs(
 def show_run(
     run: RunArgument,
     wait: Annotated[
-        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the run to end.")
+        float | None, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the run to end.")
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run; with --wait the exit code tells how it ended.
+    """Show a run; with --wait the exit code says how it ended.
 
-    One that yielded has ended when the runs that continue it have; what is shown then is how the last one ended.
+    A run that yielded ends with the last run that continues it, and shows the end of that run.
     """
     from antiphon.cli.connection.connect import connect
 
@@ -86,7 +89,7 @@ def show_run(
 def cancel_run(
     run: RunArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Cancel a run; what it had streamed is kept. Of one that had ended already nothing is cancelled."""
+    """Cancel a run and keep the text streamed so far. A run that has ended stays as it is."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show
 
@@ -96,7 +99,7 @@ def cancel_run(
         found = client.wait_run(run, 60)
     is_cancelled = not had_ended and found["status"] == "cancelled"
     if not is_cancelled and not as_json:
-        show("The run had ended already: nothing was cancelled.", "yellow")
+        show("The run had already ended: nothing was cancelled.", "yellow")
     _show({**found, "cancelled": is_cancelled}, found, as_json=as_json)
 
 
@@ -126,7 +129,7 @@ def _show(run: JsonObject, end: JsonObject, *, as_json: bool) -> None:
         {
             "Run": str(run["runId"]),
             "Session": str(run["sessionKey"]),
-            "Status": f"{_end_of(run)}, is being continued" if goes_on else _status_of(end),
+            "Status": f"{_end_of(run)}, continues in another run" if goes_on else _status_of(end),
             "Continued": None if "continuedBy" not in run else f"by {run['continuedBy']}",
             "Created": clock_time(run.get("createdAt")),
             "Started": clock_time(run.get("startedAt")),

@@ -1,4 +1,4 @@
-"""`antiphon serve`: the gateway, until told to stop. Contract: first_start 1."""
+"""`antiphon serve`: the gateway, until a signal stops it. Contract: first_start 1."""
 
 import gc
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ def serve(
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="gateway (answers requests), worker (runs agents) or all; with PostgreSQL (also ANTIPHON_ROLE).",
+            help="gateway (answers requests), worker (runs agents) or all; needs PostgreSQL (also ANTIPHON_ROLE).",
         ),
     ] = None,
     database: DatabaseOption = None,
@@ -33,7 +33,7 @@ def serve(
 ) -> None:
     """Start the gateway; it needs no configuration.
 
-    Ctrl-C or SIGTERM stops it: running turns get some seconds to end, and go on at the next start if they do not,
+    Ctrl-C or SIGTERM stops it. Running turns get some seconds to end. Unfinished turns continue at the next start,
     or with PostgreSQL at once in another process.
     """
     # What is imported now stays: looking for garbage in it again and again costs a tenth of the start.

@@ -9,21 +9,25 @@ from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_ru
 from antiphon.domain.message import JsonObject
 
 app = typer.Typer(no_args_is_help=True, help="List, read, follow, send to and fork sessions.")
-ToolsOption = Annotated[bool, typer.Option("--tools", help="Show the results of tools too.")]
+ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results of tools.")]
 
 
 @app.command("list")
 @command
 def list_sessions(
-    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="In name, label and key.")] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", metavar="TEXT", help="Only with this text in name, label or key.")
+    ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="main, group, cron, hook, node or other; may be repeated."),
+        typer.Option(
+            "--kind", metavar="KIND", help="Only this kind: main, group, cron, hook, node or other; may be repeated."
+        ),
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Of this agent only.")] = None,
-    include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only sessions of this agent.")] = None,
+    include_inactive: Annotated[bool, typer.Option("--all", help="Include inactive sessions.")] = False,
     limit: LimitOption = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -65,25 +69,29 @@ def list_sessions(
         ],
     )
     if "nextCursor" in answer:
-        show(f"There are more: --cursor {answer['nextCursor']}", "dim")
+        show(f"To see more: --cursor {answer['nextCursor']}", "dim")
 
 
 @app.command("tree")
 @command
 def show_tree(
     session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="Only this one and what it spawned; all unless given.")
+        str | None,
+        typer.Argument(metavar="SESSION", help="Only this session and what it spawned; default: all sessions."),
     ] = None,
-    include_inactive: Annotated[bool, typer.Option("--all", help="Inactive ones too.")] = False,
+    include_inactive: Annotated[bool, typer.Option("--all", help="Include inactive sessions.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="At most so many below the first ones, which are not counted.")
+        int,
+        typer.Option(
+            "--limit", "-n", min=1, help="The largest number to show; counts only sessions below the top level."
+        ),
     ] = 300,
-    follow: Annotated[bool, typer.Option("--follow", help="Draw it anew as it changes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Redraw it as it changes, until Ctrl-C.")] = False,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show sessions with those that they spawned: state, tokens and cost (its own / with all below), last words."""
+    """Show sessions and what they spawned: state, tokens and cost (own / with everything below), last words."""
     from antiphon.cli.commands.live_tree import follow_tree
     from antiphon.cli.connection.client import session_path
     from antiphon.cli.connection.connect import connect
@@ -129,7 +137,7 @@ def show_history(
     session: SessionArgument,
     limit: LimitOption = 50,
     tools: ToolsOption = False,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -148,7 +156,7 @@ def show_history(
         show_json(page)
         return
     if page["hasMore"]:
-        show(f"There are older ones: --cursor {page['nextCursor']}", "dim")
+        show(f"To see older messages: --cursor {page['nextCursor']}", "dim")
     for message in messages_of(page):
         show_message(message)
 
@@ -160,13 +168,13 @@ def follow_session(
     limit: LimitOption = 10,
     tools: ToolsOption = False,
     after: Annotated[
-        int | None, typer.Option("--after", metavar="SEQ", min=0, help="Only what came after this number.")
+        int | None, typer.Option("--after", metavar="SEQ", min=0, help="Only messages after this number.")
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show messages as they come, until Ctrl-C; with --json one a line."""
+    """Show messages as they arrive, until Ctrl-C; with --json one per line."""
     from antiphon.cli.connection.client import session_path
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
@@ -184,7 +192,7 @@ def follow_session(
                 case "reset":
                     messages = []
                     if not as_json:
-                        show("The log begins anew here.", "dim")
+                        show("The log starts again here.", "dim")
                 case _:
                     messages = []
             for message in messages:
@@ -198,22 +206,23 @@ def follow_session(
 @command
 def send_message(
     session: SessionArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to write.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
     wait: Annotated[
         float | None,
-        typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the reply, and print it."),
+        typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the reply, which is then printed."),
     ] = None,
-    append: Annotated[bool, typer.Option("--append", help="Only store it: no run answers.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Only store the message; no run answers it.")] = False,
     message_id: Annotated[
-        str | None, typer.Option("--message-id", metavar="ID", help="Sent again with it, it is the same message.")
+        str | None,
+        typer.Option("--message-id", metavar="ID", help="Makes it safe to repeat: the same id is stored once."),
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Post a message and go on, or wait for its reply.
+    """Post a message and return, or wait for its reply.
 
-    Without a running gateway the turn gets the time that draining gives, and goes on at the next start.
+    Without a running gateway the turn gets `gateway.drain_seconds` to end, and otherwise continues at the next start.
     """
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
@@ -243,13 +252,13 @@ def send_message(
 def fork_session(
     session: SessionArgument,
     seq: Annotated[
-        int | None, typer.Option("--seq", metavar="SEQ", min=1, help="Copy up to this number; all unless set.")
+        int | None, typer.Option("--seq", metavar="SEQ", min=1, help="Copy up to this number; default: everything.")
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a new session from a copy of the log, and print its key."""
+    """Create a session from a copy of the log, and print its key."""
     from antiphon.cli.connection.client import session_path
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session

@@ -1,4 +1,4 @@
-"""`antiphon tokens`: tokens that are bound to a session, signed-in browsers, the owner's token. Contract: access 2."""
+"""`antiphon tokens`: tokens bound to a session, signed-in browsers, the owner's token. Contract: access 2."""
 
 from typing import Annotated
 
@@ -9,23 +9,23 @@ from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
 app = typer.Typer(
-    no_args_is_help=True, help="Tokens that act as one session, signed-in browsers, and the owner's token."
+    no_args_is_help=True, help="Manage tokens that act as one session, signed-in browsers, and the owner's token."
 )
 
 
 @app.command("create")
 @command
 def create_token(
-    session: Annotated[str, typer.Option("--session", metavar="SESSION", help="The session that it acts as.")],
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="What you know it by.")] = None,
+    session: Annotated[str, typer.Option("--session", metavar="SESSION", help="The session to act as.")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="A name of your choice.")] = None,
     days: Annotated[
-        float | None, typer.Option("--days", metavar="DAYS", help="How long it is good; for ever unless set.")
+        float | None, typer.Option("--days", metavar="DAYS", help="Days until it expires; default: never.")
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a token that calls tools as the session; it is printed this once."""
+    """Create a token that calls tools as the session, and print it once."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
     from antiphon.cli.rendering.output import show, show_json
@@ -49,7 +49,7 @@ def create_token(
 @app.command("list")
 @command
 def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the tokens that are valid, and the browsers that are signed in."""
+    """List valid tokens and signed-in browsers."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import ago, clock_time, show, show_json, show_table
     from antiphon.cli.rendering.rows import rows_of
@@ -83,12 +83,12 @@ def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: J
 @app.command("revoke")
 @command
 def revoke_token(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as listed.")],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id that the list shows.")],
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a token or a browser's sign-in; what is open with it ends within a second."""
+    """Revoke a token or a browser's sign-in; its open connections end within a second."""
     from urllib.parse import quote
 
     from antiphon.cli.connection.connect import connect
@@ -105,10 +105,10 @@ def revoke_token(
 @app.command("rotate")
 @command
 def rotate_token(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Replace the owner's token, and end the browsers and links that the old one let in.
+    """Replace the owner's token, and end all browser sign-ins and sign-in links.
 
-    Every gateway on the database refuses the old one within a second. Without a running gateway this also gives a
-    home whose token is refused, or was lost, one that is good.
+    Every gateway on the database rejects the old token within a second. If no gateway runs, this also repairs a home
+    whose token was lost or is no longer valid.
     """
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show, show_json

@@ -1,4 +1,4 @@
-"""`antiphon tool`: call a tool as a session, or list what there is. Contract: cli 1, tools 1."""
+"""`antiphon tool`: call a tool as a session, or list the tools. Contract: cli 1, tools 1."""
 
 from typing import Annotated
 
@@ -19,24 +19,26 @@ _EXITS = {
 
 @command
 def call_tool(
-    name: Annotated[str | None, typer.Argument(metavar="TOOL", help="Which one; without it they are listed.")] = None,
-    arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, an object.")] = "{}",
+    name: Annotated[
+        str | None, typer.Argument(metavar="TOOL", help="The tool; without it, all tools are listed.")
+    ] = None,
+    arguments: Annotated[str, typer.Argument(metavar="JSON", help="The arguments, a JSON object.")] = "{}",
     session: Annotated[
         str | None,
         typer.Option(
             "--as",
             metavar="SESSION",
-            help="Whom the call acts as: 'main' (unless given), a key or an id; without TOOL its tools are listed.",
+            help="The session to act as: 'main' (default), a key or an id. Without TOOL, lists its tools.",
         ),
     ] = None,
     idempotency_key: Annotated[
-        str | None, typer.Option("--idempotency-key", metavar="KEY", help="Called again with it, it is the same call.")
+        str | None, typer.Option("--idempotency-key", metavar="KEY", help="Makes the call safe to repeat.")
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Call a tool as a session, as its agent would: same rights, same answer.
+    """Call a tool as a session, with the same rights and the same answer as its agent.
 
     antiphon tool sessions_send --as main '{"label": "research", "message": "Any news?"}'
     """

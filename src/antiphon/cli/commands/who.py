@@ -1,4 +1,4 @@
-"""`antiphon who`: the sessions that are at work right now, and the processes that are there."""
+"""`antiphon who`: the sessions that are at work right now, and the running processes."""
 
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
 from antiphon.cli.exits import command
@@ -8,7 +8,7 @@ from antiphon.cli.exits import command
 def who(
     limit: LimitOption = 50, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show who is at work: what each session does, since when, and for whom it waits."""
+    """Show the sessions at work: what each one does, for how long, and what it waits for."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show_json, show_lines
     from antiphon.cli.rendering.trees import work_lines

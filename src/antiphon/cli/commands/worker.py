@@ -1,4 +1,4 @@
-"""`antiphon worker`: runs agents for a database that processes share, until told to stop."""
+"""`antiphon worker`: runs agents on a shared database, until a signal stops it."""
 
 import gc
 from typing import Annotated
@@ -22,14 +22,14 @@ def worker(
             metavar="PORT",
             min=0,
             max=65535,
-            help="Answer /health and /ready there, 0 for any port; it does not listen unless this is given.",
+            help="Answer /health and /ready on this port, 0 for any; without it, it does not listen.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run agents for gateways elsewhere, which share the PostgreSQL database.
+    """Run agents for other gateways on the same PostgreSQL database.
 
-    Ctrl-C or SIGTERM stops it: running turns get some seconds to end, and go on in another process if they do not.
+    Ctrl-C or SIGTERM stops it. Running turns get some seconds to end. Unfinished turns continue in another process.
     """
     gc.disable()
     from antiphon.cli.homes.server import serve_home

@@ -29,7 +29,7 @@ MAX_WAIT_SECONDS = 300.0
 """Of one request that waits; longer waits are several."""
 RETRY_SECONDS = 0.5
 ENDED = ("gateway_unreachable", "draining", "stopped")
-"""What is told of a gateway that has ended, or is about to."""
+"""Codes of a gateway that has ended or is about to."""
 GIVE_UP_SECONDS = 30.0
 PROOF_SECONDS = 20.0
 MAX_PROOF_BYTES = 4096
@@ -121,7 +121,7 @@ class Client:
 
     def find_run(self, run_id: str, wait: float | None = None) -> JsonObject:
         """The run; with `wait`, once it has ended, or as `timeout` without `endedAt`. Raises `NotFound`."""
-        missing = NotFound(f"Run not found: {run_id!r}. `antiphon runs list` shows what there is.")
+        missing = NotFound(f"Run not found: {run_id!r}. `antiphon runs list` shows all runs.")
         if not run_id:
             raise missing
         try:
@@ -139,18 +139,18 @@ class Client:
                 return run
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOut(
-                    f"Run has not ended within {seconds:g} s: {run_id!r}. It goes on; "
-                    f"`antiphon runs show {run_id} --wait 60` waits further."
+                    f"Run has not ended within {seconds:g} s: {run_id!r}. It continues; "
+                    f"`antiphon runs show {run_id} --wait 60` waits longer."
                 )
 
     def wait_posted(self, run_id: str, seconds: float | None = None) -> JsonObject:
-        """The run of a message that was stored, as `wait_run`; without a gateway it says where the answer will be."""
+        """The run of a stored message, as `wait_run`; without a gateway the error says where the answer will be."""
         try:
             return self.wait_run(run_id, seconds)
         except Unavailable as error:
             raise Unavailable(
-                f"{error.message} The message is stored, and its run goes on once the gateway is back: "
-                f"`antiphon runs show {run_id} --wait 600` brings the answer.",
+                f"{error.message} The message is stored, and its run continues once the gateway is back: "
+                f"`antiphon runs show {run_id} --wait 600` shows the answer.",
                 code=error.code,
             ) from error
 
@@ -218,13 +218,13 @@ class Client:
     def poll(
         self, path: str, *, pause_seconds: float, tell: Callable[[str], None], **parameters: Parameter
     ) -> Iterator[JsonObject]:
-        """The answer for ever, read again after each pause."""
+        """The answer, read again after each pause, without end."""
         return self._ever(lambda: [self.get(path, **parameters)], tell, pause_seconds)
 
     def _ever(
         self, read: Callable[[], Iterable[Item]], tell: Callable[[str], None], pause_seconds: float
     ) -> Iterator[Item]:
-        """What is read again and again. An outage is told to people; raises `Unavailable` for one that lasts."""
+        """Reads again and again. Reports an outage to people; raises `Unavailable` if it lasts."""
         failing_since: float | None = None
         is_lost = False
         while True:
@@ -241,7 +241,7 @@ class Client:
                     continue
                 if not is_lost:
                     is_lost = True
-                    tell("Connection to the gateway is lost; it is tried again.")
+                    tell("Connection to the gateway is lost; trying again.")
             now = time.monotonic()
             failing_since = failing_since or now
             if now - failing_since > GIVE_UP_SECONDS:
@@ -269,7 +269,7 @@ class Client:
                     raise
 
     def move(self, ended: str) -> bool:
-        """Goes on with another gateway than the one at that address, which ended; False where there is none.
+        """Switches to another gateway after the one at that address ended; False if there is none.
 
         So it is where that one is still the home's: it has not ended, and does not answer.
         """
@@ -370,7 +370,7 @@ def check_identity(connection: socket, url: str, token: str) -> None:
         raise Denied(
             f"Gateway does not prove that it is this home's: {url!r}. Nothing was sent to it. If you just updated, "
             "start the gateway again. If the owner's token was replaced (`antiphon tokens rotate`) on another machine, "
-            "copy owner.token from there. Otherwise somebody else listens there.",
+            "copy owner.token from there. Otherwise another program listens there.",
             code="gateway_unproven",
         )
 

@@ -1,4 +1,4 @@
-"""The way to a home's gateway: the one that runs, else one of our own for the command's duration."""
+"""The way to a home's gateway: the running one, else a gateway in this process while the command runs."""
 
 import time
 from collections.abc import Callable, Generator
@@ -68,7 +68,7 @@ def _passing(home: Path, config_option: Path | None, stack: ExitStack) -> Client
             from antiphon.cli.rendering.output import tell
 
             has_told = True
-            tell("Another process has the home, and starts or stops there; waiting for it.")
+            tell("Another process uses the home and is starting or stopping; waiting for it.")
         time.sleep(PAUSE_SECONDS)
 
 

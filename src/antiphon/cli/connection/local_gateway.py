@@ -1,4 +1,4 @@
-"""A gateway on a home, in this process: what `serve` runs, and other commands for as long as they need one."""
+"""A gateway on a home, in this process: `serve` runs it, and other commands while they need one."""
 
 import os
 import socket
@@ -56,7 +56,7 @@ async def run_gateway(
 
 
 def home_in_use(home: Path, running: RunningGateway | None) -> Conflict:
-    """What is said to who would begin a second gateway on the home."""
+    """The error for a second gateway on the home."""
     where = f" by the gateway at {running.url} (process {running.pid})" if running is not None else ""
     return Conflict(
         f"Home is in use{where}: {str(home)!r}. Stop it first, or choose another home with --home.", code="home_in_use"

@@ -16,7 +16,7 @@ def session_name(text: str, agent: str | None = None) -> str:
 
 
 def find_session(client: Client, text: str, agent: str | None = None) -> JsonObject:
-    """The session's row; `main` comes into being. Raises `NotFound` with what to do."""
+    """The session's row; creates `main` if needed. Raises `NotFound` with a remedy."""
     name = session_name(text, agent)
     if text == "main":
         return open_session(client, text, agent)
@@ -25,8 +25,8 @@ def find_session(client: Client, text: str, agent: str | None = None) -> JsonObj
     except NotFound as error:
         if name.startswith(_CHILD) and (key := _key_of_child(client, name, agent)):
             return client.get(session_path(key))
-        begin = "." if _is_made_by_spawning(name) else f"; `antiphon chat {text} --new` begins it."
-        raise NotFound(f"Session not found: {text!r}. `antiphon sessions list` shows what there is{begin}") from error
+        begin = "." if _is_made_by_spawning(name) else f"; `antiphon chat {text} --new` creates it."
+        raise NotFound(f"Session not found: {text!r}. `antiphon sessions list` shows all sessions{begin}") from error
 
 
 def _key_of_child(client: Client, name: str, agent: str | None) -> str | None:
@@ -35,7 +35,7 @@ def _key_of_child(client: Client, name: str, agent: str | None) -> str | None:
     keys = [str(row["key"]) for row in rows_of(answer, "sessions")]
     found = [key for key in keys if key.split(":", 2)[2:] == [name]]
     if len(found) > 1:
-        raise Invalid(f"Session is one of several agents: {name!r}. Give its key, as {found[0]!r}.", code="usage")
+        raise Invalid(f"Session name is not unique: {name!r}. Give the key, such as {found[0]!r}.", code="usage")
     return found[0] if found else None
 
 

@@ -10,13 +10,13 @@ from antiphon.cli.exits import command
 
 @command
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Without pauses for reading.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the home, and say where it is.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Omit the pauses for reading.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the home, and print its path.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch agents delegate, ask, be refused and survive a kill: under a minute, on a home of its own.
+    """Watch agents delegate, ask, try what policy denies, and survive a kill: under a minute, in a temporary home.
 
-    The models are scripts, everything else is real: a gateway, its database, its log. Nothing of yours is touched.
+    The models are scripts. Everything else is real: a gateway, its database, its log. Your own homes stay as they are.
     """
     from antiphon.cli.demo.story import tell
 

@@ -1,4 +1,4 @@
-"""The story of a demo, act by act: each goes on when the log says that it may."""
+"""The story of a demo, act by act. Each act continues when the log shows that it can."""
 
 import json
 import shlex
@@ -59,14 +59,14 @@ class _Story:
         viewer = self._viewer
         viewer.heading("Antiphon, in less than a minute")
         viewer.note(
-            "Five agents with scripted models, so that nothing leaves this machine. All else is real: a gateway in a "
-            "process of its own, its database, and its log, which these lines are read from."
+            "Five agents with scripted models, so nothing leaves this machine. Everything else is real: a gateway in "
+            "its own process, its database, and its log. These lines come from that log."
         )
         client = self._start()
         viewer.pause(3)
         for key in (HOST, CURATOR, PAYROLL):
             client.post("/sessions", {"key": key})
-        viewer.heading("1  The owner asks; the host delegates, and is refused what it may not have")
+        viewer.heading("1  The owner asks; the host delegates, and tries what policy denies")
         posted = client.post(session_path(HOST, "/messages"), {"text": REQUEST})
         events = client.follow(session_path(HOST, "/events"), after=0)
         self._show(client, events, until="sessions_send")
@@ -94,7 +94,7 @@ class _Story:
                 return
 
     def _tell_of_refusals(self, client: Client) -> None:
-        """Compares what the host was told of a session that there is with what it was told of one that there is not."""
+        """Compares the answers about a session that exists and a session that does not."""
         keys = {str(row["key"]) for row in rows_of(client.get("/sessions", limit=100), "sessions")}
         told = {key: self._answer_about(client, key) for key in (PAYROLL, NOBODY)}
         are_alike = told[PAYROLL].replace(PAYROLL, "") == told[NOBODY].replace(NOBODY, "")
@@ -103,7 +103,7 @@ class _Story:
         self._viewer.fact("refusals", fact, list)
         self._viewer.note(
             f"{', '.join(key for key in told if key in keys)} exists, "
-            f"{', '.join(key for key in told if key not in keys)} does not: but for the name, the answers are {word}."
+            f"{', '.join(key for key in told if key not in keys)} does not. But for the name, the answers are {word}."
         )
 
     def _answer_about(self, client: Client, key: str) -> str:
@@ -145,7 +145,7 @@ class _Story:
     def _show_what_is_left(self, client: Client, message_id: str) -> bool:
         viewer = self._viewer
         tree = client.get("/tree")
-        viewer.heading("4  What there is now: the tree")
+        viewer.heading("4  The tree of sessions now")
         viewer.fact("tree", tree, lambda: tree_lines(tree))
         viewer.pause(3)
         logs = {str(row["key"]): read_log(client, str(row["key"])) for row in rows_of(tree, "sessions")}
@@ -159,8 +159,8 @@ class _Story:
         viewer.heading(f"6  Counted in the logs of {tally.sessions} sessions, {tally.events} events")
         viewer.fact("tally", tally.as_json(), lambda: tally_lines(tally))
         viewer.note(
-            f"{tally.taken_up} turns were begun, died with the process and were taken up again. "
-            + ("Nothing was lost, nothing came twice." if tally.is_whole else "THIS IS NOT AS IT SHOULD BE.")
+            f"{tally.taken_up} turns died with the process and were resumed. "
+            + ("Nothing was lost, nothing came twice." if tally.is_whole else "SOMETHING WAS LOST OR CAME TWICE.")
         )
         viewer.pause(2)
         return tally.is_whole
@@ -226,9 +226,9 @@ def _tell_what_next(viewer: Viewer, home: Path | None) -> None:
         viewer.fact("kept", {"home": str(home)}, lambda: command_lines(commands))
         return
     commands = {
-        command_line("serve"): "a gateway of your own; it says how to set a real model",
+        command_line("serve"): "start your own gateway; it says how to set a real model",
         command_line("chat"): "talk with an agent",
-        command_line("demo --keep"): "this again, with a home that stays to look around in",
-        "docs/PATTERNS.md": "ask, hand over, delegate, join: programs to paste",
+        command_line("demo --keep"): "this demo again, and keep its home to look around",
+        "docs/PATTERNS.md": "programs to paste: ask, hand over, delegate, join",
     }
     viewer.fact("next", {"commands": [*commands]}, lambda: command_lines(commands))

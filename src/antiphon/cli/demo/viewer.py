@@ -67,11 +67,11 @@ class Viewer:
             case "tool_result" if isinstance(message, dict):
                 self._result(message)
             case "run_started" if isinstance(data, dict) and data.get("attempt") != 1:
-                self._line("", f"↻ goes on from its log, attempt {data['attempt']}", "bold yellow")
+                self._line("", f"↻ continues from its log, attempt {data['attempt']}", "bold yellow")
             case "run_started" if isinstance(data, dict) and "continues" in data:
-                self._line("", "↻ all results are there: the one continuation", "bold yellow")
+                self._line("", "↻ all results have arrived: one run continues with them", "bold yellow")
             case "run_finished" if isinstance(data, dict) and data.get("isParked"):
-                self._line("", "◌ its turn ends, and waits for its sub-agents", "cyan")
+                self._line("", "◌ its turn ends and waits for its sub-agents", "cyan")
             case "run_finished" if isinstance(data, dict) and data.get("status") != "ok":
                 self._line("", f"✗ {data.get('status')}: {data.get('error')}", "red")
             case _:

@@ -56,7 +56,7 @@ class Finding:
 
 
 def examine(home_option: Path | None, config_option: Path | None) -> list[Finding]:
-    """All findings, in the order in which one would mend them."""
+    """All findings, in the order in which to repair them."""
     home = home_of(home_option)
     findings: list[Finding] = []
     config: Config | None = None
@@ -64,10 +64,10 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     try:
         config = config_of(home, config_option)
         file = find_config_file(home, config_option)
-        detail = str(file) if file else f"none, every setting has its default ({home / TOML_NAME} would be read)"
+        detail = str(file) if file else f"none, so defaults apply (to set something, create {home / TOML_NAME})"
         findings.append(Finding("configuration", Grade.OK, detail))
         findings += [
-            Finding("setting", Grade.WARNING, problem, "Correct the name, or leave it out.")
+            Finding("setting", Grade.WARNING, problem, "Correct or remove the name.")
             for problem in config.ineffective()
         ]
     except Invalid as error:
@@ -76,7 +76,7 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     try:
         running = find_gateway(home)
     except NotPrivate as error:
-        findings.append(Finding("gateway.json", Grade.BROKEN, error.message, "Nothing is sent to what it names."))
+        findings.append(Finding("gateway.json", Grade.BROKEN, error.message, "Antiphon sends nothing to that address."))
     findings += _home(home)
     url = config.database.url if config is not None else None
     if url is None:
@@ -97,13 +97,13 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
 
 def _home(home: Path) -> Iterator[Finding]:
     if not home.exists():
-        yield Finding("home", Grade.OK, f"{home} (is made at the first start)")
+        yield Finding("home", Grade.OK, f"{home} (created at the first start)")
         return
     mode = stat.S_IMODE(home.stat().st_mode)
     if not home.is_dir() or not os.access(home, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("home", Grade.BROKEN, f"{home} cannot be written", f"Give it to this user: chown -R $USER {home}")
     elif mode & 0o077:
-        yield Finding("home", Grade.WARNING, f"{home} may be entered by others (mode {mode:o})", f"chmod 700 {home}")
+        yield Finding("home", Grade.WARNING, f"{home} is open to other users (mode {mode:o})", f"chmod 700 {home}")
     else:
         yield Finding("home", Grade.OK, str(home))
     token = home / OWNER_TOKEN_NAME
@@ -111,7 +111,10 @@ def _home(home: Path) -> Iterator[Finding]:
         mode = stat.S_IMODE(token.stat().st_mode)
         if mode & 0o077:
             yield Finding(
-                "owner's token", Grade.BROKEN, f"{token} can be read by others (mode {mode:o})", f"chmod 600 {token}"
+                "owner's token",
+                Grade.BROKEN,
+                f"{token} is readable by other users (mode {mode:o})",
+                f"chmod 600 {token}",
             )
         else:
             yield Finding("owner's token", Grade.OK, "only its owner can read it")
@@ -123,12 +126,12 @@ def _shared_database(home: Path, url: str) -> Iterator[Finding]:
         state = anyio.run(look_at_server, url)
         place = describe_database(home, url)
     except AntiphonError as error:
-        yield Finding(name, Grade.BROKEN, error.message, "Nothing can be stored until then.")
+        yield Finding(name, Grade.BROKEN, error.message, "Until this is fixed, nothing can be stored.")
         return
     size = f"{state.bytes / MEBIBYTE:.1f} MiB, server {state.server}"
     if state.schema < state.known_schema:
         detail = f"{place}, schema {state.schema or 'none yet'}, this program has {state.known_schema}, {size}"
-        yield Finding(name, Grade.WARNING, detail, "The next start brings it up to date, as `antiphon migrate` does.")
+        yield Finding(name, Grade.WARNING, detail, "The next start upgrades it, and so does `antiphon migrate`.")
     else:
         yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
     yield from _processes(state)
@@ -137,8 +140,8 @@ def _shared_database(home: Path, url: str) -> Iterator[Finding]:
         yield Finding(
             "embedded database",
             Grade.WARNING,
-            f"{home / DATABASE_NAME} is there, too, and not used",
-            "Unset database.url and move it with `antiphon migrate --to`, or put it away.",
+            f"{home / DATABASE_NAME} also exists, and is not used",
+            "Unset database.url and move it with `antiphon migrate --to`, or move it out of the home.",
         )
 
 
@@ -147,14 +150,14 @@ def _processes(state: "ServerState") -> Iterator[Finding]:
     workers = sum(member.works for member in state.living)
     kinds = ", ".join(f"{member.role} on {member.host} ({member.pid})" for member in state.living)
     if not state.living:
-        yield Finding(name, Grade.OK, "none is at work on the database")
+        yield Finding(name, Grade.OK, "none runs on the database")
     elif not workers:
         yield Finding(name, Grade.WARNING, f"{kinds}: none runs agents", "Start one with `antiphon worker`.")
     elif len({member.fingerprint for member in state.living}) > 1:
         yield Finding(
             name,
             Grade.WARNING,
-            f"{kinds}: they do not have one configuration",
+            f"{kinds}: their configurations differ",
             "Give all of them the same agents, limits, messages, groups and session settings.",
         )
     else:
@@ -166,7 +169,7 @@ def _outbox(counts: Mapping[str, int]) -> Finding:
     dead = counts.get(DeliveryStatus.DEAD, 0)
     waiting = counts.get(DeliveryStatus.QUEUED, 0) + counts.get(DeliveryStatus.CLAIMED, 0)
     if dead:
-        remedy = "`antiphon deliveries list --status dead` tells why; `antiphon deliveries retry` sends one again."
+        remedy = "`antiphon deliveries list --status dead` says why; `antiphon deliveries retry` sends one again."
         return Finding(name, Grade.WARNING, f"{dead} given up, {waiting} waiting", remedy)
     return Finding(name, Grade.OK, f"none given up, {waiting} waiting")
 
@@ -174,14 +177,14 @@ def _outbox(counts: Mapping[str, int]) -> Finding:
 def _kept(count: int) -> Iterator[Finding]:
     if count:
         remedy = "`antiphon runs list --kept` shows them, `antiphon runs show` each in full."
-        yield Finding("results of sub-agents", Grade.WARNING, f"{count} kept: nobody is left for them", remedy)
+        yield Finding("results of sub-agents", Grade.WARNING, f"{count} kept: their requesters are gone", remedy)
 
 
 def _webhooks(config: Config) -> Iterator[Finding]:
     try:
         webhooks = config.webhooks()
     except Invalid as error:
-        yield Finding("webhooks", Grade.BROKEN, error.message, "Nothing starts until then.")
+        yield Finding("webhooks", Grade.BROKEN, error.message, "Until this is fixed, nothing starts.")
         return
     if webhooks:
         ways = [f"{webhook.name} ({'both ways' if webhook.url else 'in only'})" for webhook in webhooks]
@@ -192,12 +195,12 @@ def _database(home: Path) -> Iterator[Finding]:
     name, path = "database", home / DATABASE_NAME
     moved = home / (DATABASE_NAME + MOVED_SUFFIX)
     if moved.exists() and not path.exists():
-        yield Finding(name, Grade.BROKEN, f"it was moved to PostgreSQL; {moved} is what was left", "Set database.url.")
+        yield Finding(name, Grade.BROKEN, f"it was moved to PostgreSQL; the old file is {moved}", "Set database.url.")
         return
     try:
         state = check_home(home)
     except AntiphonError as error:
-        remedy = "It is never overwritten: restore a backup, or move it away to start anew."
+        remedy = "Antiphon never overwrites it: restore a backup, or move it away and start with a new one."
         yield Finding(name, Grade.BROKEN, error.message, remedy)
         return
     yield _database_file(name, home, state)
@@ -259,7 +262,7 @@ def _gateway(home: Path, running: RunningGateway | None) -> Iterator[Finding]:
         finally:
             client.close()
     except AntiphonError as error:
-        yield Finding("gateway", Grade.BROKEN, f"{place}: {error.message}", "Look into its log, then start it anew.")
+        yield Finding("gateway", Grade.BROKEN, f"{place}: {error.message}", "Look into its log, then restart it.")
     else:
         yield Finding("gateway", Grade.OK, f"ready at {place}")
 
@@ -277,8 +280,8 @@ def _port(config: Config, running: RunningGateway | None) -> Iterator[Finding]:
             yield Finding(
                 "port",
                 Grade.BROKEN,
-                f"{host}:{port} cannot be listened on ({error.strerror})",
-                "Stop the program that has it, or set gateway.port.",
+                f"cannot listen on {host}:{port} ({error.strerror})",
+                "Stop the program that uses it, or set gateway.port.",
             )
         else:
             yield Finding("port", Grade.OK, f"{host}:{port} is free")
@@ -294,11 +297,13 @@ def _models(home: Path, file: Path, config: Config) -> Iterator[Finding]:
             yield Finding(name, Grade.BROKEN, error.message, "Set agents.defaults.model or the agent's model.")
             continue
         if problem is not None:
-            yield Finding(name, Grade.BROKEN, f"{agent.model}: {problem}", "Its messages end in an error until then.")
+            yield Finding(
+                name, Grade.BROKEN, f"{agent.model}: {problem}", "Until this is fixed, its messages end in an error."
+            )
         elif agent.model == "offline":
             yield Finding(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
         else:
-            yield Finding(name, Grade.OK, agent.model + (", its key is there" if ":" in agent.model else ""))
+            yield Finding(name, Grade.OK, agent.model + (", its key is set" if ":" in agent.model else ""))
 
 
 def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
@@ -311,12 +316,12 @@ def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
     try:
         own = Toolset(installed_tools())
     except Invalid as error:
-        yield Finding("tools", Grade.BROKEN, error.message, "Mend or uninstall the package.")
+        yield Finding("tools", Grade.BROKEN, error.message, "Repair or uninstall the package.")
         own = Toolset([])
     for server, report in zip(configured, anyio.run(look_at_servers, settings, own), strict=True):
         name = f"MCP server {server.name} of {server.agent_id}"
         if report.problem is not None:
-            yield Finding(name, Grade.BROKEN, report.problem, f"What its program writes in use is in {server.log}.")
+            yield Finding(name, Grade.BROKEN, report.problem, f"The program's own output is in {server.log}.")
         elif report.left_out:
             reasons = "; ".join(f"{tool.tool[:80]!r}: {tool.reason}" for tool in report.left_out)
             yield Finding(name, Grade.WARNING, f"{report.tools} tools; left out are {reasons}", "Rename them there.")
@@ -335,8 +340,8 @@ def _sandbox(config: Config) -> Iterator[Finding]:
         yield Finding("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
     machine = platform.machine()
     if filter_for(machine) is None:
-        detail = f"no filter of system calls is written for {machine!r}: commands run without one"
-        yield Finding("sandbox filter", Grade.WARNING, detail, "The other walls stand; docs/SANDBOX.md tells of both.")
+        detail = f"there is no filter of system calls for {machine!r}: commands run without one"
+        yield Finding("sandbox filter", Grade.WARNING, detail, "The other protections apply; see docs/SANDBOX.md.")
 
 
 def _existing(directory: Path | None) -> Path | None:
@@ -351,4 +356,4 @@ def _tools() -> Finding:
         absent.append("antiphon[anthropic] (for Anthropic's models)")
     if find_spec("psycopg") is None or find_spec("procrastinate") is None:
         absent.append("antiphon[postgres] (for PostgreSQL)")
-    return Finding("optional", Grade.OK, "absent: " + ", ".join(absent) if absent else "all there")
+    return Finding("optional", Grade.OK, "not installed: " + ", ".join(absent) if absent else "all installed")

@@ -46,8 +46,8 @@ def move_home(home_option: Path | None, config_option: Path | None, url: str, *,
     show(
         f"Home was moved to {place}: {rows['sessions']} sessions, {rows['events']} events, {rows['runs']} runs.", "bold"
     )
-    show("Now set database.url in the configuration, or ANTIPHON_DATABASE, to that address, and start it.")
-    show(f"The old database is kept: {str(old)!r}. Nobody writes to it any more; remove it when you like.", "dim")
+    show("Now set database.url in the configuration, or ANTIPHON_DATABASE, to that address, and start the gateway.")
+    show(f"The old database is kept: {str(old)!r}. Nothing writes to it any more; you can remove it.", "dim")
 
 
 class _Bars:

@@ -161,7 +161,7 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         }
     )
     if not config.gateway.role.works:
-        show("It runs no agents: `antiphon worker` does, anywhere, on the same database.", "yellow")
+        show("This process runs no agents. Start `antiphon worker` on the same database.", "yellow")
     elif app.services.rules.agents[app.services.rules.default_agent].model == "offline":
         show(f"The model 'offline' only echoes. {offline_remedy(file)}", "yellow")
     _show_missing_keys(app)

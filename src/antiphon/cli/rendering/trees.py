@@ -56,7 +56,7 @@ def tree_lines(answer: JsonObject, *, height: int | None = None) -> list[Text]:
     names = _names_of(rows)
     if height is not None and len(rows) + len(notes) + 1 > height:
         shown = _busy_first(rows, max(1, height - len(notes) - 2))
-        notes.insert(0, f"{len(rows) - len(shown)} more: the terminal is too low for them.")
+        notes.insert(0, f"{len(rows) - len(shown)} more do not fit on the terminal.")
         rows = shown
     return cut_lines([*_tree_table(rows, names), *(styled(note, "dim") for note in notes)])
 
@@ -230,12 +230,12 @@ def work_lines(answer: JsonObject) -> list[Text]:
     rows, processes = rows_of(answer, "sessions"), rows_of(answer, "processes")
     others = [process for process in processes if process["pid"] != os.getpid()]
     by_id = {str(process["processId"]): process for process in others}
-    lines = _sessions_at_work(rows, by_id) if rows else [styled("Nobody is at work.", "dim")]
+    lines = _sessions_at_work(rows, by_id) if rows else [styled("No session is at work.", "dim")]
     if (beyond := _number(answer["total"]) - len(rows)) > 0:
         lines.append(styled(f"{beyond} more are not shown: --limit shows more.", "dim"))
     lines.append(Text())
     if not others:
-        return [*lines, styled("No gateway is running here. `antiphon serve` starts one.", "dim")]
+        return [*lines, styled("No gateway is running. `antiphon serve` starts one.", "dim")]
     lines += aligned(
         [
             [styled(name, "bold") for name in ("Process", "Role", "Version", "Agents")],

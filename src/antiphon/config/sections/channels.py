@@ -1,4 +1,4 @@
-"""Settings of channels, and of what those may do who write there."""
+"""Settings of channels, and the rights of people who write there."""
 
 import os
 from typing import Annotated, Literal
@@ -14,14 +14,14 @@ from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 
 
 def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookSection]":
-    """Names that can stand in addresses and in keys."""
+    """The sections, if each name fits into addresses and keys."""
     for name in sections:
         try:
             parse_agent_id(name)
             direct_key(DEFAULT_AGENT, channel=WEBHOOK, account=name, peer="x", scope=DmScope.PER_ACCOUNT_CHANNEL_PEER)
         except Invalid:
             raise ValueError(
-                f"{name!r} cannot be a webhook's name; use 1 to 64 of a-z, 0-9, _ and -, and none of the words of keys"
+                f"{name!r} cannot be a webhook's name; use 1 to 64 of a-z, 0-9, _ and -, and no word that keys use"
             ) from None
     return sections
 
@@ -42,15 +42,15 @@ MIN_SECRET_LENGTH = 16
 
 class WebhookSection(Section):
     url: Annotated[str, AfterValidator(_web_address)] | None = None
-    """Where replies are sent, by POST; without it the webhook only takes messages in."""
+    """The address that replies are posted to; without it, the webhook only receives messages."""
     secret: SecretStr | None = None
-    """Signs what goes out and proves what comes in; 16 characters at least. Better is `secret_env`."""
+    """Signs outgoing texts and verifies incoming messages; at least 16 characters. Prefer `secret_env`."""
     secret_env: str | None = None
     """The environment variable that holds the secret."""
     agent: str | None = None
-    """Whose sessions its chats are; `agents.default` unless set."""
+    """The agent of its chats; `agents.default` unless set."""
     principal: Literal["guest", "owner"] = "guest"
-    """Whose rights its messages have: those of a guest, each peer its own, or the owner's."""
+    """The rights of its messages: each peer is a guest of its own, or all have the owner's rights."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
 
@@ -65,18 +65,18 @@ class ChannelsSection(Section):
     webhook: Annotated[dict[str, WebhookSection], AfterValidator(_webhook_names)] = Field(
         default_factory=dict[str, WebhookSection]
     )
-    """Programs that speak with sessions by signed POST requests, by their name."""
+    """Programs that exchange signed POST requests with sessions, by name."""
 
 
 class GuestSection(Section):
     tools: tuple[str, ...] = ()
-    """Tools that guests may cause calls of beside the session tools, which they have for the session alone that they
-    write in: Python functions, `<server>__<tool>` of MCP servers, `run_command`, `sessions_spawn`."""
+    """Further tools for runs that guests cause: Python functions, `<server>__<tool>` of MCP servers, `run_command`,
+    `sessions_spawn`. Their session tools reach only the session that the guest writes in."""
 
 
 class RolesSection(Section):
     guest: GuestSection = GuestSection()
-    """Whoever writes and is not the owner, such as the peers of a webhook."""
+    """Anyone who writes and is not the owner, such as the peers of a webhook."""
 
 
 class AccessSection(Section):

@@ -1,4 +1,4 @@
-"""Settings of limits: what runs, agents, the owner and guests may take."""
+"""Settings of limits: what runs, agents, the owner and guests may use."""
 
 from typing import Annotated
 
@@ -11,15 +11,15 @@ from antiphon.policy.shares import Rate, Rates, Shares
 
 class RunLimitsSection(Section):
     time_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] | None = None
-    """Wall clock for one run, waits included."""
+    """Wall-clock time of one run, including waits."""
     model_calls: Annotated[int, Field(gt=0)] | None = 100
-    """Steps of the model."""
+    """Steps of the model in one run."""
     tool_calls: Annotated[int, Field(gt=0)] | None = 200
-    """Calls of tools."""
+    """Tool calls in one run."""
     tokens: Annotated[int, Field(gt=0)] | None = None
-    """Tokens, in and out."""
+    """Tokens of one run, in and out."""
     usd: Annotated[float, Field(gt=0)] | None = None
-    """US dollars, as far as prices are known."""
+    """US dollars for one run, as far as prices are known."""
 
 
 class DailySection(Section):
@@ -31,39 +31,39 @@ class DailySection(Section):
 
 class DailyTotalSection(Section):
     tokens: Annotated[int, Field(ge=0)] | None = None
-    """All agents together; twice an agent's unless set."""
+    """Tokens of all agents together; twice `limits.daily.tokens` unless set."""
     usd: Annotated[float, Field(ge=0)] | None = None
-    """All agents together; twice an agent's unless set."""
+    """US dollars of all agents together; twice `limits.daily.usd` unless set."""
 
 
 class OwnerLimitsSection(Section):
     requests_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 600_000
-    """Requests that write or call a tool, of the owner's programs together, in one process."""
+    """Requests that write or call a tool, from all the owner's programs together, per process."""
     burst: Annotated[int, Field(ge=1, le=10**9)] = 60_000
-    """How many of them at once, after a pause."""
+    """How many of these requests may come at once, after a pause."""
 
 
 class GuestLimitsSection(Section):
     requests_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 120
-    """Messages and calls of tools of each guest, peer of a webhook or bound token, in one process; all peers of a
-    webhook together may send ten times as many."""
+    """Messages and tool calls of each guest, webhook peer or bound token, per process. All peers of a webhook together
+    may send ten times as many."""
     burst: Annotated[int, Field(ge=1, le=10**9)] = 60
-    """How many of them at once, after a pause."""
+    """How many of these requests may come at once, after a pause."""
     sessions: Annotated[int, Field(ge=1)] = 100
-    """Sessions that each guest may take part in."""
+    """How many sessions each guest may take part in."""
     stored_bytes: Annotated[int, Field(ge=1)] = 64 * MEBIBYTE
-    """Bytes that each guest may have written into sessions that exist."""
+    """How many bytes each guest may have written into existing sessions."""
     queued_runs: Annotated[int, Field(ge=1)] = 20
-    """Runs of each guest, or bound token, that may wait for their turn."""
+    """How many runs of each guest or bound token may wait in the queue."""
 
 
 class LimitsSection(Section):
     owner: OwnerLimitsSection = OwnerLimitsSection()
     """How often the owner may ask."""
     guest: GuestLimitsSection = GuestLimitsSection()
-    """What each principal may take that is not the owner."""
+    """What each guest may use."""
     run: RunLimitsSection = RunLimitsSection()
-    """What one run may take."""
+    """What one run may use."""
     daily: DailySection = DailySection()
     """What each agent may spend in a UTC day."""
     daily_total: DailyTotalSection = DailyTotalSection()
@@ -83,5 +83,5 @@ class LimitsSection(Section):
 
 class RunsSection(Section):
     max_concurrent: Annotated[int, Field(ge=1)] = 16
-    """Runs that work at the same time, in one process. Two of these places (one where there are fewer than six) are the
-    owner's; of the others one guest holds half at most."""
+    """How many runs may work at the same time, per process. Two of these slots (one if there are fewer than six) are
+    reserved for the owner; one guest gets at most half of the others."""

@@ -1,4 +1,4 @@
-"""What every section of the configuration is made of."""
+"""The base of every section of the configuration."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ MOST_SECONDS = LONGEST // timedelta(seconds=1)
 MOST_MINUTES = LONGEST // timedelta(minutes=1)
 
 MOST_DAYS = 36_500
-"""Of what is kept."""
+"""The longest time to keep something."""
 
 MOST_MEBIBYTES = 1024 * 1024
 
@@ -26,11 +26,11 @@ NEEDED = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "needs true or false"),
     "missing": "is required",
 }
-"""What is said of a value of the wrong kind, by the kind of error."""
+"""The message for a value of the wrong kind, by the kind of error."""
 
 
 class Variable(str):
-    """What a variable of the environment says: text, of which a number or truth value may be made."""
+    """The value of an environment variable: text, which may be converted to a number or truth value."""
 
 
 class Section(BaseModel):
@@ -47,7 +47,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _take_as_written(cls, value: object, info: ValidationInfo) -> object:
-        """In files numbers are no texts, and truth values no numbers."""
+        """Rejects texts for numbers, and numbers for truth values, unless they come from a variable."""
         if isinstance(value, Variable):
             return str(value)
         assert info.field_name is not None

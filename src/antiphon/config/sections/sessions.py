@@ -18,13 +18,13 @@ def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
-        raise ValueError(f"there is no time zone {name!r}; write one such as 'Europe/Berlin'") from None
+        raise ValueError(f"unknown time zone {name!r}; write one such as 'Europe/Berlin'") from None
     return name
 
 
 class QueueSection(Section):
     mode: QueueMode = QueueMode.ENQUEUE
-    """What a message does that finds its session busy. A guest's interrupts its own work alone."""
+    """How a message is handled if its session is busy. A guest's message interrupts only that guest's own work."""
 
 
 class MessagesSection(Section):
@@ -33,16 +33,17 @@ class MessagesSection(Section):
 
 class GroupsSection(Section):
     owner_trigger: OwnerTrigger = OwnerTrigger.ALWAYS
-    """Whether the owner's messages in groups always start a run, or only where the agent is mentioned."""
+    """Whether the owner's messages in groups always start a run, or only if they mention the agent."""
 
 
 class ResetSection(Section):
     mode: ResetMode = ResetMode.NONE
-    """Never, daily at an hour, or after some idle time; not while a run or a child of the session is at work."""
+    """When sessions reset by themselves: never, daily at an hour, or after some idle time. A session does not reset
+    while a run or a child of it is at work."""
     at_hour: Annotated[int, Field(ge=0, le=23)] = 4
-    """The hour of mode `daily`."""
+    """The hour for mode `daily`."""
     idle_minutes: Annotated[int, Field(ge=0, le=MOST_MINUTES)] = 0
-    """The idle time of mode `idle`."""
+    """The idle time for mode `idle`."""
     zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     """The time zone of `at_hour`."""
 
@@ -61,21 +62,21 @@ class SendMatchSection(Section):
     chat_type: Literal["direct", "group", "channel"] | None = None
     """The kind of chat."""
     key_prefix: str | None = None
-    """How the session's key begins, with or without `agent:<id>:`."""
+    """The beginning of the session's key, with or without `agent:<id>:`."""
 
 
 class SendRuleSection(Section):
     match: SendMatchSection = SendMatchSection()
-    """Which sessions the rule concerns; all unless set."""
+    """Which sessions the rule applies to; all unless set."""
     action: SendAction
     """`allow` or `deny`."""
 
 
 class SendPolicySection(Section):
     rules: tuple[SendRuleSection, ...] = ()
-    """One that denies goes before any that allows."""
+    """A rule that denies overrides every rule that allows."""
     default: SendAction = SendAction.ALLOW
-    """Where no rule concerns the session."""
+    """The action if no rule applies to the session."""
 
     def policy(self) -> SendPolicy:
         return SendPolicy(
@@ -96,9 +97,9 @@ class ExchangeSection(Section):
     max_ping_pong_turns: Annotated[int, Field(ge=0, le=5)] = 5
     """Reply-back turns after a message from one session to another."""
     max_hops: Annotated[int, Field(ge=1, le=64)] = 8
-    """Sends one after the other that one request may cause."""
+    """How many sends in sequence one request may cause."""
     max_chain_tokens: Annotated[int, Field(ge=0)] = 200_000
-    """Tokens that all runs together may use which one request causes."""
+    """How many tokens all runs that one request causes may use together."""
 
     def rules(self) -> ExchangeRules:
         return ExchangeRules(
@@ -115,20 +116,20 @@ class SessionScope(StrEnum):
 
 class SessionSection(Section):
     scope: SessionScope = SessionScope.PER_SENDER
-    """Whether each chat of a channel has a session of its own, or all share their agent's main one (`global`). Whoever
-    writes there then speaks into what the others said."""
+    """Whether each chat of a channel has its own session, or all share their agent's main session (`global`). With
+    `global`, everyone writes into the same conversation."""
     send_policy: SendPolicySection = SendPolicySection()
-    """Whether anything may be sent in a session, by its channel and kind of chat."""
+    """Whether replies and messages may be sent in a session, by its channel and kind of chat."""
     agent_to_agent: ExchangeSection = ExchangeSection()
-    """How far sessions may go in speaking to one another."""
+    """Limits on messages between sessions."""
 
     reset: ResetSection = ResetSection()
-    """When sessions begin anew by themselves."""
+    """When sessions reset by themselves."""
     reset_by_type: dict[Literal["direct", "group", "thread"], ResetSection] = Field(
         default_factory=dict[Literal["direct", "group", "thread"], ResetSection]
     )
     reset_by_channel: dict[str, ResetSection] = Field(default_factory=dict[str, ResetSection])
     stale_after_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
-    """Sessions without an interaction for so long are hidden from normal lists."""
+    """Sessions without an interaction for this many days are hidden from normal lists."""
     retention_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
-    """Events older than this are deleted; kept for ever unless set."""
+    """Events older than this many days are deleted; unless set, they are kept for ever."""

@@ -7,25 +7,25 @@ from antiphon.policy.visibility import Visibility
 
 class SessionToolsSection(Section):
     visibility: Visibility = Visibility.TREE
-    """Which sessions the session tools reach: `self`, `tree` (and what it spawned), `agent`, `all`."""
+    """Which sessions the session tools reach: `self`, `tree` (also what it spawned), `agent`, `all`."""
 
 
 class AgentToAgentSection(Section):
     enabled: bool = False
-    """Whether sessions of different agents may meet, where `tools.sessions.visibility` is `all`."""
+    """Whether sessions of different agents may reach each other, if `tools.sessions.visibility` is `all`."""
     allow: tuple[str, ...] = ()
-    """Patterns of the agents that may, with `*`; both sides must match. All unless set."""
+    """Patterns of agent ids, with `*`; both sides must match. All agents unless set."""
 
 
 class SubagentToolsSection(Section):
     tools: tuple[str, ...] = ()
-    """Session tools that sub-agents get, beside sending to their requester."""
+    """Session tools for sub-agents, in addition to sending to their requester."""
 
 
 class RunCommandSection(Section):
     mode: CommandMode = CommandMode.OFF
-    """Whether agents have `run_command`: in a sandbox for every session, or for sessions that are not sandboxed on the
-    `host`, where it may do whatever this process may."""
+    """Whether agents have `run_command`: always in a sandbox, or on the `host` for sessions that are not sandboxed.
+    There a command may do anything that this process may do."""
 
 
 class ToolsSection(Section):

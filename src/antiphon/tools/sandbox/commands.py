@@ -66,7 +66,7 @@ class Commands:
                 return execute(process, command.limits, stopped)
         except OSError as error:
             raise Unavailable(
-                f"Command was not carried out, or ended half-way: {error.strerror}. Try again.",
+                f"Command did not run, or stopped halfway: {error.strerror}. Try again.",
                 code="command_unavailable",
             ) from error
 

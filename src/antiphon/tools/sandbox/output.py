@@ -41,4 +41,4 @@ class Output:
         head = decoder.decode(self._head)
         begin = next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
         left_out += begin + len(decoder.getstate()[0])
-        return f"{head}\n[… {left_out} bytes are left out …]\n{tail[begin:].decode('utf-8', 'replace')}"
+        return f"{head}\n[… {left_out} bytes left out …]\n{tail[begin:].decode('utf-8', 'replace')}"

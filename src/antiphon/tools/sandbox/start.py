@@ -30,7 +30,7 @@ from antiphon.tools.sandbox.watch import READY_SECONDS, Breach, Sandbox
 REMEDY = (
     "Install bubblewrap 0.8 or newer (on Debian: apt install bubblewrap) and allow user namespaces "
     "(sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, "
-    "user.max_user_namespaces; docs/SANDBOX.md tells of containers), or set tools.run_command.mode to 'off'."
+    "user.max_user_namespaces; for containers see docs/SANDBOX.md), or set tools.run_command.mode to 'off'."
 )
 
 
@@ -45,7 +45,7 @@ class SandboxProcess(Execution):
         """Raises `Unavailable` (`sandbox_unavailable`); nothing was run then."""
         path = shutil.which(program)
         if path is None or not sys.platform.startswith("linux"):
-            raise unavailable(f"{program!r} is not on this machine")
+            raise unavailable(f"{program!r} is not installed")
         with ExitStack() as files:
             info, info_end = _pipe(files)
             gate_end, gate = _pipe(files)
@@ -125,7 +125,7 @@ class SandboxProcess(Execution):
         """The command begins. By then bubblewrap has seen to it that all ends with this process."""
         assert self._process.stdin is not None
         if not _is_readable(self.streams[0]) or os.read(self.streams[0].fileno(), 1) != b"\n":
-            raise ValueError("the shell did not begin in time")
+            raise ValueError("the shell did not start in time")
         self._process.stdin.write(b"\n")
         self._process.stdin.close()
 
@@ -158,7 +158,7 @@ def find_problem(program: str = "bwrap") -> str | None:
                 ended = process.exit_code()
         except Unavailable as error:
             return error.message.removesuffix(f" {REMEDY}")
-    return None if ended == 0 else f"A command that does nothing ended with {ended}."
+    return None if ended == 0 else f"An empty command ended with {ended}."
 
 
 def _pipe(files: ExitStack) -> tuple[BufferedReader, FileIO]:
@@ -182,5 +182,5 @@ def _is_readable(stream: IO[bytes]) -> bool:
 def _process_of(info: IO[bytes]) -> int:
     """The first process of the sandbox, as bubblewrap tells. Raises `ValueError` if it did not come so far."""
     if not _is_readable(info):
-        raise ValueError("bubblewrap did not begin in time")
+        raise ValueError("bubblewrap did not start in time")
     return int(json.loads(info.read())["child-pid"])

@@ -89,7 +89,7 @@ class Sandbox:
             self.close()
             if isinstance(error, Moved):
                 raise Conflict(
-                    f"Workspace cannot be counted: directories in {str(workspace)!r} are moved meanwhile. Let other "
+                    f"Workspace cannot be measured: directories in {str(workspace)!r} are being moved. Let other "
                     "commands of the session end first.",
                     code="workspace_unsafe",
                 ) from error
