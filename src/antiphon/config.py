@@ -35,6 +35,7 @@ from antiphon.annotations import types_in
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.config_file import file_in, line_in, read_file
+from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import LONGEST, Agent, DailyLimits, Effect, RunLimits, SandboxMode, SubagentRules
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -43,11 +44,12 @@ from antiphon.domain.run import QueueMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode, SandboxLimits
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule, ResetRules, Rules
 from antiphon.incoming import MAX_PROBLEMS
+from antiphon.policy.acts import Act
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.shares import Rate, Rates, Shares
 from antiphon.policy.trigger import OwnerTrigger
-from antiphon.policy.visibility import Act, AgentToAgent, Visibility, VisibilityRules
+from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 DEFAULT_PORT = 7464
 DEFAULT_AGENT = AgentId("main")
@@ -822,7 +824,7 @@ class Config(Section):
                     secret=secret,
                     url=section.url,
                     agent_id=AgentId(section.agent or default),
-                    is_owner=section.principal == "owner",
+                    principal=OWNER if section.principal == "owner" else None,
                     timeout_seconds=section.timeout_seconds,
                 )
             )

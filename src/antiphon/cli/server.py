@@ -27,6 +27,7 @@ from antiphon.cli.output import console, show, show_fields, show_json, styled
 from antiphon.cli.program import command_line
 from antiphon.config import Config, Role, find_config_file
 from antiphon.config_file import TOML_NAME
+from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
 from antiphon.private_files import restrict_umask
@@ -171,7 +172,7 @@ async def _way_in(gateway: LocalGateway) -> str:
     another = command_line("open", gateway.app.home)
     if not sys.stdout.isatty():
         return f"`{another}` prints a link"
-    code = await gateway.app.services.sign_in.new_link_code()
+    code = await gateway.app.services.sign_in.new_link_code(OWNER)
     return f"{gateway.url}/#code={code}\n         (good once, for 10 minutes; `{another}` prints another)"
 
 
