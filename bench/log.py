@@ -137,7 +137,7 @@ async def lists(directory: Path) -> list[Row]:
                     await _fill(app, made, size)
                     made = size
                     for samples, call in (
-                        (store, lambda: app.services.sessions.list(SessionFilter(), limit=50)),
+                        (store, lambda: app.services.sessions.list(OWNER, SessionFilter(), limit=50)),
                         (http, lambda: client.get("/sessions?limit=50")),
                     ):
                         await _timed(call, 50)

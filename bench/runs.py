@@ -99,7 +99,7 @@ async def order_violations(app: App, targets: list[NamedTarget]) -> int:
     violations = 0
     for target in targets:
         row = (await app.services.sessions.get(OWNER, target)).session.row
-        runs = sorted(await app.services.runs.list(RunFilter(session=row), limit=1_000), key=lambda run: run.seq)
+        runs = sorted(await app.services.runs.list(OWNER, RunFilter(session=row), limit=1_000), key=lambda run: run.seq)
         for before, after in pairwise(runs):
             assert before.ended_at is not None and after.started_at is not None
             violations += after.started_at < before.ended_at

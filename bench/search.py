@@ -22,7 +22,7 @@ from antiphon.domain.message import UserMessage, text_content
 from antiphon.domain.session import Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.views.indexer import Indexer
 from antiphon.feed.local import LocalNotifier
 from antiphon.store import events as log

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -11,28 +12,21 @@ from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import PUBLIC
-from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.ids import AgentId, SessionId, SessionRow
+from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, text_content
 from antiphon.domain.run import Outcome, RunStatus
-from antiphon.domain.session import Session, Source
-from antiphon.engine.access.callers import Caller
+from antiphon.domain.session import Session, SessionStatus, Source
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.refusal import accepted
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import Ending
 from antiphon.engine.sessions.sessions import OpenSession, open_session
 from antiphon.engine.views.views import Views
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Reach, decide, reach_of_session
 from antiphon.policy.send import SendAction, SendFacts, SendPolicy, SendRule, decide_send
-from antiphon.policy.visibility import (
-    Act,
-    AgentToAgent,
-    Standing,
-    TargetFacts,
-    Visibility,
-    VisibilityRules,
-    decide,
-    scope_of,
-)
+from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
 from bench.measure import Row, micros, p50, p99
@@ -121,27 +115,14 @@ async def decisions(directory: Path) -> list[Row]:
     """B10: visibility, flow and send policy for one call, on facts that were read before."""
     rules = VisibilityRules(agent_to_agent=AgentToAgent(enabled=True, allow=("ops-*", "main", "team-*-prod")))
     policy = SendPolicy(rules=tuple(SendRule(action=SendAction.DENY, key_prefix=f"cron:{n}") for n in range(10)))
-    caller = Standing(
-        session=SessionRow(1),
-        agent_id=AgentId("main"),
-        depth=0,
-        parent=None,
-        taint=PUBLIC,
-        is_sandboxed=False,
-        principal=None,
-    )
-    target = TargetFacts(
-        session=SessionRow(2),
-        agent_id=AgentId("team-x-prod"),
-        ancestors=(SessionRow(1),),
-        taint=PUBLIC,
-        is_participant=False,
-    )
+    caller, target = _session(1, "main"), _session(2, "team-x-prod", (SessionRow(1),))
     facts = SendFacts(key="agent:main:cli:work", channel="unknown", chat_type="direct", override=None)
     samples: list[float] = []
     for _ in range(DECISIONS):
         start = time.perf_counter()
-        decide(scope_of(caller, Act.SEND, rules), target)
+        reach = reach_of_session(caller, OWNER, Act.SEND, rules, is_sandboxed=False, subagent_tools=())
+        assert isinstance(reach, Reach)
+        decide(reach, target, incarnation=target.id, taint=target.taint, is_participant=False)
         decide_send(policy, facts)
         samples.append(time.perf_counter() - start)
     return [
@@ -155,6 +136,27 @@ async def decisions(directory: Path) -> list[Row]:
             figures={"p50_s": p50(samples)},
         )
     ]
+
+
+def _session(row: int, agent: str, ancestors: tuple[SessionRow, ...] = ()) -> Session:
+    at = datetime.now(UTC)
+    return Session(
+        row=SessionRow(row),
+        key=parse_key(f"agent:{agent}:cli:s{row}"),
+        agent_id=AgentId(agent),
+        id=SessionId(f"cli:s{row}"),
+        source=Source(),
+        status=SessionStatus.IDLE,
+        last_seq=1,
+        created_at=at,
+        updated_at=at,
+        first_seq=1,
+        incarnation_seq=1,
+        started_at=at,
+        interacted_at=at,
+        depth=len(ancestors),
+        ancestors=ancestors,
+    )
 
 
 async def trees(directory: Path) -> list[Row]:
@@ -229,4 +231,4 @@ async def _open(app: App, name: str, parent: SessionRow | None = None) -> Sessio
         new_session_id=services.sessions.new_session_id(Source()),
         at_ms=services.clock.now_ms(),
     )
-    return accepted(await app.database.run(open_session, command)).session
+    return accepted(await app.database.run(open_session, command, app.services.rules)).session

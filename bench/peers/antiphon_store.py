@@ -48,7 +48,7 @@ class AntiphonStore:
         await self.append(name, text)
 
     async def list_newest(self, limit: int) -> int:
-        page = await self._app.services.sessions.list(SessionFilter(), limit=limit)
+        page = await self._app.services.sessions.list(OWNER, SessionFilter(), limit=limit)
         return len(page.sessions)
 
     async def pragma(self, name: str) -> str:

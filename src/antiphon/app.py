@@ -34,6 +34,7 @@ from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config.config import Config
 from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.config.sections.sessions import SessionScope
+from antiphon.domain.actor import Principal
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
@@ -294,7 +295,7 @@ def _build(
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
     waits = Waits(database, notifier)
-    history = History(database)
+    history = History(database, rules)
     hub = Hub(notifier, history.read_logs, clock)
     publish_delta: PublishDelta = hub.publish_delta
     if backend.deltas is not None:
@@ -310,7 +311,7 @@ def _build(
         Joins(database, waits, clock),
         Subagents(database, rules, clock, ids),
     )
-    callers = Callers(database)
+    callers = Callers(database, rules)
     cursors = Cursors(home_key)
     own_tools = _session_tools(views, search, exchanges, children, rules, clock, cursors)
     mode = config.tools.run_command.mode
@@ -339,22 +340,22 @@ def _build(
         cursors=cursors,
         sessions=sessions,
         inbox=inbox,
-        runs=Runs(database, clock),
-        resets=Resets(database, clock, ids),
-        forks=Forks(database, clock, ids),
+        runs=Runs(database, rules, clock),
+        resets=Resets(database, rules, clock, ids),
+        forks=Forks(database, rules, clock, ids),
         history=history,
         search=search,
         views=views,
-        trees=Trees(database),
-        activities=Activities(database, backend.processes, _describe(base, process)),
+        trees=Trees(database, rules),
+        activities=Activities(database, rules, backend.processes, _describe(base, process)),
         exchanges=exchanges,
-        deliveries=Deliveries(database, clock),
+        deliveries=Deliveries(database, rules, clock),
         waits=waits,
         hub=hub,
-        sign_in=SignIn(database, clock, ids),
-        tokens=Tokens(database, clock, ids),
+        sign_in=SignIn(database, rules, clock, ids),
+        tokens=Tokens(database, rules, clock, ids),
         buckets=Buckets(rules.shares.rates, clock),
-        ownership=Ownership(database, base.home, clock, ids),
+        ownership=Ownership(database, rules, base.home, clock, ids),
         credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
@@ -569,8 +570,8 @@ def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> Asg
     async def check_model(name: str) -> None:
         await app.models.find(name)
 
-    async def rotate() -> str:
-        return str(await app.services.ownership.rotate())
+    async def rotate(principal: Principal) -> str:
+        return str(await app.services.ownership.rotate(principal))
 
     return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox, rotate)
 

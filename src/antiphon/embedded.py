@@ -94,7 +94,7 @@ class SessionHandle:
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
         """Every event of the present incarnation above `after`, up to now."""
-        async for event in self._services.history.events(await self.status(), after):
+        async for event in self._services.history.events(OWNER, self._target, after):
             yield event
 
     async def status(self) -> Session:
@@ -134,7 +134,7 @@ class SessionHandles:
 
     async def list(self, *, limit: int = LISTED, include_inactive: bool = False) -> list[SessionSummary]:
         """Sessions, newest first."""
-        page = await self._services.sessions.list(SessionFilter(include_inactive=include_inactive), limit=limit)
+        page = await self._services.sessions.list(OWNER, SessionFilter(include_inactive=include_inactive), limit=limit)
         return page.sessions
 
     def _target(self, name: str) -> NamedTarget:

@@ -94,14 +94,14 @@ def next_token(home: Path, ids: Ids) -> Generator[NextToken]:
         yield NextToken(home, token)
 
 
-def finish_replacing(home: Path, is_owner: Callable[[str], bool]) -> str | None:
-    """Puts a new token into its place that a crash left beside it, if it is the owner's; gives that."""
+def finish_replacing(home: Path, is_known: Callable[[str], bool]) -> str | None:
+    """Puts a new token into its place that a crash left beside it, if it `is_known` as the owner's; gives that."""
     path = _new_path(home)
     try:
         token = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
-    if not token or not is_owner(token):
+    if not token or not is_known(token):
         return None
     path.replace(home / OWNER_TOKEN_NAME)
     return token

@@ -23,6 +23,7 @@ import antiphon
 from antiphon.app import App, gateway_app, open_app
 from antiphon.channels.webhook_inbox import WebhookMessage
 from antiphon.config.config import Config
+from antiphon.domain.actor import OWNER
 from antiphon.gateway.connections import SINGLE
 from antiphon.gateway.guard import Guard
 from antiphon.gateway.server import bind, serving
@@ -181,13 +182,13 @@ async def call(world: World, attempt: Naming) -> dict[str, Any]:
 @requirement("spawn:2", "answers:2")
 @pytest.mark.parametrize("attempt", rows(*SPAWNS, *_others()))
 async def test_a_name_in_an_argument_opens_nothing(world: World, attempt: Naming) -> None:
-    before = len(await world.app.services.runs.list(RunFilter(), limit=1000))
+    before = len(await world.app.services.runs.list(OWNER, RunFilter(), limit=1000))
     with anyio.fail_after(SECONDS):
         answer = await call(world, attempt)
     assert answer.get("code") in attempt.codes, answer
     said = json.dumps(answer)
     assert SECRET not in said and str(world.host) not in said
-    assert len(await world.app.services.runs.list(RunFilter(), limit=1000)) == before
+    assert len(await world.app.services.runs.list(OWNER, RunFilter(), limit=1000)) == before
 
 
 @requirement("spawn:2")

@@ -41,7 +41,7 @@ class Stage:
         return httpx.Client(base_url=self.gateway.url, timeout=SECONDS, trust_env=False)
 
     def link_code(self) -> str:
-        return self.gateway.portal.call(self.gateway.app.services.sign_in.new_link_code)
+        return self.gateway.portal.call(self.gateway.app.services.sign_in.new_link_code, OWNER)
 
     def exchange(self, client: httpx.Client) -> dict[str, str]:
         answer = client.post("/auth/exchange", json={"code": self.link_code()})
@@ -57,8 +57,8 @@ class Stage:
 
     def count(self) -> int:
         """Browsers that are signed in and messages that are stored: what a successful write would change."""
-        browsers = self.gateway.portal.call(self.gateway.app.services.sign_in.list)
-        tokens = self.gateway.portal.call(self.gateway.app.services.tokens.list)
+        browsers = self.gateway.portal.call(self.gateway.app.services.sign_in.list, OWNER)
+        tokens = self.gateway.portal.call(self.gateway.app.services.tokens.list, OWNER)
         return len(browsers) + len(tokens) + len(self.gateway.texts("api:planted"))
 
 
@@ -79,7 +79,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stage]:
         ended = stage.exchange(client)
         stage.words["ended_page"] = ended["pageSecret"]
         stage.words["ended_cookie"] = client.cookies[f"antiphon_session_{stage.words['port']}"]
-        gateway.portal.call(services.tokens.revoke, ended["browserId"])
+        gateway.portal.call(services.tokens.revoke, OWNER, ended["browserId"])
     with stage.client as client:
         stage.words["page"] = stage.exchange(client)["pageSecret"]
         stage.words["cookie"] = client.cookies[f"antiphon_session_{stage.words['port']}"]

@@ -30,6 +30,7 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.session import Session, SessionType, Source
+from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, Transcript
 from antiphon.store import events as log
 from antiphon.store.database import Transaction
@@ -125,7 +126,7 @@ async def fence(served: Served, attempt: TextAttempt) -> None:
     key = await say(served, attempt)
     session = await find(served, key)
     transcript = Transcript()
-    transcript.add([event async for event in served.app.services.history.events(session, 0)])
+    transcript.add([event async for event in served.app.services.history.events(OWNER, NamedTarget(session.key, None))])
     fences = DataFences(served.app.services.home_key.subkey(PURPOSE), session.id)
     entries = [entry for entry in transcript.prompt_for(RunId("")) if isinstance(entry, Input)]
     (shown,) = [
@@ -146,7 +147,9 @@ async def name(served: Served, attempt: TextAttempt) -> None:
         _append, opened.session, NewEvent(type=EventType.USER_MESSAGE, actor="guest:eve", message=message)
     )
     transcript = Transcript()
-    transcript.add([event async for event in served.app.services.history.events(opened.session, 0)])
+    transcript.add(
+        [event async for event in served.app.services.history.events(OWNER, NamedTarget(opened.session.key, None))]
+    )
     entries = [entry for entry in transcript.prompt_for(RunId("")) if isinstance(entry, Input)]
     (shown,) = prompt_entries(entries, SessionType.GROUP, DataFences(b"k" * 32, opened.session.id))
     assert isinstance(shown, UserMessage)
@@ -174,7 +177,9 @@ async def bounded(served: Served, attempt: TextAttempt) -> None:
     await served.open(key)
     await served.post(key, f"!call {attempt.text} {{}}\n!say done")
     session = await find(served, key)
-    results = [event.message async for event in served.app.services.history.events(session, 0)]
+    results = [
+        event.message async for event in served.app.services.history.events(OWNER, NamedTarget(session.key, None))
+    ]
     (result,) = [message for message in results if isinstance(message, ToolResult)]
     size = len(text_of(result.content).encode())
     assert MAX_TEXT_BYTES // 2 < size <= MAX_TEXT_BYTES and text_of(result.content).endswith(

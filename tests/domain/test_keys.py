@@ -48,7 +48,7 @@ def direct_keys(draw: st.DrawFn) -> SessionKey:
         peer=draw(platform_ids),
         account=draw(st.sampled_from(["default", "Bot:1"])),
         scope=draw(st.sampled_from(DmScope)),
-        is_owner=draw(st.booleans()),
+        shares_main=draw(st.booleans()),
     )
 
 
@@ -373,7 +373,7 @@ def test_a_path_is_decoded_exactly_once() -> None:
 
 @requirement("keys:5")
 @pytest.mark.parametrize(
-    ("scope", "is_owner", "text"),
+    ("scope", "shares_main", "text"),
     [
         (DmScope.MAIN, True, "agent:main:main"),
         (DmScope.MAIN, False, "agent:main:direct:55"),
@@ -382,8 +382,8 @@ def test_a_path_is_decoded_exactly_once() -> None:
         (DmScope.PER_ACCOUNT_CHANNEL_PEER, False, "agent:main:telegram:Bot1:direct:55"),
     ],
 )
-def test_the_scope_decides_which_direct_chats_share_a_session(scope: DmScope, is_owner: bool, text: str) -> None:
-    key = direct_key(MAIN, channel="telegram", peer="55", account="Bot1", scope=scope, is_owner=is_owner)
+def test_the_scope_decides_which_direct_chats_share_a_session(scope: DmScope, shares_main: bool, text: str) -> None:
+    key = direct_key(MAIN, channel="telegram", peer="55", account="Bot1", scope=scope, shares_main=shares_main)
     assert str(key) == text
 
 
@@ -406,7 +406,7 @@ def test_identity_links_fold_a_persons_peers_into_one(channel: str, peer: str, t
 
 @requirement("keys:5")
 def test_links_change_nothing_for_the_owners_shared_session() -> None:
-    key = direct_key(MAIN, channel="telegram", peer="123", is_owner=True, identity_links=LINKS)
+    key = direct_key(MAIN, channel="telegram", peer="123", shares_main=True, identity_links=LINKS)
     assert key == main_key(MAIN)
 
 

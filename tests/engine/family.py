@@ -11,6 +11,7 @@ import pytest
 
 from antiphon.app import App
 from antiphon.config.sections.gateway import DatabaseSection
+from antiphon.domain.actor import OWNER
 from antiphon.domain.message import ReportStage, TextPart, UserMessage
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
@@ -117,7 +118,7 @@ def skip_where_slots_stay(database: DatabaseSection) -> None:
 async def until(app: App, is_so: Callable[[list[Run]], bool]) -> None:
     """Returns when it is so of all runs."""
     with anyio.fail_after(SECONDS):
-        while not is_so(await app.services.runs.list(RunFilter(), limit=2_000)):
+        while not is_so(await app.services.runs.list(OWNER, RunFilter(), limit=2_000)):
             await anyio.sleep(LOOK_SECONDS)
 
 

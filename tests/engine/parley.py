@@ -20,7 +20,8 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.refusal import accepted
 from antiphon.engine.sessions.sessions import OpenSession, open_session
 from antiphon.engine.views.activities import Work
-from antiphon.store.deliveries import list_all
+from antiphon.policy.system import SYSTEM_REACH
+from antiphon.store.deliveries import DeliveryFilter, list_page
 from antiphon.store.runs import RunFilter
 from tests.engine.stage import config, find_session, read_log
 from tests.limits import SECONDS
@@ -59,7 +60,7 @@ async def open_peer(
         new_session_id=services.sessions.new_session_id(Source()),
         at_ms=services.clock.now_ms(),
     )
-    return accepted(await app.database.run(open_session, command)).session
+    return accepted(await app.database.run(open_session, command, app.services.rules)).session
 
 
 def key_of(name: str, agent: str = "main") -> str:
@@ -87,7 +88,7 @@ async def settle(app: App) -> None:
     """Returns when no run is queued or running: a run's end queues what follows from it in the same transaction."""
     with anyio.fail_after(SECONDS):
         while True:
-            runs = await app.services.runs.list(RunFilter(), limit=1_000)
+            runs = await app.services.runs.list(OWNER, RunFilter(), limit=1_000)
             unfinished = [run for run in runs if not run.status.is_terminal]
             if not unfinished:
                 return
@@ -98,7 +99,7 @@ async def until_work(app: App, holds: Callable[[Work], bool]) -> Work:
     """What is being done, once that holds of it."""
     with anyio.fail_after(SECONDS):
         while True:
-            work = await app.services.activities.now(limit=100)
+            work = await app.services.activities.now(OWNER, limit=100)
             if holds(work):
                 return work
             await anyio.sleep(0.01)
@@ -120,7 +121,7 @@ async def set_place(app: App, session: Session, to: str, channel: str = "nowhere
 
 
 async def deliveries(app: App) -> list[Delivery]:
-    return (await app.database.read(list_all, 1_000))[::-1]
+    return (await app.database.read(list_page, SYSTEM_REACH, DeliveryFilter(), 1_000))[::-1]
 
 
 async def steps(app: App, name: str) -> list[tuple[str, int, str]]:
@@ -139,7 +140,7 @@ def _step(event: Event) -> tuple[str, int, str] | None:
 
 async def runs_of(app: App, name: str) -> int:
     session = await find_session(app, name)
-    return len(await app.services.runs.list(RunFilter(session=session.row), limit=1_000))
+    return len(await app.services.runs.list(OWNER, RunFilter(session=session.row), limit=1_000))
 
 
 TURN = ExchangeStage.TURN.value

@@ -19,10 +19,10 @@ from antiphon.domain.session import Session, Source
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import Ending
 from antiphon.engine.sessions.inbox import Posted
-from antiphon.store import events as log
 from antiphon.testing import FakeProvider
 from tests.conftest import OpenHome
 from tests.limits import SECONDS
+from tests.logs import whole_log
 
 MODEL = "fake:model"
 START = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -159,7 +159,7 @@ async def find_run(app: App, run_id: RunId | None) -> Run:
 async def read_log(app: App, name: str) -> list[Event]:
     """Every event of the key, over all incarnations."""
     session = await find_session(app, name)
-    return await app.database.read(log.read_after, session.row, 0, 100_000)
+    return await app.database.read(whole_log, session.row)
 
 
 def texts(events: list[Event]) -> list[str]:
@@ -202,3 +202,10 @@ def config(**settings: Any) -> Config:
             section = section.setdefault(part, {})
         section[name] = value
     return Config.model_validate(tree)
+
+
+async def until_indexed(app: App) -> None:
+    """Returns once the app itself has indexed everything."""
+    with anyio.fail_after(SECONDS):
+        while await app.services.search.lag():
+            await anyio.sleep(0.01)

@@ -25,7 +25,7 @@ async def app(open_home: OpenHome) -> AsyncGenerator[App]:
 async def test_nobody_is_at_work_when_all_runs_have_ended(app: App) -> None:
     await open_peer(app, "a")
     await ask(app, key_of("a"), "hello")
-    work = await app.services.activities.now(limit=10)
+    work = await app.services.activities.now(OWNER, limit=10)
     assert (list(work.activities), work.total) == ([], 0)
     (process,) = work.processes.values()
     assert process.agents == ("main",) and process.role == "all"
@@ -46,7 +46,7 @@ async def test_a_busy_session_has_one_line_with_its_request_and_process(app: App
     await post(app, key_of("b"), "!sleep 60")
     work = await until_work(app, is_running("b"))
     assert [each.session_key for each in work.activities] == [key_of("a"), key_of("b")]
-    few = await app.services.activities.now(limit=1)
+    few = await app.services.activities.now(OWNER, limit=1)
     assert ([each.session_key for each in few.activities], few.total) == ([key_of("a")], 2)
 
 

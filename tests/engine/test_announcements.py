@@ -8,8 +8,10 @@ import pytest
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
+from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.run import QueueMode, RunStatus
+from antiphon.domain.targets import NamedTarget
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
@@ -112,7 +114,7 @@ async def test_a_run_that_nobody_above_asked_for_and_that_is_called_off_reports_
         posted = await post(app, child, "!sleep 60")
         assert posted.run_id is not None
         await until_running(app, posted.run_id)
-        await app.services.runs.cancel_session(boss.row)
+        await app.services.runs.cancel_session(OWNER, NamedTarget(boss.key, None))
         assert (await wait_end(app, posted.run_id)).status is RunStatus.CANCELLED
         await ask(app, child, "!say two")
         await settle(app)

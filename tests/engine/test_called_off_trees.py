@@ -8,18 +8,20 @@ import pytest
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
+from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_of
 from antiphon.domain.run import Outcome, Run, RunStatus
-from antiphon.engine.access.callers import Caller
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import Ending
-from antiphon.store import events as log
 from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import call, open_peer, settings
 from tests.engine.stage import post
+from tests.logs import whole_log
 
 pytestmark = pytest.mark.anyio
 
@@ -124,7 +126,7 @@ async def test_a_tree_that_is_called_off_at_its_root_ends_whole_and_soon(open_ho
         assert len([run for run in before if run.status is RunStatus.QUEUED]) > SLOTS
         began = anyio.current_time()
         with anyio.fail_after(END_SECONDS):
-            cancelled = await app.services.runs.cancel_session(root.row)
+            cancelled = await app.services.runs.cancel_session(OWNER, NamedTarget(root.key, None))
             await until_all_ended(app)
         print(f"{planter.size} sessions ended in {anyio.current_time() - began:.2f} s")
         assert cancelled.below == planter.size
@@ -138,13 +140,13 @@ async def test_a_tree_that_is_called_off_at_its_root_ends_whole_and_soon(open_ho
 
 
 async def list_runs(app: App) -> list[Run]:
-    return await app.services.runs.list(RunFilter(), limit=10_000)
+    return await app.services.runs.list(OWNER, RunFilter(), limit=10_000)
 
 
 async def until_all_ended(app: App) -> None:
     """What follows from a run's end is queued in the same transaction, so that an empty ledger stays empty."""
     unfinished = RunFilter(statuses=frozenset({RunStatus.QUEUED, RunStatus.RUNNING}))
-    while runs := await app.services.runs.list(unfinished, limit=1):
+    while runs := await app.services.runs.list(OWNER, unfinished, limit=1):
         await app.services.waits.wait(runs[0].id, timedelta(seconds=END_SECONDS))
 
 
@@ -157,7 +159,7 @@ async def list_recorded(query: Query) -> list[str]:
     sessions = await query.fetch_all("SELECT id FROM sessions")
     found: list[str] = []
     for (session,) in sessions:
-        for event in await log.read_after(query, session, 0, 100_000):
+        for event in await whole_log(query, session):
             message = event.message
             report = message.report if isinstance(message, UserMessage) else None
             if report is not None and report.stage is ReportStage.RECORD:

@@ -239,7 +239,7 @@ async def test_a_result_that_a_wait_takes_before_its_own_run_began_is_answered_o
         held = await post(app, key_of("boss"), f"{spawn_directive(slow('kid'))}\n!say x")
         await wait_end(app, held.run_id)
         (child,) = await app.services.runs.list(
-            RunFilter(statuses=frozenset({RunStatus.QUEUED, RunStatus.RUNNING})), limit=10
+            OWNER, RunFilter(statuses=frozenset({RunStatus.QUEUED, RunStatus.RUNNING})), limit=10
         )
         wait = json.dumps({"runIds": [child.id]})
         taking = await post(app, key_of("boss"), f"{wait_at('taking')}\n!call sessions_wait {wait}\n!say taken")
@@ -251,7 +251,7 @@ async def test_a_result_that_a_wait_takes_before_its_own_run_began_is_answered_o
         await settle(app)
         assert run.reply == "taken" and len(await records(app, key_of("boss"))) == 1
         boss = await find_session(app, key_of("boss"))
-        found = await app.services.runs.list(RunFilter(session=boss.row), limit=10)
+        found = await app.services.runs.list(OWNER, RunFilter(session=boss.row), limit=10)
         assert sorted((str(run.status), run.code) for run in found if run.code is not None) == [("cancelled", "taken")]
         assert len(found) == 3
 
@@ -280,7 +280,7 @@ async def test_a_run_that_answers_several_results_is_called_off_when_all_are_tak
         assert (await wait_end(app, taking.run_id)).reply == "taken"
         await settle(app)
         boss = await find_session(app, key_of("boss"))
-        last, *_ = await app.services.runs.list(RunFilter(session=boss.row), limit=10)
+        last, *_ = await app.services.runs.list(OWNER, RunFilter(session=boss.row), limit=10)
         assert (last.status, last.code) == ((RunStatus.OK, None) if is_collected else (RunStatus.CANCELLED, "taken"))
         assert await runs_of(app, key_of("boss")) == 3
 
@@ -294,7 +294,7 @@ async def test_two_waits_of_one_step_take_both_results(open_home: OpenHome, tmp_
         await ask(app, key_of("boss"), "\n".join([*spawning, "!say spawned"]))
         for words in ("first", "second"):
             await gates.until_reached(words)
-        found = await app.services.runs.list(RunFilter(statuses=frozenset({RunStatus.RUNNING})), limit=10)
+        found = await app.services.runs.list(OWNER, RunFilter(statuses=frozenset({RunStatus.RUNNING})), limit=10)
         assert len(found) == 2
         calls = [{"name": "sessions_wait", "arguments": {"runIds": [run.id]}} for run in reversed(found)]
         model = write_script(tmp_path, [], [{"calls": calls}, {"text": "Both came."}])
@@ -355,7 +355,7 @@ async def test_cancelling_a_session_ends_a_continuation_that_waits_for_its_turn(
         await until_running(app, blocker.run_id)
         gates.open("child")
         await until(app, lambda runs: any(run.continues == posted.run_id for run in runs))
-        await app.services.runs.cancel_session(boss.row)
+        await app.services.runs.cancel_session(OWNER, NamedTarget(boss.key, None))
         assert (await wait_end(app, posted.run_id)).status is RunStatus.CANCELLED
         await settle(app)
         assert await runs_of(app, key_of("boss")) == 3

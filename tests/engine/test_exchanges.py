@@ -25,7 +25,7 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
 from antiphon.domain.session import Session
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, Exchanges
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import Ending
@@ -323,7 +323,7 @@ async def test_no_message_is_folded_into_the_run_that_answers_another_session(
             await post(app, str(expert.key), "held")
             await runner.until_begun(1)
         await call(app, asker, "sessions_send", label="expert", message="theirs", timeoutSeconds=0)
-        (request,) = await app.services.runs.list(_of(expert), limit=1)
+        (request,) = await app.services.runs.list(OWNER, _of(expert), limit=1)
         if mode is QueueMode.STEER:
             await runner.until_begun(1)
         mine = await post(app, str(expert.key), "mine", mode=mode)
@@ -387,7 +387,7 @@ async def until_waiting(app: App, name: str) -> None:
     session = await find_session(app, name)
     with anyio.fail_after(SECONDS):
         while True:
-            active = [run for run in await app.services.runs.list(_of(session), limit=10) if run.waiting_for]
+            active = [run for run in await app.services.runs.list(OWNER, _of(session), limit=10) if run.waiting_for]
             if active:
                 return
             await anyio.lowlevel.checkpoint()
@@ -594,7 +594,7 @@ async def test_a_send_to_a_session_that_is_deleted_meanwhile_says_so(open_home: 
                     await anyio.lowlevel.checkpoint()
             # The request's run is queued; ending the held one and deleting race for the session.
             assert held.run_id is not None
-            queued = (await app.services.runs.list(_of(expert), limit=1))[0]
+            queued = (await app.services.runs.list(OWNER, _of(expert), limit=1))[0]
             await app.services.runs.cancel(OWNER, queued.id)
             runner.release_all()
             await wait_end(app, held.run_id)

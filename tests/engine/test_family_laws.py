@@ -18,7 +18,6 @@ from antiphon.domain.message import JsonObject, ReportStage, UserMessage
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.targets import NamedTarget
-from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter
@@ -29,6 +28,7 @@ from tests.engine.family import NESTED, spawn_directive
 from tests.engine.parley import call, open_peer, set_place, settings
 from tests.engine.stage import post, wait_end
 from tests.limits import SECONDS
+from tests.logs import whole_log
 
 pytestmark = pytest.mark.anyio
 
@@ -124,13 +124,13 @@ class Story:
 
     async def _cancel_run(self) -> None:
         self.told.append("cancel run")
-        found = await self._app.services.runs.list(RunFilter(), limit=30)
+        found = await self._app.services.runs.list(OWNER, RunFilter(), limit=30)
         if found:
             await self._app.services.runs.cancel(OWNER, self._random.choice(found).id)
 
     async def _cancel_session(self) -> None:
         self.told.append("cancel session")
-        await self._app.services.runs.cancel_session((await self._any()).row)
+        await self._app.services.runs.cancel_session(OWNER, NamedTarget((await self._any()).key, None))
 
     async def _reset(self) -> None:
         self.told.append("reset")
@@ -177,7 +177,7 @@ async def until_quiet(app: App) -> None:
     """Returns when nothing runs, and nothing waits to be continued."""
     with anyio.fail_after(SECONDS):
         while True:
-            found = await app.services.runs.list(RunFilter(), limit=2_000)
+            found = await app.services.runs.list(OWNER, RunFilter(), limit=2_000)
             unfinished = [run for run in found if run.is_parked or not run.status.is_terminal]
             if not unfinished:
                 return
@@ -211,10 +211,10 @@ async def check_laws(app: App, boss: Session) -> None:
     assert {stage for _, _, stage, _, _ in reports} <= {"done", "kept"}
     recorded, answered = Counter[str](), Counter[str]()
     for session in family:
-        runs = {run.id: run for run in await app.services.runs.list(RunFilter(session=session.row), limit=1_000)}
+        runs = {run.id: run for run in await app.services.runs.list(OWNER, RunFilter(session=session.row), limit=1_000)}
         assert all(run.status.is_terminal and not run.is_parked for run in runs.values())
         answered.update(run.announces for run in runs.values() if run.announces is not None)
-        for event in await app.database.read(log.read_after, session.row, 0, 10_000):
+        for event in await app.database.read(whole_log, session.row):
             step = event.message.report if isinstance(event.message, UserMessage) else None
             if step is not None and step.stage is ReportStage.RECORD:
                 recorded[step.id] += 1

@@ -80,7 +80,7 @@ async def without_the_middle(app: App, gates: Gates, tmp_path: Path) -> str:
     await gates.until_reached("leaf")
     await until(app, lambda runs: sum(run.is_parked for run in runs) == 3)
     mid = await session_of(app, await only_child_of(app, "boss"))
-    runs = await app.services.runs.list(RunFilter(), limit=10)
+    runs = await app.services.runs.list(OWNER, RunFilter(), limit=10)
     (sub,) = {run.session_key for run in runs if run.is_parked} - {BOSS, str(mid.key)}
     await delete(app, sub)
     await gates.until_reached("mid goes on")
@@ -109,7 +109,9 @@ async def test_who_cancels_the_top_cancels_what_was_inherited_below(open_home: O
         waiting = await without_the_middle(app, gates, tmp_path)
         await app.services.runs.cancel(OWNER, RunId(waiting))
         await settle(app)
-        ended = [run for run in await app.services.runs.list(RunFilter(), limit=20) if run.status is not RunStatus.OK]
+        ended = [
+            run for run in await app.services.runs.list(OWNER, RunFilter(), limit=20) if run.status is not RunStatus.OK
+        ]
         assert {run.status for run in ended} == {RunStatus.CANCELLED}
         assert len(ended) == 3, "the boss's, its child's and the leaf's"
 
@@ -135,7 +137,7 @@ async def test_a_channel_hears_that_its_child_was_deleted(open_home: OpenHome, s
             await gates.until_reached("other")
         await delete(app, await only_child_of(app, "boss"))
         gates.open("other")
-        answered = await app.services.runs.list(RunFilter(session=(await session_of(app, BOSS)).row), limit=5)
+        answered = await app.services.runs.list(OWNER, RunFilter(session=(await session_of(app, BOSS)).row), limit=5)
         await wait_end(app, answered[0].id)
         assert ("room", "echo: (no output)") in [(each.place.to, each.text) for each in await deliveries(app)]
         (record,) = await records(app, BOSS)
@@ -197,7 +199,7 @@ async def test_a_result_that_came_to_a_deleted_session_goes_to_its_requester(ope
                 await anyio.sleep(LOOK_SECONDS)
         assert [record.result for record in found] == ["(no output)", "quick result", "slow result"]
         await settle(app)
-        answers = {run.reply for run in await app.services.runs.list(RunFilter(), limit=20)}
+        answers = {run.reply for run in await app.services.runs.list(OWNER, RunFilter(), limit=20)}
         assert {"echo: quick result", "echo: slow result"} <= answers
 
 
@@ -212,7 +214,7 @@ async def test_a_result_that_came_to_a_deleted_session_without_a_requester_is_ke
         gates.open("quick")
         await until(app, lambda runs: any(run.reply == "quick result" for run in runs))
         await delete(app, BOSS)
-        kept = await app.services.runs.list(RunFilter(is_kept=True), limit=5)
+        kept = await app.services.runs.list(OWNER, RunFilter(is_kept=True), limit=5)
         assert [run.reply for run in kept] == ["quick result"]
 
 

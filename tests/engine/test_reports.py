@@ -97,7 +97,7 @@ async def boss_log(app: App) -> list[str]:
 
 async def statuses(app: App, name: str) -> list[RunStatus]:
     session = await find_session(app, name)
-    found = await app.services.runs.list(RunFilter(session=session.row), limit=100)
+    found = await app.services.runs.list(OWNER, RunFilter(session=session.row), limit=100)
     return [run.status for run in found][::-1]
 
 
@@ -278,7 +278,7 @@ async def test_a_deleted_requesters_results_go_to_its_own_requester_else_they_ar
         await delete(OWNER, NamedTarget(boss.key, None))
         gates.open("child")
         await settle(app)
-        kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
+        kept = await app.services.runs.list(OWNER, RunFilter(is_kept=True), limit=10)
         assert [run.reply for run in kept] == ["for nobody"]
 
 
@@ -338,7 +338,7 @@ async def test_a_record_counts_what_all_runs_of_the_work_used(open_home: OpenHom
         await spawned_from_outside(app, boss, f"{spawn_directive('!sleep 0.2')}\n{YIELD}")
         await settle(app)
         (child,) = await children_of(app, "boss")
-        found = await app.services.runs.list(RunFilter(session=(await session_of(app, child)).row), limit=10)
+        found = await app.services.runs.list(OWNER, RunFilter(session=(await session_of(app, child)).row), limit=10)
         assert len(found) == 2 and all(run.usage.input_tokens for run in found)
         (record,) = await records(app, key_of("boss"))
         assert f"tokens {sum(run.usage.input_tokens for run in found)} in" in record.text
@@ -355,7 +355,7 @@ async def test_a_result_that_nobody_is_left_for_is_that_of_the_continuation(open
         await app.services.sessions.delete(OWNER, NamedTarget(boss.key, None))
         gates.open("grandchild")
         await settle(app)
-        kept = await app.services.runs.list(RunFilter(is_kept=True), limit=10)
+        kept = await app.services.runs.list(OWNER, RunFilter(is_kept=True), limit=10)
         assert [run.reply for run in kept] == ["echo: done"]
 
 
@@ -371,7 +371,7 @@ async def until_children_ended(app: App, requester: str) -> list[str]:
 
 
 async def runs_of_child(app: App, key: str) -> list[Run]:
-    return await app.services.runs.list(RunFilter(session=(await session_of(app, key)).row), limit=10)
+    return await app.services.runs.list(OWNER, RunFilter(session=(await session_of(app, key)).row), limit=10)
 
 
 # Waiting.
@@ -760,11 +760,11 @@ async def test_cancelling_a_session_reaches_its_whole_tree_and_frees_its_quota(
         posted = await post(app, key_of("boss"), f"{spawn_directive(middle)}\n{spawn_directive(middle)}\n{YIELD}")
         expected = (4, 3) if yields else (6, 1)
         await until(app, lambda runs: (count_running(runs), sum(run.is_parked for run in runs)) == expected)
-        cancelled = await app.services.runs.cancel_session(boss.row)
+        cancelled = await app.services.runs.cancel_session(OWNER, NamedTarget(boss.key, None))
         assert cancelled.run_id == posted.run_id and cancelled.below == 6
         assert (await wait_end(app, posted.run_id)).status is RunStatus.CANCELLED
         await settle(app)
-        found = await app.services.runs.list(RunFilter(), limit=100)
+        found = await app.services.runs.list(OWNER, RunFilter(), limit=100)
         assert {run.status for run in found if run.code != "yielded"} == {RunStatus.CANCELLED}
         assert len(await records(app, key_of("boss"))) == 2
         assert await count_owed(app) == 0
@@ -994,9 +994,9 @@ async def take_the_only_slot(app: App, after: RunId | None) -> None:
 
 
 async def free_the_slot(app: App) -> None:
-    await app.services.runs.cancel_session((await find_session(app, "main")).row)
+    await app.services.runs.cancel_session(OWNER, NamedTarget((await find_session(app, "main")).key, None))
 
 
 async def list_queued_children(app: App) -> list[Run]:
     queued = RunFilter(statuses=frozenset({RunStatus.QUEUED}))
-    return [run for run in await app.services.runs.list(queued, limit=100) if run.report is not None]
+    return [run for run in await app.services.runs.list(OWNER, queued, limit=100) if run.report is not None]

@@ -197,7 +197,8 @@ async def test_a_run_that_is_cancelled_in_the_commit_that_claims_it_does_not_go_
         runner.release(first.run_id)
         await anyio.wait_all_tasks_blocked()  # the end of the first, which claims the second, waits for the writer
         assert second.run_id is not None
-        tasks.start_soon(app.database.run, runs.cancel_run, OWNER, second.run_id, app.services.clock.now_ms())
+        cancel = (runs.cancel_run, OWNER, app.services.rules, second.run_id, app.services.clock.now_ms())
+        tasks.start_soon(app.database.run, *cancel)
         await anyio.wait_all_tasks_blocked()
         may_write.set()
         run = await wait_end(app, second.run_id)
@@ -484,7 +485,7 @@ async def test_runs_are_listed_newest_first(open_home: OpenHome) -> None:
         for number in range(3):
             clock.pass_time(timedelta(seconds=1))
             ids.append((await ask(app, "main", f"m-{number}")).id)
-        listed = await app.services.runs.list(RunFilter(), limit=2)
+        listed = await app.services.runs.list(OWNER, RunFilter(), limit=2)
         assert [run.id for run in listed] == ids[:0:-1]
-        rest = await app.services.runs.list(RunFilter(before=listed[-1].id), limit=2)
+        rest = await app.services.runs.list(OWNER, RunFilter(before=listed[-1].id), limit=2)
         assert [run.id for run in rest] == ids[:1]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from antiphon.app import App, Parts
+from antiphon.domain.actor import OWNER
 from antiphon.domain.run import Run
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
@@ -31,7 +32,7 @@ def chains(**more: Any) -> Any:
 
 async def runs_of(app: App, key: str) -> list[Run]:
     """In the order in which they were queued."""
-    runs = await app.services.runs.list(RunFilter(session=(await session_of(app, key)).row), limit=100)
+    runs = await app.services.runs.list(OWNER, RunFilter(session=(await session_of(app, key)).row), limit=100)
     return sorted(runs, key=lambda run: run.seq)
 
 

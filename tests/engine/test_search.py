@@ -17,21 +17,22 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, TextPart, ThinkingPart, UserMessage, text_content
 from antiphon.domain.session import Session
 from antiphon.domain.words import query_words, words_of
-from antiphon.engine.access.callers import Caller, find_reach
+from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.reach import find_reach
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.engine.views import indexer as indexing
 from antiphon.engine.views.indexer import Indexer
 from antiphon.engine.views.search import Hit
 from antiphon.feed.local import LocalNotifier
-from antiphon.policy.visibility import Act
+from antiphon.policy.acts import Act
 from antiphon.store import events as log
 from antiphon.store import search as index
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import ManualClock, ask, config, find_session, open_session
+from tests.engine.stage import ManualClock, ask, config, find_session, open_session, until_indexed
 from tests.limits import SECONDS
 
 pytestmark = [pytest.mark.anyio, requirement("search:1")]
@@ -42,13 +43,6 @@ AGENT = {"tools__sessions__visibility": "agent"}
 
 def caller_of(session: Session, principal: Principal = OWNER) -> Caller:
     return Caller(session=session.row, agent_id=session.agent_id, principal=principal, call_id="c", run=None)
-
-
-async def until_indexed(app: App) -> None:
-    """Returns once the app itself has indexed everything."""
-    with anyio.fail_after(SECONDS):
-        while await app.services.search.lag():
-            await anyio.sleep(0.01)
 
 
 async def search(app: App, session: Session, query: str, *, limit: int = 25) -> list[Hit]:
@@ -184,8 +178,8 @@ async def _all_hits(app: App, session: Session, word: str) -> set[str]:
     async def read(query: Query) -> set[str]:
         reach = await find_reach(query, caller_of(session), Act.READ, app.services.rules)
         assert not isinstance(reach, Refusal)
-        found, _ = await index.find_places(query, reach.scope, word, before=2**63 - 1, depth=5_000, limit=5_000)
-        return {place.key for place in found}
+        found, _ = await index.find_messages(query, reach, word, before=2**63 - 1, depth=5_000, limit=5_000)
+        return {str(message.key) for message in found}
 
     return await app.database.read(read)
 

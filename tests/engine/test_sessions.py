@@ -16,7 +16,7 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.transcript import Input, Step, Transcript
 from antiphon.engine.sessions.upkeep import Upkeep
-from antiphon.store import events as log
+from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query
@@ -38,6 +38,7 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
+from tests.logs import whole_log
 
 pytestmark = pytest.mark.anyio
 
@@ -73,11 +74,11 @@ async def test_an_inactive_session_is_hidden_until_it_is_opened_again(open_home:
         sessions = app.services.sessions
         await open_session(app, "api:old")
         await sessions.patch(OWNER, sessions.target("api:old"), {"status": SessionStatus.INACTIVE.value})
-        shown = await sessions.list(SessionFilter(), limit=10)
+        shown = await sessions.list(OWNER, SessionFilter(), limit=10)
         assert shown.sessions == []
         await open_session(app, "api:old")
         assert (await find_session(app, "api:old")).status is SessionStatus.IDLE
-        shown = await sessions.list(SessionFilter(), limit=10)
+        shown = await sessions.list(OWNER, SessionFilter(), limit=10)
         assert [str(session.key) for session in shown.sessions] == ["agent:main:api:old"]
 
 
@@ -171,7 +172,7 @@ async def test_a_quiet_session_is_deleted_and_its_numbers_go_on(open_home: OpenH
                 await find_session(app, missing)
         with pytest.raises(NotFound):
             await find_run(app, run.id)
-        assert await app.database.read(log.read_after, old.row, 0, 100) == []
+        assert await app.database.read(whole_log, old.row) == []
         new = await open_session(app, "api:s")
         assert new.row == old.row and new.incarnation_seq > last_seq
         assert (new.message_count, new.label, new.description) == (0, None, None)
@@ -214,7 +215,7 @@ async def test_a_delete_that_races_posts_leaves_no_event_without_a_session(open_
                 for what in [*("a", "delete", "b")[number % 3 :], "c", "delete"]:
                     tasks.start_soon(act, f"{what}{number}" if what != "delete" else what)
             assert set(errors) <= {"not_found", "session_busy"}
-            events = await app.database.read(log.read_after, session.row, 0, 1000)
+            events = await app.database.read(whole_log, session.row)
             runs_left = await app.database.read(list_runs, session)
             if "not_found" in errors:
                 assert events == []
@@ -226,7 +227,7 @@ async def test_a_delete_that_races_posts_leaves_no_event_without_a_session(open_
 
 
 async def list_runs(query: Query, session: Session) -> list[Run]:
-    return await ledger.list_page(query, ledger.RunFilter(session=session.row), limit=100)
+    return await ledger.list_page(query, SYSTEM_REACH, ledger.RunFilter(session=session.row), limit=100)
 
 
 def prompt_shape(events: list[Event]) -> list[object]:
@@ -339,7 +340,7 @@ async def test_lists_are_newest_first_and_page_without_loss(open_home: OpenHome)
         seen: list[SessionSummary] = []
         cursor = None
         while True:
-            page = await app.services.sessions.list(SessionFilter(), limit=3, after=cursor)
+            page = await app.services.sessions.list(OWNER, SessionFilter(), limit=3, after=cursor)
             seen += page.sessions
             if (cursor := page.next) is None:
                 break

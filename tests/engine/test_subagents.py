@@ -445,7 +445,7 @@ async def test_results_are_answered_with_the_rights_of_whom_they_are_for(open_ho
         await app.services.runs.cancel(OWNER, waiting.run_id)
         await settle(app)
         room = await session_of(app, ROOM)
-        answers = await app.services.runs.list(RunFilter(session=room.row), limit=2)
+        answers = await app.services.runs.list(OWNER, RunFilter(session=room.row), limit=2)
         assert {(str(run.principal), run.reply) for run in answers} == {
             (str(GUEST), "echo: his"),
             (str(OWNER), "echo: mine"),

@@ -1,7 +1,7 @@
 """Trees of sessions: their form, what they used, and what is left out of them."""
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any, cast
+from collections.abc import AsyncGenerator
+from typing import cast
 
 import pytest
 
@@ -13,11 +13,12 @@ from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session
 from antiphon.engine.views.activities import Work
 from antiphon.engine.views.trees import Tree, Trees
-from antiphon.store.database import Database, Query, Row, SqlValue
+from antiphon.store.database import Database
 from antiphon.store.sessions import add_participant
 from antiphon.testing import Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.counted import CountedDatabase
 from tests.engine.family import NESTED, YIELD, spawn_directive
 from tests.engine.parley import is_running, key_of, open_peer, settings, settle, target_of, until_work
 from tests.engine.stage import ask, open_with_provider, post
@@ -46,7 +47,7 @@ async def under(app: App, session: Session, *, include_inactive: bool = False, l
 
 
 async def recent(app: App, *, roots: int = 10, limit: int = 100, include_inactive: bool = False) -> Tree:
-    return await app.services.trees.recent(include_inactive=include_inactive, roots=roots, limit=limit)
+    return await app.services.trees.recent(OWNER, include_inactive=include_inactive, roots=roots, limit=limit)
 
 
 def outline(tree: Tree) -> list[str]:
@@ -139,14 +140,17 @@ async def test_those_at_work_and_those_above_them_come_before_newer_ones(app: Ap
     await until_work(app, is_running("d"))
     assert outline(await under(app, family["root"], limit=4)) == ["root", "-a", "--c", "---d", "-n3"]
     assert outline(await recent(app, limit=3)) == ["other", "root", "-a", "--c", "---d"]
-    folded = await app.services.trees.folded({rows["root"]: 2, rows["a"]: 1}, roots=10)
+    folded = await app.services.trees.folded(OWNER, {rows["root"]: 2, rows["a"]: 1}, roots=10)
     assert outline(folded) == ["other", "root", "-a", "--c", "-n3"]
-    near = await app.services.trees.family(family["root"], limit=3)
+    near = await app.services.trees.family(OWNER, target_of(app, family["root"]), limit=3)
     assert outline(near.tree) == ["root", "-a", "-n3", "-n2"]
     assert running.run_id is not None
     await app.services.runs.cancel(OWNER, running.run_id)
     await settle(app)
-    assert outline((await app.services.trees.family(family["root"], limit=1)).tree) == ["root", "-n3"]
+    assert outline((await app.services.trees.family(OWNER, target_of(app, family["root"]), limit=1)).tree) == [
+        "root",
+        "-n3",
+    ]
 
 
 async def test_a_root_with_many_leaves_room_for_the_others(app: App) -> None:
@@ -167,10 +171,10 @@ async def test_folded_trees_have_only_the_children_of_what_is_opened(app: App) -
     family = await open_family(app)
     rows = {name: session.row for name, session in family.items()}
     folded = app.services.trees.folded
-    assert outline(await folded({}, roots=10)) == ["other", "root"]
-    assert outline(await folded({rows["root"]: 9}, roots=10)) == ["other", "root", "-b", "-a"]
-    assert outline(await folded({rows["root"]: 1, rows["a"]: 9}, roots=10)) == ["other", "root", "-b"]
-    deep = await folded({rows["root"]: 9, rows["a"]: 9, rows["d"]: 9, SessionRow(10**9): 9}, roots=10)
+    assert outline(await folded(OWNER, {}, roots=10)) == ["other", "root"]
+    assert outline(await folded(OWNER, {rows["root"]: 9}, roots=10)) == ["other", "root", "-b", "-a"]
+    assert outline(await folded(OWNER, {rows["root"]: 1, rows["a"]: 9}, roots=10)) == ["other", "root", "-b"]
+    deep = await folded(OWNER, {rows["root"]: 9, rows["a"]: 9, rows["d"]: 9, SessionRow(10**9): 9}, roots=10)
     assert outline(deep) == ["other", "root", "-b", "-a", "--c"]
     assert [member.children for member in deep.members] == [0, 2, 0, 1, 1]
 
@@ -232,15 +236,15 @@ async def test_others_than_the_owner_get_no_tree(app: App) -> None:
 
 async def test_the_number_of_statements_does_not_grow_with_the_tree(app: App) -> None:
     family = await open_family(app)
-    counted = _CountedDatabase(app.database)
-    trees, target = Trees(cast(Database, counted)), target_of(app, family["root"])
+    counted = CountedDatabase(app.database)
+    trees, target = Trees(cast(Database, counted), app.services.rules), target_of(app, family["root"])
 
     async def count() -> list[int]:
         found: list[int] = []
         for read in (
             trees.under(OWNER, target, include_inactive=False, limit=1000),
-            trees.recent(include_inactive=False, roots=200, limit=1000),
-            trees.folded({family["root"].row: 300, family["a"].row: 300, family["c"].row: 300}, roots=40),
+            trees.recent(OWNER, include_inactive=False, roots=200, limit=1000),
+            trees.folded(OWNER, {family["root"].row: 300, family["a"].row: 300, family["c"].row: 300}, roots=40),
         ):
             counted.statements = 0
             await read
@@ -252,31 +256,3 @@ async def test_the_number_of_statements_does_not_grow_with_the_tree(app: App) ->
         for number in range(30):
             await open_peer(app, f"{name}{number}", parent=family[name].row)
     assert await count() == before
-
-
-class _CountedDatabase:
-    """Counts the statements of what it reads."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.statements = 0
-
-    async def read(self, query: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
-        async def counted(inner: Query) -> Any:
-            return await query(_CountedQuery(self, inner), *arguments)
-
-        return await self._database.read(counted)
-
-
-class _CountedQuery:
-    def __init__(self, database: _CountedDatabase, query: Query) -> None:
-        self._database = database
-        self._query = query
-
-    async def fetch_one(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
-        self._database.statements += 1
-        return await self._query.fetch_one(statement, parameters)
-
-    async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
-        self._database.statements += 1
-        return await self._query.fetch_all(statement, parameters)

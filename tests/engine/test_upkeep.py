@@ -55,12 +55,12 @@ async def test_sessions_that_nobody_used_are_hidden_until_they_are(open_home: Op
         upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=timedelta(days=7), retention=None)
         assert await upkeep.hide_stale() == 1
         sessions = app.services.sessions
-        listed = [str(row.key) for row in (await sessions.list(SessionFilter(), limit=10)).sessions]
+        listed = [str(row.key) for row in (await sessions.list(OWNER, SessionFilter(), limit=10)).sessions]
         assert listed == [str(busy.key)]
-        everything = await sessions.list(SessionFilter(include_inactive=True), limit=10)
+        everything = await sessions.list(OWNER, SessionFilter(include_inactive=True), limit=10)
         assert len(everything.sessions) == 2
         await ask(app, "api:quiet", "hello")
-        assert len((await sessions.list(SessionFilter(), limit=10)).sessions) == 2
+        assert len((await sessions.list(OWNER, SessionFilter(), limit=10)).sessions) == 2
 
 
 @requirement("config:1")
@@ -74,7 +74,7 @@ async def test_what_a_deletion_left_behind_in_a_crash_goes_with_the_next_start(o
         living, doomed = await open_session(app, "api:living"), await open_session(app, "api:doomed")
         kept, left = (app.workspaces.open(each.agent_id, each.row, each.created_at) for each in (living, doomed))
         (left / "file").touch()
-        await app.database.run(delete_session, OWNER, app.services.sessions.target("api:doomed"), 1)
+        await app.database.run(delete_session, OWNER, app.services.rules, app.services.sessions.target("api:doomed"), 1)
     others = [kept.parent / name for name in ("notes", f"{doomed.row}-1", "999999-1", f"{left.name}.old")]
     for path in others:
         path.mkdir()

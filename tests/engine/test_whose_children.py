@@ -154,7 +154,7 @@ async def test_who_cancels_a_run_reaches_all_that_came_of_it(open_home: OpenHome
         assert posted.run_id is not None
         await app.services.runs.cancel(OWNER, posted.run_id)
         await settle(app)
-        found = await app.services.runs.list(RunFilter(), limit=20)
+        found = await app.services.runs.list(OWNER, RunFilter(), limit=20)
         assert {run.status for run in found if run.code != "yielded"} == {RunStatus.CANCELLED}
         assert not any(run.is_parked for run in found)
 
@@ -360,7 +360,9 @@ async def test_what_nobody_is_left_for_is_kept_and_its_child_put_away_in_its_tim
         await settle(app)
         assert await app.database.read(list_attachments, child) == []
         if not has_ended:
-            assert [run.reply for run in await app.services.runs.list(RunFilter(is_kept=True), limit=9)] == ["kept"]
+            assert [run.reply for run in await app.services.runs.list(OWNER, RunFilter(is_kept=True), limit=9)] == [
+                "kept"
+            ]
         clock.pass_time(timedelta(minutes=61))
         await app.timers.settle_due()
         assert (await session_of(app, key)).status is SessionStatus.INACTIVE

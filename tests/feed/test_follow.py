@@ -6,6 +6,7 @@ import pytest
 from antiphon.clock import SystemClock
 from antiphon.domain.actor import OWNER
 from antiphon.gateway.sse import message_view
+from antiphon.policy.system import system_grant
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.limits import SECONDS
@@ -36,7 +37,9 @@ async def test_a_crowd_that_subscribes_is_not_woken_for_each_newcomer(open_home:
 
         async def follow(*, task_status: anyio.abc.TaskStatus[None]) -> None:
             view = message_view(include_tools=False)
-            async with services.hub.follow(session.row, session.last_seq, view, on_stall=lambda: None) as reader:
+            async with services.hub.follow(
+                system_grant(session.row), session.last_seq, view, on_stall=lambda: None
+            ) as reader:
                 task_status.started()
                 await reader.next()
 

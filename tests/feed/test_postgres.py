@@ -18,6 +18,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.feed.follow import View
 from antiphon.feed.postgres import PostgresNotifier
+from antiphon.policy.system import system_grant
 from antiphon.store.postgres.channel import CHANNEL, PostgresChannel
 from tests.claims import requirement
 from tests.engine.stage import open_session, post, wait_end
@@ -65,7 +66,9 @@ async def test_a_reply_that_streams_in_another_process_is_shown_before_its_messa
     async with open_both(url, home) as (gateway, _):
         session = await open_session(gateway, "api:chat")
         hub = gateway.services.hub
-        async with hub.follow(session.row, session.last_seq, word_view(), on_stall=lambda: None) as reader:
+        async with hub.follow(
+            system_grant(session.row), session.last_seq, word_view(), on_stall=lambda: None
+        ) as reader:
             posted = await post(gateway, "api:chat", f"!say {'word ' * 500}\u0ba4 end")
             seen = b""
             with anyio.fail_after(SECONDS):

@@ -35,12 +35,13 @@ from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import Ending
 from antiphon.gateway.server import bind, serving
-from antiphon.store import events as log
+from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store.database import Query
 from antiphon.store.postgres.database import PostgresDatabase
 from antiphon.store.runs import RunFilter, list_page
 from tests.gateway.served import TOKEN, new_client
 from tests.limits import SECONDS
+from tests.logs import whole_log
 
 Json: TypeAlias = dict[str, Any]
 
@@ -478,8 +479,8 @@ async def read_ledger(database: str) -> Ledger:
 
 async def _read_ledger(query: Query) -> Ledger:
     rows = await query.fetch_all("SELECT id, key FROM sessions")
-    logs = {key: await log.read_after(query, row, 0, 1_000_000) for row, key in rows}
-    runs = await list_page(query, RunFilter(), limit=1_000_000)
+    logs = {key: await whole_log(query, row) for row, key in rows}
+    runs = await list_page(query, SYSTEM_REACH, RunFilter(), limit=1_000_000)
     return Ledger(logs, {run.id: run for run in runs})
 
 

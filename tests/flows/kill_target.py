@@ -30,11 +30,12 @@ from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import NOWHERE
-from antiphon.store import events as log
+from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store.database import Query
-from antiphon.store.deliveries import list_all
+from antiphon.store.deliveries import DeliveryFilter, list_page
 from antiphon.store.runs import RunFilter
 from tests.limits import SECONDS
+from tests.logs import whole_log
 
 SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange", "children")
 ROOMS = ("attic", "cellar")
@@ -298,7 +299,7 @@ class Program:
     async def _until_all_ended(self, app: Antiphon) -> None:
         """What follows from a run's end is queued with it, so that an empty ledger stays empty."""
         unfinished = RunFilter(statuses=frozenset({RunStatus.QUEUED, RunStatus.RUNNING}))
-        while runs := await app.app.services.runs.list(unfinished, limit=1):
+        while runs := await app.app.services.runs.list(OWNER, unfinished, limit=1):
             await app.run(runs[0].id).wait()
 
     async def _children(self, app: Antiphon, session: SessionHandle) -> None:
@@ -381,7 +382,7 @@ class Program:
         async with anyio.create_task_group() as tasks:
             for client in range(CLIENTS):
                 tasks.start_soon(self._client, app, client)
-        for run in await app.app.services.runs.list(RunFilter(), limit=100_000):
+        for run in await app.app.services.runs.list(OWNER, RunFilter(), limit=100_000):
             await app.run(run.id).wait()
 
     async def _client(self, app: Antiphon, client: int) -> None:
@@ -449,14 +450,15 @@ async def dump(app: Antiphon) -> JsonObject:
     sessions: JsonObject = {}
     names: dict[str, str] = {}
     for row, key, label in await app.app.database.read(_list_sessions):
-        events = await app.app.database.read(log.read_after, row, 0, 1_000_000)
+        events = await app.app.database.read(whole_log, row)
         names[key] = f"child:{label or 'delegate'}" if ":subagent:" in key else key
         sessions[names[key]] = [_event(event) for event in events]
-    runs = await app.app.services.runs.list(RunFilter(), limit=1_000_000)
+    runs = await app.app.services.runs.list(OWNER, RunFilter(), limit=1_000_000)
+    deliveries = await app.app.database.read(list_page, SYSTEM_REACH, DeliveryFilter(), 10_000)
     return {
         "sessions": sessions,
-        "deliveries": [f"{sent.place.to} {sent.text}" for sent in await app.app.database.read(list_all, 10_000)],
-        "sent": {sent.id: sent.run_id for sent in await app.app.database.read(list_all, 10_000)},
+        "deliveries": [f"{sent.place.to} {sent.text}" for sent in deliveries],
+        "sent": {sent.id: sent.run_id for sent in deliveries},
         "reports": await app.app.database.read(_list_stages),
         "runs": {
             run.id: {

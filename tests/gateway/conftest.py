@@ -61,7 +61,7 @@ class LiveGateway:
 
     def link(self) -> str:
         """A new sign-in link."""
-        return f"{self.url}/#code={self.portal.call(self.app.services.sign_in.new_link_code)}"
+        return f"{self.url}/#code={self.portal.call(self.app.services.sign_in.new_link_code, OWNER)}"
 
     def texts(self, session: str = "main") -> list[str]:
         """The texts of the people's and the agent's messages, as they are stored."""

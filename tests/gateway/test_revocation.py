@@ -15,6 +15,7 @@ from antiphon.app import Parts, open_app
 from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
+from antiphon.domain.actor import OWNER
 from antiphon.engine.access.credentials import Credentials, Ending
 from antiphon.store.database import Database
 from tests.claims import requirement
@@ -249,19 +250,19 @@ async def test_a_home_whose_token_is_not_the_databases_lets_nobody_in_by_it(
         assert await ownership.prepare(is_embedded=is_embedded) == first
         (home / "owner.token").write_text("ant_copied\n", "ascii")
         assert await ownership.prepare(is_embedded=is_embedded) is None
-        assert not await ownership.is_owner("ant_copied", first="ant_copied")
-        assert await ownership.is_owner(first or "", first="ant_copied")
+        assert not await ownership.holds("ant_copied", first="ant_copied")
+        assert await ownership.holds(first or "", first="ant_copied")
         (home / "owner.token").unlink()
         renewed = await ownership.prepare(is_embedded=is_embedded)
         assert (renewed is not None) is is_embedded, "what homes share is not changed by one that lost its token"
-        assert await ownership.is_owner(first or "", first="") is not is_embedded
-        await ownership.rotate()
+        assert await ownership.holds(first or "", first="") is not is_embedded
+        await ownership.rotate(OWNER)
         (home / "owner.token").replace(home / "owner.new")
         (home / "owner.token").write_text("ant_before\n", "ascii")
         newest = (home / "owner.new").read_text("ascii").strip()
         assert await ownership.prepare(is_embedded=is_embedded) == newest, "a crash before the file was replaced"
         assert (home / "owner.token").read_text("ascii").strip() == newest
-        assert not await ownership.is_owner("", first="")
+        assert not await ownership.holds("", first="")
 
 
 async def test_many_who_replace_the_token_at_once_leave_one_that_is_good(open_home: OpenHome, home: Path) -> None:

@@ -20,12 +20,14 @@ import pytest
 
 from antiphon.app import App, Parts, gateway_app
 from antiphon.domain.actor import OWNER
-from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.ids import RunId
 from antiphon.domain.message import text_content
 from antiphon.feed.follow import Hub, Reader, View
 from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.sse import EVENT_VIEW
+from antiphon.policy.reach import Grant
+from antiphon.policy.system import system_grant
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
@@ -136,7 +138,7 @@ async def test_a_piece_waits_for_the_events_that_it_follows(open_home: OpenHome)
         services = served.app.services
         row = (await services.sessions.get(OWNER, services.sessions.target("api:chat"))).session.row
         hub = Hub(LocalNotifier(), services.hub.read_logs, ManualClock())
-        async with hub.follow(row, 1, EVENT_VIEW, on_stall=lambda: None) as reader:
+        async with hub.follow(system_grant(row), 1, EVENT_VIEW, on_stall=lambda: None) as reader:
             hub.publish_delta(row, 2, RunId("run_1"), "behind two")
             hub.publish_delta(row, 3, RunId("run_1"), "behind three")
             tasks.start_soon(hub.run)
@@ -424,12 +426,13 @@ class BacklogFirstHub(Hub):
 
     @asynccontextmanager
     async def follow(
-        self, session: SessionRow, after: int, view: View, *, on_stall: Callable[[], None]
+        self, grant: Grant, after: int, view: View, *, on_stall: Callable[[], None]
     ) -> AsyncGenerator[Reader]:
+        session = grant.session
         backlog = (await self._hub.read_logs({session: after}))[session]
         await self._between()
         now = (await self._hub.read_logs({session: after}))[session]
-        async with self._hub.follow(session, now.last_seq, view, on_stall=on_stall) as live:
+        async with self._hub.follow(grant, now.last_seq, view, on_stall=on_stall) as live:
             yield BacklogFirstReader(b"".join(map(view.encode, backlog.events)), live)
 
 

@@ -1,47 +1,66 @@
 """Which sessions a session sees. Cases B."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import pytest
 
-from antiphon.domain.classification import PUBLIC
-from antiphon.domain.ids import AgentId, SessionRow
-from antiphon.policy.decision import Allow
-from antiphon.policy.visibility import (
-    Act,
-    AgentToAgent,
-    Standing,
-    TargetFacts,
-    Visibility,
-    VisibilityRules,
-    decide,
-    scope_of,
-)
+from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import AgentId, SessionId, SessionRow
+from antiphon.domain.keys import parse_key
+from antiphon.domain.session import Session, SessionStatus, Source
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Grant, Reach, decide, reach_of_session
+from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from tests.claims import requirement
 
 OWN, CHILD, OTHER, PARENT = (SessionRow(row) for row in (10, 11, 12, 1))
+AT = datetime(2026, 3, 4, tzinfo=UTC)
 
 
-def caller(agent: str = "main", *, is_sandboxed: bool = False) -> Standing:
-    return Standing(
-        session=OWN,
+def session(row: SessionRow, agent: str = "main", ancestors: Iterable[SessionRow] = ()) -> Session:
+    above = tuple(ancestors)
+    return Session(
+        row=row,
+        key=parse_key(f"agent:{agent}:cli:s{row}"),
         agent_id=AgentId(agent),
-        depth=1,
-        parent=PARENT,
-        taint=PUBLIC,
-        is_sandboxed=is_sandboxed,
-        principal=None,
+        id=SessionId(f"cli:s{row}"),
+        source=Source(),
+        status=SessionStatus.IDLE,
+        last_seq=1,
+        created_at=AT,
+        updated_at=AT,
+        first_seq=1,
+        incarnation_seq=1,
+        started_at=AT,
+        interacted_at=AT,
+        parent=above[-1] if above else None,
+        depth=len(above),
+        ancestors=above,
     )
 
 
-def target(session: SessionRow, agent: str = "main", ancestors: Iterable[SessionRow] = ()) -> TargetFacts:
-    return TargetFacts(
-        session=session, agent_id=AgentId(agent), ancestors=tuple(ancestors), taint=PUBLIC, is_participant=True
-    )
+def caller(agent: str = "main") -> Session:
+    return session(OWN, agent, (PARENT,))
 
 
-def sees(rules: VisibilityRules, to: TargetFacts, act: Act = Act.READ, by: Standing | None = None) -> bool:
-    return isinstance(decide(scope_of(by or caller(), act, rules), to), Allow)
+def reach_of(
+    rules: VisibilityRules, act: Act = Act.READ, by: Session | None = None, *, is_sandboxed: bool = False
+) -> Reach:
+    reach = reach_of_session(by or caller(), OWNER, act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS)
+    assert isinstance(reach, Reach)
+    return reach
+
+
+def sees(rules: VisibilityRules, to: Session, act: Act = Act.READ, by: Session | None = None) -> bool:
+    decision = decide(reach_of(rules, act, by), to, incarnation=to.id, taint=to.taint, is_participant=True)
+    return isinstance(decision, Grant)
+
+
+def visibility_of(reach: Reach) -> Visibility:
+    assert reach.viewer is not None
+    return reach.viewer.visibility
 
 
 @requirement("visibility:1", "visibility:6")
@@ -57,12 +76,12 @@ def sees(rules: VisibilityRules, to: TargetFacts, act: Act = Act.READ, by: Stand
 def test_each_visibility_includes_the_one_before(visibility: Visibility, seen: set[str]) -> None:
     rules = VisibilityRules(visibility=visibility)
     targets = {
-        "own": target(OWN),
-        "child": target(CHILD, ancestors=(PARENT, OWN)),
-        "child of another agent": target(CHILD, "codex", (PARENT, OWN)),
-        "same agent": target(OTHER),
-        "other agent": target(OTHER, "codex"),
-        "requester": target(PARENT, "codex"),
+        "own": session(OWN),
+        "child": session(CHILD, ancestors=(PARENT, OWN)),
+        "child of another agent": session(CHILD, "codex", (PARENT, OWN)),
+        "same agent": session(OTHER),
+        "other agent": session(OTHER, "codex"),
+        "requester": session(PARENT, "codex"),
     }
     assert {name for name, to in targets.items() if sees(rules, to)} == seen
     assert {name for name, to in targets.items() if sees(rules, to, Act.SEND)} == seen | {"requester"}
@@ -76,8 +95,8 @@ def test_both_agents_must_be_allowed_in_either_direction(one: str, other: str, *
     rules = VisibilityRules(
         visibility=Visibility.ALL, agent_to_agent=AgentToAgent(enabled=True, allow=("ops-*", "main"))
     )
-    assert sees(rules, target(OTHER, other), by=caller(one)) is may
-    assert sees(rules, target(OTHER, one), by=caller(other)) is may
+    assert sees(rules, session(OTHER, other), by=caller(one)) is may
+    assert sees(rules, session(OTHER, one), by=caller(other)) is may
 
 
 @requirement("visibility:3")
@@ -93,7 +112,7 @@ def test_agents_meet_only_where_all_is_seen_and_the_switch_is_on(
     visibility: Visibility, crossing: AgentToAgent, *, may: bool
 ) -> None:
     rules = VisibilityRules(visibility=visibility, agent_to_agent=crossing)
-    assert sees(rules, target(OTHER, "codex")) is may
+    assert sees(rules, session(OTHER, "codex")) is may
 
 
 @requirement("visibility:2")
@@ -102,6 +121,6 @@ def test_agents_meet_only_where_all_is_seen_and_the_switch_is_on(
 def test_a_sandbox_takes_the_smaller_and_widens_nothing(visibility: Visibility, clamp: Visibility) -> None:
     rules = VisibilityRules(visibility=visibility, sandbox_visibility=clamp)
     expected = Visibility.SELF if visibility is Visibility.SELF else Visibility.TREE
-    clamped = scope_of(caller(is_sandboxed=True), Act.READ, rules).visibility
+    clamped = visibility_of(reach_of(rules, is_sandboxed=True))
     assert clamped is (visibility if clamp is Visibility.ALL else expected)
-    assert scope_of(caller(), Act.READ, rules).visibility is visibility
+    assert visibility_of(reach_of(rules)) is visibility

@@ -64,7 +64,7 @@ async def test_after_a_power_cut_the_home_opens_and_its_runs_end(tmp_path: Path)
     after = tmp_path / "after"
     for _, acknowledged in cuts(disk, after, OPENED_WHOLE):
         async with open_app(after, Config(), Parts(runner=ConstantRunner("after"))) as app:
-            for run in await app.services.runs.list(RunFilter(), limit=10_000):
+            for run in await app.services.runs.list(OWNER, RunFilter(), limit=10_000):
                 with anyio.fail_after(SECONDS):
                     ended = await app.services.waits.wait(run.id, timedelta(seconds=SECONDS))
                 assert ended is not None and ended.status is RunStatus.OK

@@ -11,19 +11,12 @@ from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
-from antiphon.engine.access.callers import facts_of
-from antiphon.engine.access.lookup import Found, present_incarnation
 from antiphon.engine.sessions.sessions import SessionFilter
-from antiphon.policy.decision import Allow
-from antiphon.policy.visibility import (
-    Act,
-    AgentToAgent,
-    Standing,
-    Visibility,
-    VisibilityRules,
-    decide,
-    scope_of,
-)
+from antiphon.policy.acts import Act
+from antiphon.policy.decision import Deny
+from antiphon.policy.reach import Grant, Reach, decide, reach_of_person, reach_of_session
+from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from tests.claims import requirement
@@ -34,7 +27,9 @@ pytestmark = pytest.mark.anyio
 
 SEED = 20_261_121
 AGENTS = ("ops-a", "ops-b", "main", "guest")
-GUEST = str(Principal(PrincipalKind.GUEST, "webhook:x"))
+GUEST = Principal(PrincipalKind.GUEST, "webhook:x")
+OTHER = Principal(PrincipalKind.AGENT, "agent:main:cli:elsewhere")
+"""Reaches no more than what it takes part in, and has no guest's rights."""
 TAINTS = (
     PUBLIC,
     Classification(Level.INTERNAL),
@@ -49,7 +44,7 @@ class World:
     app: App
     sessions: list[Session]
     shared: frozenset[SessionRow]
-    """Those in which the guest takes part."""
+    """Those in which the guest and the other one take part."""
 
 
 @pytest.fixture
@@ -82,7 +77,8 @@ async def world(open_home: OpenHome) -> AsyncGenerator[World]:
 
 
 async def _let_in(tx: Transaction, session: SessionRow) -> None:
-    await rows.add_participant(tx, session, GUEST)
+    for principal in (GUEST, OTHER):
+        await rows.add_participant(tx, session, str(principal))
 
 
 @requirement("visibility:1", "visibility:2", "visibility:3", "visibility:4", "visibility:6", "flow:3", "access:1")
@@ -95,13 +91,12 @@ async def test_a_list_shows_exactly_what_policy_allows_one_by_one(world: World) 
     )
     counts: set[int] = set()
     for caller in world.sessions:
-        for principal in (None, GUEST):
-            standing = _standing(caller, principal)
+        for principal in (OWNER, OTHER, GUEST):
             for visibility in Visibility:
                 for crossing in crossings:
                     rules = VisibilityRules(visibility=visibility, agent_to_agent=crossing)
                     for act in (Act.LIST, Act.SEND):
-                        counts.add(await _compare(world, standing, act, rules))
+                        counts.add(await _compare(world, _reach(caller, principal, act, rules)))
     assert len(counts) > 5
 
 
@@ -109,54 +104,55 @@ async def test_a_list_shows_exactly_what_policy_allows_one_by_one(world: World) 
 async def test_a_narrowed_or_sandboxed_caller_reaches_less_and_never_more(world: World) -> None:
     for caller in world.sessions[:10]:
         for visibility in Visibility:
+            wide = VisibilityRules(visibility=visibility, agent_to_agent=AgentToAgent(enabled=True))
             for limit in (None, *Visibility):
                 rules = VisibilityRules(
                     visibility=visibility,
                     agent_to_agent=AgentToAgent(enabled=True),
                     narrowed={AgentId(agent): {Act.LIST: limit} for agent in AGENTS},
                 )
-                wide = VisibilityRules(visibility=visibility, agent_to_agent=AgentToAgent(enabled=True))
                 for is_sandboxed in (False, True):
-                    standing = _standing(caller, None, is_sandboxed=is_sandboxed)
-                    narrow = await _compare(world, standing, Act.LIST, rules)
-                    assert narrow <= await _compare(world, _standing(caller, None), Act.LIST, wide)
-                    assert (narrow == 0) is (limit is None)
+                    narrow = _reach(caller, OWNER, Act.LIST, rules, is_sandboxed=is_sandboxed)
+                    assert isinstance(narrow, Deny) is (limit is None)
+                    within = await _compare(world, narrow)
+                    assert within <= await _compare(world, _reach(caller, OWNER, Act.LIST, wide))
+                    assert (within == 0) is (limit is None)
 
 
-async def _compare(world: World, standing: Standing, act: Act, rules: VisibilityRules) -> int:
-    scope = scope_of(standing, act, rules)
+@requirement("access:1")
+async def test_a_person_lists_what_it_takes_part_in_and_the_owner_all(world: World) -> None:
+    for principal, expected in ((OWNER, {session.row for session in world.sessions}), (GUEST, world.shared)):
+        reach = reach_of_person(principal, Act.READ)
+        assert isinstance(reach, Reach)
+        assert await _compare(world, reach) == len(expected & {session.row for session in world.sessions}) > 0
+
+
+async def _compare(world: World, reach: Reach | Deny) -> int:
+    """How many sessions the list of the reach has, which are those that policy allows one by one."""
+    if isinstance(reach, Deny):
+        return 0
 
     async def listed(query: Query) -> list[SessionRow]:
-        where = SessionFilter(scope=scope, include_inactive=True)
-        return [session.row for session in await rows.list_page(query, where, limit=1_000, after=None)]
+        where = SessionFilter(include_inactive=True)
+        return [session.row for session in await rows.list_page(query, reach, where, limit=1_000, after=None)]
 
     found = await world.app.database.read(listed)
-    allowed = {
-        session.row
-        for session in world.sessions
-        if isinstance(
-            decide(
-                scope,
-                facts_of(Found(session, present_incarnation(session)), is_participant=session.row in world.shared),
-            ),
-            Allow,
-        )
-    }
+    allowed = {session.row for session in world.sessions if _is_allowed(world, reach, session)}
     assert len(found) == len(set(found))
-    assert set(found) == allowed, f"{standing} {act} {rules}"
+    assert set(found) == allowed, f"{reach}"
     return len(found)
 
 
-def _standing(session: Session, principal: str | None, *, is_sandboxed: bool = False) -> Standing:
-    return Standing(
-        session=session.row,
-        agent_id=session.agent_id,
-        depth=session.depth,
-        parent=session.parent,
-        taint=session.taint,
-        is_sandboxed=is_sandboxed,
-        principal=principal,
-    )
+def _is_allowed(world: World, reach: Reach, session: Session) -> bool:
+    takes_part = session.row in world.shared
+    decision = decide(reach, session, incarnation=session.id, taint=session.taint, is_participant=takes_part)
+    return isinstance(decision, Grant)
+
+
+def _reach(
+    session: Session, principal: Principal, act: Act, rules: VisibilityRules, *, is_sandboxed: bool = False
+) -> Reach | Deny:
+    return reach_of_session(session, principal, act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS)
 
 
 @requirement("visibility:1")
@@ -172,10 +168,11 @@ async def test_a_key_that_comes_again_inherits_nobody(open_home: OpenHome) -> No
         assert again.row == child.row and again.depth == 1 and again.ancestors == (other.row,)
         left = await app.database.read(rows.find_by_row, grandchild.row)
         assert left is not None and left.parent is None
-        scope = scope_of(_standing(again, None), Act.LIST, VisibilityRules())
+        reach = _reach(again, OWNER, Act.LIST, VisibilityRules())
+        assert isinstance(reach, Reach)
 
         async def listed(query: Query) -> list[SessionRow]:
-            page = await rows.list_page(query, SessionFilter(scope=scope), limit=10, after=None)
+            page = await rows.list_page(query, reach, SessionFilter(), limit=10, after=None)
             return [session.row for session in page]
 
         assert await app.database.read(listed) == [again.row]

@@ -100,7 +100,7 @@ async def begin(drained: Path, killed: Path) -> RunId:
 
 
 async def active(app: App) -> dict[str, Any]:
-    runs = await app.services.runs.list(RunFilter(statuses=frozenset({RunStatus.RUNNING})), limit=100)
+    runs = await app.services.runs.list(OWNER, RunFilter(statuses=frozenset({RunStatus.RUNNING})), limit=100)
     return {run.session_key: run for run in runs}
 
 
@@ -109,12 +109,12 @@ async def end(home: Path, settings: Config, asked: RunId) -> dict[str, Any]:
     runner = AskingRunner(asked)
     runner.release_all()
     async with open_app(home, settings, Parts(runner=runner)) as app:
-        for run in await app.services.runs.list(RunFilter(), limit=100):
+        for run in await app.services.runs.list(OWNER, RunFilter(), limit=100):
             await wait_end(app, run.id)
         for name in SESSIONS:
             await ask(app, name, f"{name} again")
         assert not runner.overlapped
-        runs = await app.services.runs.list(RunFilter(), limit=100)
+        runs = await app.services.runs.list(OWNER, RunFilter(), limit=100)
         return {
             "runs": {
                 (run.session_key, run.seq): (run.status, run.reply, run.attempt, run.fence, run.mode) for run in runs
@@ -271,7 +271,7 @@ async def test_a_moved_home_is_not_begun_anew_by_accident(home: Path, url: str) 
 
 
 async def listed(app: App) -> list[SessionSummary]:
-    return (await app.services.sessions.list(SessionFilter(), limit=10)).sessions
+    return (await app.services.sessions.list(OWNER, SessionFilter(), limit=10)).sessions
 
 
 class TestRefusals:

@@ -12,7 +12,7 @@ from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.callers import Callers, FoundCaller
-from antiphon.engine.access.lookup import not_found, target_name
+from antiphon.engine.access.reach import target_name
 from antiphon.engine.rules import Rules
 
 MAX_IDEMPOTENCY_KEY = 200
@@ -47,8 +47,6 @@ class ToolCalls:
         `Denied` for a tool that the session does not have.
         """
         found = await self._callers.find(principal, target, self._call_id(idempotency_key))
-        if found is None:
-            raise not_found(target_name(target))
         tool, given = self._tools.find(name), self._given_to(found)
         if tool is None:
             raise NotFound(
@@ -82,8 +80,6 @@ class ToolCalls:
     async def schemas_for(self, principal: Principal, target: NamedTarget) -> list[ToolSchema]:
         """Those of the tools that the session has. Raises `NotFound`."""
         found = await self._callers.find(principal, target, "schemas")
-        if found is None:
-            raise not_found(target_name(target))
         return self._given_to(found).schemas
 
     def _given_to(self, found: FoundCaller) -> Toolset:

@@ -26,7 +26,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.transcript import OpenCall, Step, Transcript
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext

@@ -108,8 +108,8 @@ def shown_input(
         return message
     prefix = shown_prefix(
         session_type,
+        Principal.parse(entry.actor),
         sender=message.sender,
-        is_owner=Principal.parse(entry.actor).is_owner,
         mentioned=message.mentioned,
         provenance=message.provenance,
     )

@@ -20,7 +20,7 @@ from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.message import MAX_TEXT_BYTES, JsonObject
 from antiphon.domain.run import Run
-from antiphon.engine.access.callers import Caller, CallingRun
+from antiphon.engine.access.caller import Caller, CallingRun
 from antiphon.engine.rules import Rules
 from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
 from antiphon.policy.rights import is_guest, may_call

@@ -11,7 +11,7 @@ from msgspec.json import Decoder
 from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.ids import Ids
 from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
@@ -96,7 +96,7 @@ class WebhookInbox:
         secret = self._nobody if webhook is None else webhook.secret
         verify(secret, name, headers, body, self._clock.now().timestamp())
         assert webhook is not None
-        if not webhook.is_owner:
+        if webhook.principal is None:
             self._buckets.take_for_crowd(f"{NAME}:{name}")
         message = decode(body, _MESSAGE)
         principal = principal_of(webhook, message.peer)
@@ -148,7 +148,7 @@ def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
 def _shown_end(run: Run, reply: Reply, webhook: WebhookSettings) -> dict[str, Any]:
     """What failed is told by its code; in words, which may name hosts, settings and budgets, to the owner alone."""
     shown = shown_run(run)
-    is_told = webhook.is_owner and reply.suppressed != "send_denied"
+    is_told = webhook.principal is not None and reply.suppressed != "send_denied"
     fields = ("status", "error", "code") if is_told else ("status", "code")
     end = {field: shown[field] for field in fields if field in shown}
     if reply.text is not None:
@@ -160,7 +160,7 @@ def _shown_end(run: Run, reply: Reply, webhook: WebhookSettings) -> dict[str, An
 
 def principal_of(webhook: WebhookSettings, peer: str) -> Principal:
     """Whose rights the peer's messages have: those of a guest, each peer its own, or the owner's."""
-    return OWNER if webhook.is_owner else Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}:{peer}")
+    return webhook.principal or Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}:{peer}")
 
 
 def key_of(webhook: WebhookSettings, peer: str, thread: str | None) -> SessionKey:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 
 NAME = "webhook"
@@ -17,6 +18,6 @@ class WebhookSettings:
     url: str | None
     """None where it only takes messages in."""
     agent_id: AgentId
-    is_owner: bool
-    """Whether its messages have the owner's rights; else those of a guest of its own."""
+    principal: Principal | None
+    """Whose rights its messages have; None for those of guests, each peer its own."""
     timeout_seconds: float = 30.0

@@ -23,6 +23,7 @@ from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
 from antiphon.config.sections.sessions import GroupsSection, MessagesSection, SessionSection
 from antiphon.config.sections.tools import ToolsSection
+from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -199,7 +200,7 @@ class Config(Section):
                     secret=secret,
                     url=section.url,
                     agent_id=AgentId(section.agent or default),
-                    is_owner=section.principal == "owner",
+                    principal=OWNER if section.principal == "owner" else None,
                     timeout_seconds=section.timeout_seconds,
                 )
             )

@@ -114,7 +114,7 @@ def direct_key(
     peer: str,
     account: str = "default",
     scope: DmScope = DmScope.MAIN,
-    is_owner: bool = False,
+    shares_main: bool = False,
     identity_links: Mapping[str, Sequence[str]] | None = None,
 ) -> SessionKey:
     """The session of a direct chat. Contract: keys 5.
@@ -124,7 +124,7 @@ def direct_key(
     since that would let them into the person's session.
     """
     _check_name("Channel", channel)
-    if scope is DmScope.MAIN and is_owner:
+    if scope is DmScope.MAIN and shares_main:
         return main_key(agent_id)
     links = identity_links or {}
     person = _linked_person(links, channel, peer)

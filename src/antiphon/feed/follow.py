@@ -17,6 +17,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
+from antiphon.policy.reach import Grant
 
 TAIL_EVENTS = 512
 TAIL_BYTES = 1024 * 1024
@@ -294,12 +295,13 @@ class Hub:
 
     @asynccontextmanager
     async def follow(
-        self, session: SessionRow, after: int, view: View, *, on_stall: Callable[[], None]
+        self, grant: Grant, after: int, view: View, *, on_stall: Callable[[], None]
     ) -> AsyncGenerator[Reader]:
         """A reader of everything above `after`, exactly once. Listens before it reads.
 
         `on_stall` is called when a frame takes longer than 30 s to be sent. Contract: gateway 1, 5.
         """
+        session = grant.session
         feed = self._feeds.get(session)
         if feed is None:
             feed = self._feeds[session] = _Feed(session, after)

@@ -88,13 +88,13 @@ class Authentication:
             return await self._by_bound_token(scope, secret)
         ownership = self._services.ownership
         try:
-            is_owner = await ownership.is_owner(secret, first=self._owner_token)
+            is_valid = await ownership.holds(secret, first=self._owner_token)
         except Unavailable:
-            if not ownership.was_owner(secret):
+            if not ownership.held(secret):
                 raise
             # Nothing can be done, nor a token replaced, without the database; what can wait for it does.
-            is_owner = True
-        if not is_owner:
+            is_valid = True
+        if not is_valid:
             raise _bad_token()
         return Entry(principal=OWNER, credential=hash_of(secret))
 

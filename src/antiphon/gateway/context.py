@@ -29,7 +29,7 @@ class InboundWebhooks(Protocol):
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]: ...
 
 
-RotateOwnerToken = Callable[[], Awaitable[str]]
+RotateOwnerToken = Callable[[Principal], Awaitable[str]]
 """Replaces the owner's token, and what it let in; gives the path of the file that holds the new one."""
 
 

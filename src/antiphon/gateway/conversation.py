@@ -7,6 +7,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionType
+from antiphon.domain.targets import NamedTarget
 from antiphon.domain.text import plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
@@ -47,30 +48,26 @@ class Conversation:
         return self.session.key == main_key(self.session.agent_id)
 
 
-async def find_session(gateway: Gateway, principal: Principal, name: str) -> Session:
-    """The session of that key or id. Raises `NotFound`, `Invalid`."""
-    sessions = gateway.services.sessions
-    return (await sessions.get(principal, sessions.target(name))).session
-
-
 async def read_conversation(
     gateway: Gateway, principal: Principal, name: str, before: int | None = None
 ) -> Conversation:
     """The newest entries, or those before a cursor. Raises `NotFound`, `Invalid`, `Conflict` for a pruned cursor."""
     services = gateway.services
-    target = services.sessions.target(str((await find_session(gateway, principal, name)).key))
+    head = await conversation_head(gateway, principal, name)
+    target = NamedTarget(head.session.key, None)
     page = await services.history.page(principal, target, limit=MESSAGES, before=before, include_tools=True)
     end = page.last_seq + 1 if before is None else before
     start = page.events[0].seq if page.has_more else page.session.incarnation_seq
     events: list[Event] = []
-    async for event in services.history.events(page.session, start - 1):
+    async for event in services.history.events(principal, target, start - 1):
         if event.seq >= end:
             break
         events.append(event)
     entries = await work_on(size_of(event.message for event in events), entries_of, events)
-    runs = await services.runs.list(RunFilter(session=page.session.row, statuses=UNFINISHED), limit=200)
+    runs = await services.runs.list(principal, RunFilter(session=page.session.row, statuses=UNFINISHED), limit=200)
     return replace(
-        await conversation_head(gateway, page.session),
+        head,
+        session=page.session,
         entries=entries,
         older=start if page.has_more else None,
         last_seq=page.last_seq,
@@ -78,11 +75,13 @@ async def read_conversation(
     )
 
 
-async def conversation_head(gateway: Gateway, session: Session) -> Conversation:
-    """The conversation without entries and runs."""
-    agent = gateway.services.rules.agents.get(session.agent_id)
-    family = await gateway.services.trees.family(session, limit=AT_FIRST)
-    (item,) = items_of(family.tree, {session.row: AT_FIRST}, gateway.services.clock.now())
+async def conversation_head(gateway: Gateway, principal: Principal, name: str) -> Conversation:
+    """The conversation of that key or id, without entries and runs. Raises `NotFound`, `Invalid`."""
+    services = gateway.services
+    family = await services.trees.family(principal, services.sessions.target(name), limit=AT_FIRST)
+    session = family.tree.members[0].session
+    agent = services.rules.agents.get(session.agent_id)
+    (item,) = items_of(family.tree, {session.row: AT_FIRST}, services.clock.now())
     is_group = session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP
     return Conversation(
         session=session,

@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import AntiphonError, Denied, NotFound
+from antiphon.domain.errors import AntiphonError, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import UserMessage
@@ -20,7 +20,7 @@ from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
 from antiphon.gateway.context import Gateway, browser_of, gateway_of
-from antiphon.gateway.conversation import Conversation, conversation_head, find_session, read_conversation, title_of
+from antiphon.gateway.conversation import Conversation, conversation_head, read_conversation, title_of
 from antiphon.gateway.entries import Entry, entries_of, entry_of
 from antiphon.gateway.guard import status_of
 from antiphon.gateway.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
@@ -67,10 +67,8 @@ async def page(request: Request, session: str | None = None) -> Response:
 @router.get("/page/browsers")
 async def browsers_fragment(request: Request) -> Response:
     """The browsers that are signed in, each but the one that asks with a way to end it."""
-    if not _principal(request).is_owner:
-        raise Denied("Browsers are listed for the owner only")
     browser = browser_of(request)
-    browsers = await gateway_of(request).services.sign_in.list()
+    browsers = await gateway_of(request).services.sign_in.list(_principal(request))
     return _html("browsers.html", {"browsers": browsers, "this": None if browser is None else browser.id})
 
 
@@ -102,9 +100,8 @@ async def sessions_fragment(
 @router.get("/page/header")
 async def header_fragment(request: Request, session: str) -> Response:
     """The head of a conversation: name, state and usage."""
-    gateway = gateway_of(request)
-    found = await find_session(gateway, _principal(request), session)
-    return _html("header.html", {"conversation": await conversation_head(gateway, found)})
+    conversation = await conversation_head(gateway_of(request), _principal(request), session)
+    return _html("header.html", {"conversation": conversation})
 
 
 @router.get("/page/older")
@@ -119,12 +116,14 @@ async def older_fragment(request: Request, session: str, before: Annotated[int, 
 async def follow(request: Request, session: str, last_event_id: Annotated[int, Header(ge=0, le=MAX_SEQ)]) -> Response:
     """The log after the `Last-Event-ID`, live: one frame an event, with the HTML that people see of it."""
     gateway, after = gateway_of(request), last_event_id
-    found = await find_session(gateway, _principal(request), session)
+    sessions = gateway.services.sessions
+    opened = await sessions.get(_principal(request), sessions.target(session))
+    found = opened.session
     if found.first_seq - 1 <= after <= found.last_seq:
-        return FollowResponse(gateway.services.hub, found, after=after, view=PAGE_VIEW)
+        return FollowResponse(gateway.services.hub, opened.grant, after=after, view=PAGE_VIEW)
     reason = "ahead" if after > found.last_seq else "pruned"
     first = [frame("reset", {"reason": reason})]
-    return FollowResponse(gateway.services.hub, found, after=found.last_seq, view=PAGE_VIEW, first=first)
+    return FollowResponse(gateway.services.hub, opened.grant, after=found.last_seq, view=PAGE_VIEW, first=first)
 
 
 def _encode(event: Event) -> bytes:
@@ -178,14 +177,12 @@ async def _listed(
     current: str | None,
     opened: Mapping[SessionRow, int],
 ) -> dict[str, object]:
-    if not principal.is_owner:
-        raise Denied("Sessions are listed for the owner only")
     shown = min(shown, MOST_LISTED)
     if wanted := search.strip()[:200]:
-        page = await gateway.services.sessions.list(SessionFilter(search=wanted), limit=shown)
+        page = await gateway.services.sessions.list(principal, SessionFilter(search=wanted), limit=shown)
         items, has_more = [plain_item(session) for session in page.sessions], page.next is not None
     else:
-        tree = await gateway.services.trees.folded(opened, roots=shown)
+        tree = await gateway.services.trees.folded(principal, opened, roots=shown)
         items, has_more = items_of(tree, opened, gateway.services.clock.now()), tree.has_more
     return {
         "items": items,

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from antiphon import wire
-from antiphon.domain.errors import Denied
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.engine.runs.cancel import RunFilter
@@ -30,8 +29,6 @@ async def list_runs(
     """
     services = gateway_of(request).services
     principal = principal_of(request)
-    if not principal.is_owner:
-        raise Denied("Runs are listed for the owner only")
     row = None
     if session is not None:
         row = (await services.sessions.get(principal, services.sessions.target(session))).session.row
@@ -41,7 +38,7 @@ async def list_runs(
         is_kept=kept,
         before=None if before is None else RunId(before),
     )
-    runs = await services.runs.list(where, limit=min(max(limit, 1), 200))
+    runs = await services.runs.list(principal, where, limit=min(max(limit, 1), 200))
     return {"count": len(runs), "runs": [wire.run(run) for run in runs]}
 
 

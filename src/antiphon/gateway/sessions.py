@@ -9,12 +9,14 @@ from fastapi.responses import StreamingResponse
 
 from antiphon import wire
 from antiphon.domain.cursors import read_event_id
-from antiphon.domain.errors import Denied, Invalid
+from antiphon.domain.errors import Invalid
+from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.message import Role
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.reach import Found
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter, session_columns
 from antiphon.engine.views.history import HistoryPage
@@ -47,8 +49,6 @@ async def list_sessions(
     """Sessions, newest first."""
     gateway = gateway_of(request)
     services = gateway.services
-    if not principal_of(request).is_owner:
-        raise Denied("Sessions are listed for the owner only")
     since = None if active_minutes is None else services.clock.now() - timedelta(minutes=active_minutes)
     where = SessionFilter(
         agent_id=services.rules.agent_id(agent_id),
@@ -64,7 +64,7 @@ async def list_sessions(
     if cursor is not None:
         updated_at_ms, row = services.cursors.unseal(about, cursor)
         after = ListCursor(updated_at_ms, SessionRow(row))
-    page = await services.sessions.list(where, limit=min(max(limit, 1), 200), after=after)
+    page = await services.sessions.list(principal_of(request), where, limit=min(max(limit, 1), 200), after=after)
     shown: dict[str, Any] = {
         "count": len(page.sessions),
         "sessions": [gateway.session_row(session) for session in page.sessions],
@@ -102,8 +102,7 @@ async def open_session(request: Request, body: OpenBody, response: Response) -> 
 
 @router.get("/sessions/{key}")
 async def get_session(request: Request, key: str) -> dict[str, Any]:
-    found = await _find(request, key)
-    return gateway_of(request).session_row(found)
+    return gateway_of(request).session_row((await _find(request, key)).session)
 
 
 @router.patch("/sessions/{key}")
@@ -118,7 +117,7 @@ async def patch_session(request: Request, key: str, body: PatchBody) -> dict[str
     columns = session_columns(named)
     sessions = gateway.services.sessions
     if not columns:
-        return gateway.session_row(await _find(request, key))
+        return gateway.session_row((await _find(request, key)).session)
     return gateway.session_row(await sessions.patch(principal_of(request), sessions.target(key), columns))
 
 
@@ -141,8 +140,7 @@ async def reset_session(request: Request, key: str) -> dict[str, Any]:
 async def cancel_session(request: Request, key: str) -> dict[str, Any]:
     """Cancels what the session and those that it spawned are at work on."""
     services = gateway_of(request).services
-    session = await _find(request, key)
-    cancelled = await services.runs.cancel_session(session.row)
+    cancelled = await services.runs.cancel_session(principal_of(request), services.sessions.target(key))
     is_any = cancelled.run_id is not None or cancelled.below > 0
     own = {"runId": cancelled.run_id} if cancelled.run_id is not None else {}
     return {"ok": True, "cancelled": is_any, "below": cancelled.below, **own}
@@ -216,10 +214,10 @@ async def _stream_run(request: Request, posted: Posted) -> Response:
         nonlocal over
         over = True
 
-    session = await _find(request, posted.session_key)
+    found = await _find(request, posted.session_key)
     return FollowResponse(
         services.hub,
-        session,
+        found.grant,
         after=posted.seq,
         view=run_view(posted.run_id, end),
         first=[frame("message_ack", wire.posted(posted))],
@@ -245,9 +243,9 @@ async def get_history(
     is_following = follow or SSE_TYPE in request.headers.get("accept", "")
     view = message_view(include_tools=include_tools)
     if is_following and resume is not None:
-        session = (await services.sessions.get(principal, target)).session
-        if _is_in_log(session, resume):
-            return FollowResponse(services.hub, session, after=resume, view=view)
+        found = await services.sessions.get(principal, target)
+        if _is_in_log(found.session, resume):
+            return FollowResponse(services.hub, found.grant, after=resume, view=view)
     about = ("GET /sessions/{key}/history", str(principal), repr(target), repr(include_tools))
     page = await services.history.page(
         principal,
@@ -262,7 +260,7 @@ async def get_history(
     first = [frame("history", shown, id=page.last_seq)]
     if resume is not None:
         first.insert(0, frame("reset", {"reason": _reset_reason(page.session, resume)}))
-    return FollowResponse(services.hub, page.session, after=page.last_seq, view=view, first=first)
+    return FollowResponse(services.hub, page.grant, after=page.last_seq, view=view, first=first)
 
 
 def _history(page: HistoryPage, seal: Callable[[int], str]) -> dict[str, Any]:
@@ -293,32 +291,39 @@ def _history(page: HistoryPage, seal: Callable[[int], str]) -> dict[str, Any]:
 @router.get("/sessions/{key}/events")
 async def follow_events(request: Request, key: str, after: Annotated[int | None, Query(ge=0)] = None) -> Response:
     """Every event of the log, from the start or after a cursor, then live."""
-    session = await _find(request, key)
-    resume = _resume_point(request, after)
+    found = await _find(request, key)
+    session, resume = found.session, _resume_point(request, after)
     first: list[bytes] = []
     if resume is not None and not _is_in_log(session, resume):
         first.append(frame("reset", {"reason": _reset_reason(session, resume)}))
         resume = None
     start = session.first_seq - 1 if resume is None else resume
-    return FollowResponse(gateway_of(request).services.hub, session, after=start, view=EVENT_VIEW, first=first)
+    return FollowResponse(gateway_of(request).services.hub, found.grant, after=start, view=EVENT_VIEW, first=first)
 
 
 @router.get("/sessions/{key}/transcript")
 async def get_transcript(request: Request, key: str) -> Response:
     """The events of the present incarnation, one JSON object a line."""
-    session = await _find(request, key)
-    events = gateway_of(request).services.history.events(session, session.first_seq - 1)
+    services = gateway_of(request).services
+    events = services.history.events(principal_of(request), services.sessions.target(key))
+    first = await anext(events, None)  # what is refused is refused before an answer begins
 
     async def lines() -> AsyncIterator[bytes]:
+        if first is not None:
+            yield _line(first)
         async for event in events:
-            yield wire.compact_json(wire.event(event)) + b"\n"
+            yield _line(event)
 
     return StreamingResponse(lines(), media_type="application/jsonl")
 
 
-async def _find(request: Request, key: str) -> Session:
+def _line(event: Event) -> bytes:
+    return wire.compact_json(wire.event(event)) + b"\n"
+
+
+async def _find(request: Request, key: str) -> Found:
     sessions = gateway_of(request).services.sessions
-    return (await sessions.get(principal_of(request), sessions.target(key))).session
+    return await sessions.get(principal_of(request), sessions.target(key))
 
 
 def _resume_point(request: Request, after: int | None) -> int | None:

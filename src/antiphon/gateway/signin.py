@@ -18,9 +18,7 @@ router = APIRouter(tags=["sign-in"])
 @router.post("/auth/link")
 async def new_link(request: Request) -> dict[str, Any]:
     """A new code for a sign-in link, for the owner."""
-    if not principal_of(request).is_owner:
-        raise Denied("Sign-in links are for the owner only")
-    code = await gateway_of(request).services.sign_in.new_link_code()
+    code = await gateway_of(request).services.sign_in.new_link_code(principal_of(request))
     return {"code": code, "expiresInSeconds": int(LINK_LIFE.total_seconds())}
 
 
@@ -34,7 +32,7 @@ async def exchange(request: Request, body: Annotated[CodeBody, Depends(CODE)], r
     scheme = request.scope["scheme"]
     before = read_cookie(request.headers, scheme), request.headers.get(PAGE_HEADER)
     if before[0] and before[1] and (browser := await sign_in.find(before[0], before[1])):
-        await sign_in.sign_out(browser.id)
+        await sign_in.sign_out(browser)
     response.headers["Set-Cookie"] = browser_cookie(request.headers, scheme, found.cookie)
     response.headers["Cache-Control"] = "no-store"
     return {"browserId": found.browser.id, "pageSecret": found.page, "expiresAt": found.browser.expires_at_ms}
@@ -55,5 +53,5 @@ async def sign_out(request: Request, response: Response) -> None:
     if browser is None:
         raise Denied("Only a browser signs out. Replace the owner's token by `antiphon tokens rotate`.")
     outlive_credential(request)
-    await gateway_of(request).services.sign_in.sign_out(browser.id)
+    await gateway_of(request).services.sign_in.sign_out(browser)
     response.headers["Set-Cookie"] = browser_cookie(request.headers, request.scope["scheme"], None)

@@ -15,10 +15,10 @@ from antiphon import wire
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
-from antiphon.domain.session import Session
 from antiphon.engine.access.credentials import Ending, Watch
 from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, ReaderEnded, View
 from antiphon.gateway.guard import Receive, Scope, Send
+from antiphon.policy.reach import Grant
 
 PIECE_BYTES = 64 * 1024
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -110,7 +110,7 @@ class FollowResponse(Response):
     def __init__(
         self,
         hub: Hub,
-        session: Session,
+        grant: Grant,
         *,
         after: int,
         view: View,
@@ -121,7 +121,7 @@ class FollowResponse(Response):
         """`cut` is sent last where the gateway stops before it is over."""
         super().__init__(status_code=200)
         self._hub = hub
-        self._session = session
+        self._grant = grant
         self._after = after
         self._view = view
         self._first = b"".join(first)
@@ -151,7 +151,7 @@ class FollowResponse(Response):
 
     async def _deliver(self, send: Send, on_stall: Callable[[], None], watch: Watch | None) -> None:
         last = b""
-        async with self._hub.follow(self._session.row, self._after, self._view, on_stall=on_stall) as reader:
+        async with self._hub.follow(self._grant, self._after, self._view, on_stall=on_stall) as reader:
             if watch is not None:
                 _end_with(watch, reader)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})

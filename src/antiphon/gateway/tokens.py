@@ -5,7 +5,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from antiphon.domain.errors import Denied
 from antiphon.engine.access.signin import Browser
 from antiphon.engine.access.tokens import SessionToken
 from antiphon.gateway.context import browser_of, gateway_of, outlive_credential, principal_of
@@ -17,17 +16,15 @@ router = APIRouter(tags=["tokens"])
 @router.get("/tokens")
 async def list_tokens(request: Request) -> dict[str, Any]:
     """Tokens that are valid and browsers that are signed in, without their secrets."""
-    _check_owner(request)
-    services = gateway_of(request).services
-    rows = [_row(token) for token in await services.tokens.list()]
-    rows += [_browser_row(browser, browser_of(request)) for browser in await services.sign_in.list()]
+    services, principal = gateway_of(request).services, principal_of(request)
+    rows = [_row(token) for token in await services.tokens.list(principal)]
+    rows += [_browser_row(browser, browser_of(request)) for browser in await services.sign_in.list(principal)]
     return {"count": len(rows), "tokens": rows}
 
 
 @router.post("/tokens", status_code=201)
 async def create_token(request: Request, body: TokenBody) -> dict[str, Any]:
     """A token that calls tools as the session, and does nothing else. It is shown this once."""
-    _check_owner(request)
     services = gateway_of(request).services
     token, secret = await services.tokens.create(
         principal_of(request),
@@ -41,24 +38,17 @@ async def create_token(request: Request, body: TokenBody) -> dict[str, Any]:
 @router.post("/tokens/rotate")
 async def rotate_owner_token(request: Request) -> dict[str, Any]:
     """Replaces the owner's token in the home's file, and ends the browsers and links that it let in."""
-    _check_owner(request)
     outlive_credential(request)
-    return {"ok": True, "file": await gateway_of(request).rotate_owner_token()}
+    return {"ok": True, "file": await gateway_of(request).rotate_owner_token(principal_of(request))}
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
 async def revoke_token(request: Request, token_id: str) -> None:
     """Ends a token or a browser: the next request with it is refused, and open ones end within a second."""
-    _check_owner(request)
     browser = browser_of(request)
     if browser is not None and browser.id == token_id:
         outlive_credential(request)
-    await gateway_of(request).services.tokens.revoke(token_id)
-
-
-def _check_owner(request: Request) -> None:
-    if not principal_of(request).is_owner:
-        raise Denied("Tokens are for the owner only")
+    await gateway_of(request).services.tokens.revoke(principal_of(request), token_id)
 
 
 def _row(token: SessionToken) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 
 from antiphon.domain.ids import AgentId
-from antiphon.policy.visibility import Act, VisibilityRules
+from antiphon.policy.acts import Act
+from antiphon.policy.visibility import VisibilityRules
 
 WAIT_TOOL = "sessions_wait"
 """The tool that answers with the results which it waited for."""
@@ -39,9 +40,9 @@ _ACTS = {
 }
 
 
-def is_bound_to_parent(depth: int, subagent_tools: Collection[str]) -> bool:
-    """Whether the session may send to its requester alone: sub-agents, unless they are given the tool."""
-    return depth > 0 and "sessions_send" not in subagent_tools
+def is_bound_to_parent(subagent_tools: Collection[str]) -> bool:
+    """Whether sub-agents may send to their requester alone: unless they are given the tool."""
+    return "sessions_send" not in subagent_tools
 
 
 def allowed_session_tools(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from antiphon.domain.actor import Principal
 from antiphon.domain.sandbox import MEBIBYTE
 
 FEW = 6
@@ -58,8 +57,3 @@ def reserve_of(count: int) -> int:
 def most_of_one(count: int) -> int:
     """How many places one guest may hold: half of what guests have, so that another guest finds one."""
     return max(1, (count - reserve_of(count) + 1) // 2)
-
-
-def is_favoured(principal: Principal) -> bool:
-    """Whether places, requests and storage are kept for the principal; every other one has a share."""
-    return principal.is_owner

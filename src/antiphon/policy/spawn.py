@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 from antiphon.policy.decision import ALLOW, Decision, Deny
 
@@ -26,11 +25,6 @@ class SpawnFacts:
     """Whether the session that asks is."""
     will_be_sandboxed: bool
     requires_sandbox: bool
-
-
-def may_join(run: Principal, by: Principal) -> bool:
-    """Whether words of the one may become part of a run with the other's rights. Contract: runs 4, 7."""
-    return by == run or by.is_owner
 
 
 def decide_spawn(facts: SpawnFacts) -> Decision:

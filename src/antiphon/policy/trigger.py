@@ -2,9 +2,11 @@
 
 from enum import StrEnum
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.message import Provenance, ProvenanceKind
 from antiphon.domain.session import SessionType
 from antiphon.domain.text import bracketed_name
+from antiphon.policy.rights import is_heard_unnamed
 
 
 class OwnerTrigger(StrEnum):
@@ -12,18 +14,18 @@ class OwnerTrigger(StrEnum):
     MENTION = "mention"
 
 
-def is_triggering(session_type: SessionType, *, is_owner: bool, mentioned: bool, owner_trigger: OwnerTrigger) -> bool:
+def is_triggering(session_type: SessionType, by: Principal, *, mentioned: bool, owner_trigger: OwnerTrigger) -> bool:
     """Whether a posted message starts a run; one that does not is stored for later turns."""
     if session_type is SessionType.DIRECT or mentioned:
         return True
-    return is_owner and owner_trigger is OwnerTrigger.ALWAYS
+    return owner_trigger is OwnerTrigger.ALWAYS and is_heard_unnamed(by)
 
 
 def shown_prefix(
-    session_type: SessionType, *, sender: str | None, is_owner: bool, mentioned: bool, provenance: Provenance
+    session_type: SessionType, by: Principal, *, sender: str | None, mentioned: bool, provenance: Provenance
 ) -> str:
     """What the model sees before a message's text: in groups `[Name] `, and whether it was meant for it."""
     if session_type is SessionType.DIRECT or provenance.kind is not ProvenanceKind.EXTERNAL or sender is None:
         return ""
-    aside = "[not directed at you] " if is_owner and not mentioned else ""
+    aside = "[not directed at you] " if not mentioned and is_heard_unnamed(by) else ""
     return f"[{bracketed_name(sender)}] {aside}"

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.run import RunStatus
+from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue
+from antiphon.store.scopes import within
 
 LONGEST_PAYLOAD = 65_536
 """A request that is stored in more than so many characters, as one with an image is, is not read for a list."""
@@ -76,12 +78,15 @@ class ActivityPage:
     total: int
 
 
-async def list_activities(query: Query, *, limit: int, sessions: Sequence[SessionRow] | None = None) -> ActivityPage:
-    """One for each busy session, of these or of all: at work first, each kind by the time since which it is."""
+async def list_activities(
+    query: Query, reach: Reach, *, limit: int, sessions: Sequence[SessionRow] | None = None
+) -> ActivityPage:
+    """One for each busy session in the reach, of these or of all: at work first, each kind by since when it is."""
     if sessions is not None and not sessions:
         return ActivityPage([], 0)
     these = "" if sessions is None else f" AND r.session IN ({', '.join('?' * len(sessions))})"
     values: tuple[SqlValue, ...] = () if sessions is None else tuple(sessions) * 3
+    inside = await within(query, reach, "r.session")
     columns = "SELECT r.id, r.session, r.seq, r.mode, r.status FROM runs r WHERE"
     found = await query.fetch_all(
         f"WITH unfinished AS ({columns} r.status IN ('running', 'awaiting_approval'){these} "
@@ -93,23 +98,25 @@ async def list_activities(query: Query, *, limit: int, sessions: Sequence[Sessio
         "SELECT r.session, s.key, COALESCE(s.label, s.display_name), r.agent_id, r.id, r.seq, r.status, r.created_at, "
         "r.started_at, r.process, s.preview, r.is_parked, r.waiting_for, r.wait_until, placed.runs, COUNT(*) OVER () "
         "FROM placed JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session WHERE placed.place = 1 "
+        f"AND {inside.text} "
         "ORDER BY CASE r.status WHEN 'queued' THEN 1 ELSE 0 END, COALESCE(r.started_at, r.created_at), r.id LIMIT ?",
-        (*values, limit),
+        (*values, *inside.values, limit),
     )
-    awaited = await _read_awaited(query, found)
+    awaited = await _read_awaited(query, reach, found)
     return ActivityPage([_activity(row, awaited) for row in found], int(found[0][-1]) if found else 0)
 
 
-async def _read_awaited(query: Query, found: Sequence[Row]) -> dict[str, list[Awaited]]:
-    """By run: the sessions whose runs it waits for, and those whose results a parked one waits for."""
+async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dict[str, list[Awaited]]:
+    """By run: the sessions in the reach whose runs it waits for, and those whose results a parked one waits for."""
     awaited: dict[str, list[Awaited]] = {}
     waiting = {row[4]: row[12].split(",") for row in found if row[12] is not None}
+    inside = await within(query, reach, "s.id")
     if ids := sorted({run for runs in waiting.values() for run in runs}):
         rows = await query.fetch_all(
             "SELECT w.id, s.key, COALESCE(s.label, s.display_name) FROM runs w JOIN sessions s ON s.id = w.session "
             f"WHERE w.id IN ({', '.join('?' * len(ids))}) "
-            "AND (w.is_parked = 1 OR w.status IN ('queued', 'running', 'awaiting_approval'))",
-            ids,
+            f"AND (w.is_parked = 1 OR w.status IN ('queued', 'running', 'awaiting_approval')) AND {inside.text}",
+            (*ids, *inside.values),
         )
         sessions = {row[0]: Awaited(row[1], row[2]) for row in rows}
         awaited = {waiter: [sessions[run] for run in runs if run in sessions] for waiter, runs in waiting.items()}
@@ -117,24 +124,25 @@ async def _read_awaited(query: Query, found: Sequence[Row]) -> dict[str, list[Aw
         rows = await query.fetch_all(
             "SELECT t.waiter, s.key, COALESCE(s.label, s.display_name) FROM reports t "
             "JOIN sessions s ON s.id = t.child "
-            f"WHERE t.stage = 'open' AND t.waiter IN ({', '.join('?' * len(parked))}) ORDER BY t.id",
-            parked,
+            f"WHERE t.stage = 'open' AND t.waiter IN ({', '.join('?' * len(parked))}) AND {inside.text} ORDER BY t.id",
+            (*parked, *inside.values),
         )
         for waiter, key, label in rows:
             awaited.setdefault(waiter, []).append(Awaited(key, label))
     return awaited
 
 
-async def read_requests(query: Query, activities: Sequence[Activity]) -> dict[RunId, str]:
+async def read_requests(query: Query, reach: Reach, activities: Sequence[Activity]) -> dict[RunId, str]:
     """The text of the message that each run answers, as far as that can be had cheaply."""
     found: dict[RunId, str] = {}
     if not activities:
         return found
     places = {(activity.session, activity.seq): activity.run for activity in activities}
+    inside = await within(query, reach, "session")
     stored = await query.fetch_all(
-        f"SELECT {codec.EVENT_COLUMNS} FROM events WHERE LENGTH(payload) <= ? "
+        f"SELECT {codec.EVENT_COLUMNS} FROM events WHERE LENGTH(payload) <= ? AND {inside.text} "
         f"AND ({' OR '.join(['(session = ? AND seq = ?)'] * len(places))})",
-        (LONGEST_PAYLOAD, *(value for place in places for value in place)),
+        (LONGEST_PAYLOAD, *inside.values, *(value for place in places for value in place)),
     )
     for row in stored:
         event = codec.event_from_row(row)
@@ -143,16 +151,17 @@ async def read_requests(query: Query, activities: Sequence[Activity]) -> dict[Ru
     return found
 
 
-async def find_last_runs(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, LastRun]:
-    """Of each of these sessions that has an ended run."""
+async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionRow]) -> dict[SessionRow, LastRun]:
+    """Of each of these sessions that is in the reach and has an ended run."""
     if not sessions:
         return {}
+    inside = await within(query, reach, "s.id")
     found = await query.fetch_all(
         "SELECT r.session, r.id, r.status, r.code, r.error, r.ended_at FROM runs r WHERE r.id IN ("
         "SELECT (SELECT e.id FROM runs e WHERE e.session = s.id "
         "AND e.status NOT IN ('queued', 'running', 'awaiting_approval') ORDER BY e.seq DESC LIMIT 1) "
-        f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(sessions))}))",
-        tuple(sessions),
+        f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(sessions))}) AND {inside.text})",
+        (*sessions, *inside.values),
     )
     return {
         SessionRow(row[0]): LastRun(

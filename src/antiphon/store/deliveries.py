@@ -11,8 +11,10 @@ from typing import NamedTuple
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
+from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.scopes import within
 
 OUTBOX = SessionRow(0)
 """No session's row; woken when a text was queued."""
@@ -117,7 +119,7 @@ async def list_heads(
     return [Head(row[0], SessionRow(row[1]), ChannelAccount(row[2], row[3])) for row in found]
 
 
-async def claim(tx: Transaction, id: str, process: ProcessId, now_ms: int) -> Delivery | None:
+async def claim(tx: Transaction, reach: Reach, id: str, process: ProcessId, now_ms: int) -> Delivery | None:
     """The text as the process has claimed it; None where another has, or where it is not its turn any more."""
     row = await tx.fetch_one(
         f"{_SELECT} WHERE d.id = ? AND {_WAITS} AND {_IS_FREE} AND {_IS_FIRST}", (id, now_ms, process)
@@ -130,7 +132,7 @@ async def claim(tx: Transaction, id: str, process: ProcessId, now_ms: int) -> De
         "WHERE id = ? AND status = ? AND attempts = ?",
         (process, id, waiting.status.value, waiting.attempts),
     )
-    return await find(tx, id) if is_ours else None
+    return await find(tx, reach, id) if is_ours else None
 
 
 async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue]) -> bool:
@@ -158,14 +160,17 @@ async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:
     )
 
 
-async def find(query: Query, id: str) -> Delivery | None:
-    row = await query.fetch_one(f"{_SELECT} WHERE d.id = ?", (id,))
+async def find(query: Query, reach: Reach, id: str) -> Delivery | None:
+    """The text, if its session is in the reach."""
+    inside = await within(query, reach, "d.session")
+    row = await query.fetch_one(f"{_SELECT} WHERE d.id = ? AND {inside.text}", (id, *inside.values))
     return None if row is None else _delivery(row)
 
 
-async def list_page(query: Query, where: DeliveryFilter, limit: int) -> list[Delivery]:
-    """The newest, newest first."""
-    conditions, values = ["1 = 1"], list[SqlValue]()
+async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: int) -> list[Delivery]:
+    """The newest of sessions in the reach, newest first."""
+    inside = await within(query, reach, "d.session")
+    conditions, values = [inside.text], list(inside.values)
     if where.statuses is not None:
         conditions.append(f"d.status IN ({', '.join('?' * len(where.statuses))})")
         values += [status.value for status in where.statuses]
@@ -176,11 +181,6 @@ async def list_page(query: Query, where: DeliveryFilter, limit: int) -> list[Del
         f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY d.id DESC LIMIT ?", (*values, limit)
     )
     return [_delivery(row) for row in found]
-
-
-async def list_all(query: Query, limit: int) -> list[Delivery]:
-    """The newest, newest first."""
-    return await list_page(query, DeliveryFilter(), limit)
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:

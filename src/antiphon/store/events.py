@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
+from antiphon.policy.reach import Grant
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row, event_values, milliseconds
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.sessions import LogEnd
@@ -87,15 +88,6 @@ def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...], *, is_k
     return f"UPDATE sessions SET {', '.join(changes)} WHERE id = ?{returning}"
 
 
-async def read_after(query: Query, session: SessionRow, after: int, limit: int) -> list[Event]:
-    """Events with `seq` above `after`, ascending, at most `limit`."""
-    rows = await query.fetch_all(
-        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
-        (session, after, limit),
-    )
-    return [event_from_row(row) for row in rows]
-
-
 class Stretch(NamedTuple):
     """Events one after the other, and how many bytes they are."""
 
@@ -103,14 +95,14 @@ class Stretch(NamedTuple):
     size: int
 
 
-async def read_stretch(query: Query, session: SessionRow, after: int, limit: int, max_bytes: int) -> Stretch:
-    """Events with `seq` above `after`, ascending: no more, once there are `limit` or `max_bytes` of them."""
+async def read_stretch(query: Query, grant: Grant, after: int, limit: int, max_bytes: int) -> Stretch:
+    """Events of the log with `seq` above `after`, ascending: no more, once there are `limit` or `max_bytes` of them."""
     events: list[Event] = []
     size, count = 0, 8
     while size < max_bytes and len(events) < limit:
         rows = await query.fetch_all(
             f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
-            (session, events[-1].seq if events else after, min(count, limit - len(events))),
+            (grant.session, events[-1].seq if events else after, min(count, limit - len(events))),
         )
         for row in rows:
             events.append(event_from_row(row))
@@ -125,7 +117,7 @@ async def read_stretch(query: Query, session: SessionRow, after: int, limit: int
 
 async def read_messages_before(
     query: Query,
-    session: SessionRow,
+    grant: Grant,
     incarnation: SessionId,
     *,
     from_seq: int,
@@ -134,48 +126,51 @@ async def read_messages_before(
     include_tools: bool,
 ) -> list[Event]:
     """Message events of one incarnation with `from_seq` <= `seq` < `before`, newest first, at most `limit`."""
+    assert grant.covers(incarnation)
     roles = "role IS NOT NULL" if include_tools else "role IN ('user', 'assistant')"
     rows = await query.fetch_all(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq >= ? AND seq < ? "
         f"AND incarnation = ? AND {roles} ORDER BY seq DESC LIMIT ?",
-        (session, from_seq, before, incarnation, limit),
+        (grant.session, from_seq, before, incarnation, limit),
     )
     return [event_from_row(row) for row in rows]
 
 
 async def read_incarnation_after(
-    query: Query, session: SessionRow, incarnation: SessionId, after: int, limit: int
+    query: Query, grant: Grant, incarnation: SessionId, after: int, limit: int
 ) -> list[Event]:
     """Events of one incarnation with `seq` above `after`, ascending, at most `limit`."""
+    assert grant.covers(incarnation)
     rows = await query.fetch_all(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? AND incarnation = ? ORDER BY seq LIMIT ?",
-        (session, after, incarnation, limit),
+        (grant.session, after, incarnation, limit),
     )
     return [event_from_row(row) for row in rows]
 
 
-async def find_message(query: Query, session: SessionRow, message_id: MessageId) -> Event | None:
+async def find_message(query: Query, grant: Grant, message_id: MessageId) -> Event | None:
     """The user message that was stored under this id."""
     row = await query.fetch_one(
-        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND message_id = ?", (session, message_id)
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND message_id = ?", (grant.session, message_id)
     )
     return None if row is None else event_from_row(row)
 
 
-async def read_run(query: Query, session: SessionRow, run_id: RunId, *, from_seq: int) -> list[Event]:
+async def read_run(query: Query, grant: Grant, run_id: RunId, *, from_seq: int) -> list[Event]:
     """Events of one run, ascending."""
     rows = await query.fetch_all(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq >= ? AND run_id = ? ORDER BY seq",
-        (session, from_seq, run_id),
+        (grant.session, from_seq, run_id),
     )
     return [event_from_row(row) for row in rows]
 
 
-async def newest_compaction(query: Query, session: SessionRow, incarnation: SessionId) -> Event | None:
+async def newest_compaction(query: Query, grant: Grant, incarnation: SessionId) -> Event | None:
+    assert grant.covers(incarnation)
     row = await query.fetch_one(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND type = 'compacted' AND incarnation = ? "
         "ORDER BY seq DESC LIMIT 1",
-        (session, incarnation),
+        (grant.session, incarnation),
     )
     return None if row is None else event_from_row(row)
 

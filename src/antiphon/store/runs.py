@@ -13,8 +13,10 @@ from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
+from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.scopes import within
 from antiphon.store.sessions import LogEnd, delivery_context
 
 _COLUMNS = """r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest_seq, r.status, r.mode,
@@ -193,9 +195,9 @@ async def is_active(query: Query, session: SessionRow) -> bool:
     return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
 
 
-async def is_busy(query: Query, session: SessionRow, *, for_owner: bool = False) -> bool:
-    """Whether the session has a run that has not ended; `for_owner`, one of the owner's."""
-    whose = " AND r.principal LIKE 'owner:%'" if for_owner else ""
+async def is_busy(query: Query, session: SessionRow, *, favoured: bool = False) -> bool:
+    """Whether the session has a run that has not ended; `favoured`, one of the owner's."""
+    whose = " AND r.principal LIKE 'owner:%'" if favoured else ""
     row = await query.fetch_one(
         f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", (session,)
     )
@@ -299,9 +301,10 @@ class RunFilter:
     """Ids sort by time; a page begins behind the last id of the one before."""
 
 
-async def list_page(query: Query, where: RunFilter, *, limit: int) -> list[Run]:
-    """Runs, newest first."""
-    conditions, values = ["1 = 1"], list[SqlValue]()
+async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int) -> list[Run]:
+    """Runs of sessions in the reach, newest first."""
+    inside = await within(query, reach, "r.session")
+    conditions, values = [inside.text], list(inside.values)
     if where.session is not None:
         conditions.append("r.session = ?")
         values.append(where.session)

@@ -1,13 +1,15 @@
-"""A scope as SQL, on the columns of `sessions s` and its present incarnation `i`. Contract: visibility 4.
+"""A reach as SQL, on the columns of `sessions s` and its present incarnation `i`. Contract: visibility 4.
 
-It is the very rule of `policy/visibility.decide`, which a test holds to it.
+It is the very rule of `policy/reach.decide`, which a test holds to it.
 """
 
 from dataclasses import dataclass
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId
-from antiphon.policy.visibility import Act, Scope, Visibility
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Reach, Viewer
+from antiphon.policy.visibility import Visibility
 from antiphon.store.database import Query, SqlValue
 
 MAX_DEPTH = 5
@@ -23,51 +25,62 @@ class Condition:
     values: tuple[SqlValue, ...] = ()
 
 
-async def branches(query: Query, scope: Scope) -> list[Condition]:
-    """Conditions, each served by one index, of which a session in the scope fulfils exactly one.
-
-    An empty list is an empty scope.
-    """
-    if scope.visibility is None:
-        return []
-    common = [_flow(scope.caller.taint)]
-    if access := _access(scope):
-        common.append(access)
-    return [_all([branch, *common]) for branch in await _branches(query, scope)]
+ANY = Condition("1 = 1")
 
 
-async def _branches(query: Query, scope: Scope) -> list[Condition]:
-    caller = scope.caller
+async def branches(query: Query, reach: Reach) -> list[Condition]:
+    """Conditions, each served by one index, of which a session in the reach fulfils exactly one."""
+    viewer = reach.viewer
+    if viewer is None:
+        return [ANY if reach.participant is None else _takes_part(reach.participant)]
+    common = [_flow(reach.clearance)]
+    if reach.participant is not None:
+        common.append(_access(reach, viewer, reach.participant))
+    return [all_of([branch, *common]) for branch in await _branches(query, reach, viewer)]
+
+
+async def within(query: Query, reach: Reach, column: str) -> Condition:
+    """That the column holds the row of a session in the reach."""
+    if reach.is_everything:
+        return ANY
+    met = any_of(await branches(query, reach))
+    return Condition(
+        f"{column} IN (SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {met.text})",
+        met.values,
+    )
+
+
+async def _branches(query: Query, reach: Reach, viewer: Viewer) -> list[Condition]:
+    caller = viewer.session
     ancestor = f"s.ancestor_{caller.depth}"
-    own = Condition("s.id = ?", (caller.session,))
-    tree = Condition(f"{ancestor} = ?", (caller.session,)) if caller.depth < MAX_DEPTH else None
-    if scope.visibility is Visibility.SELF:
+    own = Condition("s.id = ?", (caller.row,))
+    tree = Condition(f"{ancestor} = ?", (caller.row,)) if caller.depth < MAX_DEPTH else None
+    if viewer.visibility is Visibility.SELF:
         found = [own]
-    elif scope.visibility is Visibility.TREE:
+    elif viewer.visibility is Visibility.TREE:
         found = [own, tree] if tree else [own]
     else:
-        agents = await _agents(query, scope)
+        agents = await _agents(query, viewer)
         if agents is None:
-            return [Condition("1 = 1")]
+            return [ANY]
         found = [Condition("s.agent_id = ?", (agent,)) for agent in agents]
         if tree:
             others = f"s.agent_id NOT IN ({', '.join('?' * len(agents))})"
             found.append(Condition(f"{tree.text} AND {others}", (*tree.values, *agents)))
-    if scope.act is Act.SEND and caller.parent is not None:
-        met = " OR ".join(f"({branch.text})" for branch in found)
-        values = tuple(value for branch in found for value in branch.values)
-        found.append(Condition(f"s.id = ? AND NOT COALESCE({met}, FALSE)", (caller.parent, *values)))
+    if reach.act is Act.SEND and caller.parent is not None:
+        met = any_of(found)
+        found.append(Condition(f"s.id = ? AND NOT COALESCE({met.text}, FALSE)", (caller.parent, *met.values)))
     return found
 
 
-async def _agents(query: Query, scope: Scope) -> list[AgentId] | None:
-    """The agents whose sessions are all in the scope; None where those of every agent are."""
-    own = scope.caller.agent_id
-    if not scope.crosses_agents:
+async def _agents(query: Query, viewer: Viewer) -> list[AgentId] | None:
+    """The agents whose sessions are all in the reach; None where those of every agent are."""
+    own = viewer.session.agent_id
+    if not viewer.crosses_agents:
         return [own]
-    if not scope.agent_to_agent.allow:
+    if not viewer.agent_to_agent.allow:
         return None
-    return [agent for agent in await list_agents(query) if agent == own or scope.agent_to_agent.admits(agent)]
+    return [agent for agent in await list_agents(query) if agent == own or viewer.agent_to_agent.admits(agent)]
 
 
 async def list_agents(query: Query) -> list[AgentId]:
@@ -80,31 +93,42 @@ async def list_agents(query: Query) -> list[AgentId]:
     return [AgentId(row[0]) for row in rows]
 
 
-def _flow(taint: Classification) -> Condition:
+def flow_values(clearance: Classification) -> tuple[SqlValue, SqlValue]:
+    """Of a condition `level <= ? AND (compartments & ?) = 0`. Contract: flow 1."""
+    return int(clearance.level), ALL_COMPARTMENTS & ~clearance.compartments
+
+
+def _flow(clearance: Classification) -> Condition:
     """The session's taint flows to this one. Contract: flow 1, 3."""
-    return Condition(
-        "i.taint_level <= ? AND (i.taint_compartments & ?) = 0",
-        (int(taint.level), ALL_COMPARTMENTS & ~taint.compartments),
-    )
+    return Condition("i.taint_level <= ? AND (i.taint_compartments & ?) = 0", flow_values(clearance))
 
 
-def _access(scope: Scope) -> Condition | None:
+def _access(reach: Reach, viewer: Viewer, participant: str) -> Condition:
     """Others than the owner reach their own tree and what they take part in. Contract: access 1."""
-    caller = scope.caller
-    if caller.principal is None:
-        return None
+    caller = viewer.session
     mine = "s.id = ?"
     if caller.depth < MAX_DEPTH:
         mine += f" OR COALESCE(s.ancestor_{caller.depth}, -1) = ?"
-    values: list[SqlValue] = [caller.session] * mine.count("?")
-    if scope.act is Act.SEND and caller.parent is not None:
+    values: list[SqlValue] = [caller.row] * mine.count("?")
+    if reach.act is Act.SEND and caller.parent is not None:
         mine += " OR s.id = ?"
         values.append(caller.parent)
-    taking_part = "EXISTS (SELECT 1 FROM participants t WHERE t.session = s.id AND t.principal = ?)"
-    return Condition(f"({mine} OR {taking_part})", (*values, caller.principal))
+    taking_part = _takes_part(participant)
+    return Condition(f"({mine} OR {taking_part.text})", (*values, *taking_part.values))
 
 
-def _all(conditions: list[Condition]) -> Condition:
+def _takes_part(participant: str) -> Condition:
+    return Condition("EXISTS (SELECT 1 FROM participants t WHERE t.session = s.id AND t.principal = ?)", (participant,))
+
+
+def any_of(conditions: list[Condition]) -> Condition:
+    return Condition(
+        " OR ".join(f"({condition.text})" for condition in conditions),
+        tuple(value for condition in conditions for value in condition.values),
+    )
+
+
+def all_of(conditions: list[Condition]) -> Condition:
     return Condition(
         " AND ".join(condition.text for condition in conditions),
         tuple(value for condition in conditions for value in condition.values),

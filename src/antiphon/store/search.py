@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.redaction import RULES
-from antiphon.policy.visibility import Scope, Visibility
+from antiphon.policy.reach import Grant, Reach
+from antiphon.policy.visibility import Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import ALL_COMPARTMENTS, branches
+from antiphon.store.scopes import any_of, branches, flow_values
 
 SCHEMA = 9
 """The migration that made the index as it is."""
@@ -25,7 +26,7 @@ ID_BITS = 15
 """Of an id, below the time in milliseconds, which takes up to 48 of the 63."""
 ID_STEP = 1 << ID_BITS
 NARROW = 32
-"""A scope of so few sessions is part of what the index is asked for."""
+"""A reach of so few sessions is part of what the index is asked for."""
 ROWS_AT_ONCE = 64
 BACKLOG = (
     "FROM sessions s LEFT JOIN indexed_logs x ON x.session = s.id "
@@ -41,7 +42,7 @@ LAG = (
 """How many messages are not indexed yet."""
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """A row of the index: a message in its session's log."""
 
     id: int
@@ -87,12 +88,13 @@ class IndexedMessage:
     words: Sequence[str]
 
 
-async def find_narrow(query: Query, scope: Scope) -> list[SessionRow] | None:
-    """The sessions in the scope, where they are few and found by an index; else None."""
-    if scope.visibility not in (Visibility.SELF, Visibility.TREE):
+async def find_narrow(query: Query, reach: Reach) -> list[SessionRow] | None:
+    """The sessions in the reach, where they are few and found by an index; else None."""
+    viewer = reach.viewer
+    if viewer is None or viewer.visibility not in (Visibility.SELF, Visibility.TREE):
         return None
     found: list[SessionRow] = []
-    for branch in await branches(query, scope):
+    for branch in await branches(query, reach):
         rows = await query.fetch_all(
             f"SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {branch.text} LIMIT ?",
             (*branch.values, NARROW + 1),
@@ -116,20 +118,17 @@ def session_word(session: SessionRow) -> str:
     return f"_{session}"
 
 
-async def find_places(
-    query: Query, scope: Scope, asked: str, *, before: int, depth: int, limit: int
-) -> tuple[list[Place], int | None]:
-    """Messages in the scope among the `depth` newest with an id below `before`; and where to go on, if anywhere.
+async def find_messages(
+    query: Query, reach: Reach, asked: str, *, before: int, depth: int, limit: int
+) -> tuple[list[Found], int | None]:
+    """Messages in the reach among the `depth` newest with an id below `before`; and where to go on, if anywhere.
 
-    Newest first, at most `limit`. Session, incarnation and message must flow to the caller.
-    Contract: flow 3, visibility 4.
+    Newest first, at most `limit`. Session, incarnation and message must flow to a session that asks; to people, in
+    what they take part in, the message. Contract: flow 3, visibility 4.
     """
-    conditions = await branches(query, scope)
-    if not conditions:
-        return [], None
-    met = " OR ".join(f"({condition.text})" for condition in conditions)
-    taint = scope.caller.taint
-    flow = (int(taint.level), ALL_COMPARTMENTS & ~taint.compartments)
+    inside = any_of(await branches(query, reach))
+    messages = flow_values(reach.clearance)
+    incarnations = flow_values(EVERYTHING if reach.viewer is None else reach.clearance)
     rows = await query.fetch_all(
         # First what the index gives, then of each other table a row for each: no planner may begin elsewhere.
         "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
@@ -139,26 +138,23 @@ async def find_places(
         "SELECT hit.id, hit.session, hit.seq, s.key FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
-        f"AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0 AND ({met}) ORDER BY hit.id DESC LIMIT ?",
-        (
-            *(asked, before, depth),
-            *(*flow, *flow),
-            *(value for condition in conditions for value in condition.values),
-            limit,
-        ),
+        f"AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0 AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
+        (asked, before, depth, *messages, *incarnations, *inside.values, limit),
     )
+    places = [_Place(*row) for row in rows]
+    found = await _read_found(query, places)
     if len(rows) == limit:
-        return [Place(*row) for row in rows], rows[-1][0]
+        return found, places[-1].id
     end = await query.fetch_one(
         "SELECT MIN(rowid), COUNT(*) FROM "
         "(SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?) page",
         (asked, before, depth),
     )
     assert end is not None
-    return [Place(*row) for row in rows], end[0] if end[1] == depth else None
+    return found, end[0] if end[1] == depth else None
 
 
-async def read_found(query: Query, places: Sequence[Place]) -> list[Found]:
+async def _read_found(query: Query, places: Sequence[_Place]) -> list[Found]:
     """The messages at these places that are still there, in the same order."""
     if not places:
         return []
@@ -219,12 +215,12 @@ async def find_states(query: Query, sessions: Sequence[SessionRow]) -> Sequence[
     return [LogState(row[0], row[1], row[2], row[3], row[4], bool(row[5])) for row in rows]
 
 
-async def read_unindexed(query: Query, state: LogState, limit: int) -> list[Event]:
+async def read_unindexed(query: Query, grant: Grant, state: LogState, limit: int) -> list[Event]:
     """The next messages of people and models to be indexed, ascending, at most `limit`."""
     rows = await query.fetch_all(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? AND seq <= ? "
         "AND role IN ('user', 'assistant') ORDER BY seq LIMIT ?",
-        (state.session, state.indexed_seq, state.last_seq, limit),
+        (grant.session, state.indexed_seq, state.last_seq, limit),
     )
     return [event_from_row(row) for row in rows]
 

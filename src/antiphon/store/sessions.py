@@ -21,10 +21,10 @@ from antiphon.domain.session import (
     SessionType,
     Source,
 )
-from antiphon.policy.visibility import Scope
+from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
-from antiphon.store.scopes import MAX_DEPTH, Condition, branches
+from antiphon.store.scopes import MAX_DEPTH, Condition, any_of, branches
 
 _SUMMARY_COLUMNS = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.last_seq, s.created_at, s.updated_at,
 s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count, p.key, s.send_policy,
@@ -117,9 +117,6 @@ async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
     """Which rows a list shows; every condition holds before the limit is applied. Contract: visibility 4."""
-
-    scope: Scope | None = None
-    """None shows all, as to the owner."""
 
     agent_id: AgentId | None = None
     kinds: frozenset[SessionKind] | None = None
@@ -390,24 +387,24 @@ async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -
 
 
 async def find_visible_by_label(
-    query: Query, scope: Scope, label: str, agent_id: AgentId | None, limit: int
+    query: Query, reach: Reach, label: str, agent_id: AgentId | None, limit: int
 ) -> list[SessionSummary]:
-    """Listed sessions of that name in the scope, at most `limit`."""
-    return await list_page(query, SessionFilter(scope=scope, label=label, agent_id=agent_id), limit=limit, after=None)
+    """Listed sessions of that name in the reach, at most `limit`."""
+    return await list_page(query, reach, SessionFilter(label=label, agent_id=agent_id), limit=limit, after=None)
 
 
-async def list_children(query: Query, parents: Sequence[SessionRow], scope: Scope, limit: int) -> list[Child]:
-    """Living sessions in the scope that one of `parents` spawned, newest first; of the `limit` newest of all."""
+async def list_children(query: Query, reach: Reach, parents: Sequence[SessionRow], limit: int) -> list[Child]:
+    """Living sessions in the reach that one of `parents` spawned, newest first; of the `limit` newest of all."""
     if not parents:
         return []
-    conditions = await branches(query, scope)
+    inside = any_of(await branches(query, reach))
     rows = await query.fetch_all(
         "WITH s AS MATERIALIZED (SELECT id, parent, key, agent_id, incarnation, ancestor_0, ancestor_1, ancestor_2, "
         f"ancestor_3, ancestor_4 FROM sessions WHERE parent IN ({', '.join('?' * len(parents))}) "
         "AND deleted_at IS NULL ORDER BY id DESC LIMIT ?) "
         "SELECT s.id, s.parent, s.key FROM s JOIN incarnations i ON i.id = s.incarnation "
-        f"WHERE {' OR '.join(f'({condition.text})' for condition in conditions)} ORDER BY s.id DESC",
-        (*parents, limit, *(value for condition in conditions for value in condition.values)),
+        f"WHERE {inside.text} ORDER BY s.id DESC",
+        (*parents, limit, *inside.values),
     )
     return [Child(*row) for row in rows]
 
@@ -418,16 +415,16 @@ async def is_participant(query: Query, session: SessionRow, principal: str) -> b
 
 
 async def list_page(
-    query: Query, where: SessionFilter, *, limit: int, after: ListCursor | None
+    query: Query, reach: Reach, where: SessionFilter, *, limit: int, after: ListCursor | None
 ) -> list[SessionSummary]:
-    """Living sessions, newest first, at most `limit`."""
+    """Living sessions in the reach, newest first, at most `limit`."""
     conditions = _conditions(where)
     if after is not None:
         conditions.append(Condition("(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)))
-    if where.scope is None:
+    if reach.is_everything:
         return await _list_branch(query, _SELECT_SUMMARY, conditions, limit)
     found: list[SessionSummary] = []
-    for branch in await branches(query, where.scope):
+    for branch in await branches(query, reach):
         found += await _list_branch(query, _SELECT_PRESENT, [branch, *conditions], limit)
     found.sort(key=lambda session: (session.updated_at, session.row), reverse=True)
     return found[:limit]

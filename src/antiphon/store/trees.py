@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session
+from antiphon.policy.reach import Reach
 from antiphon.store import sessions as rows
 from antiphon.store.activities import BUSY_SESSIONS
 from antiphon.store.database import Query
-from antiphon.store.scopes import MAX_DEPTH, Condition
+from antiphon.store.scopes import MAX_DEPTH, Condition, all_of, within
 
 _NEWEST = "s.updated_at DESC, s.id DESC"
 _LISTED = "s.status <> 'inactive'"
@@ -39,9 +40,9 @@ class Place(NamedTuple):
     depth: int
 
 
-async def list_roots(query: Query, *, include_inactive: bool, limit: int) -> list[Session]:
+async def list_roots(query: Query, reach: Reach, *, include_inactive: bool, limit: int) -> list[Session]:
     """Listed sessions under no listed one, newest first."""
-    where = _directly_below(0, include_inactive=include_inactive)
+    where = all_of([await within(query, reach, "s.id"), _directly_below(0, include_inactive=include_inactive)])
     found = await query.fetch_all(
         f"SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {_NEWEST} LIMIT ?",
         (*where.values, limit),
@@ -51,15 +52,16 @@ async def list_roots(query: Query, *, include_inactive: bool, limit: int) -> lis
 
 
 async def list_descendants(
-    query: Query, roots: Sequence[Place], *, include_inactive: bool, limit: int
+    query: Query, reach: Reach, roots: Sequence[Place], *, include_inactive: bool, limit: int
 ) -> list[Session]:
     """Listed sessions under one of `roots`: of each those at work first, then of little depth, of these the newest.
 
     The limit is shared out, so that one root with many leaves room for the others.
     """
+    inside = await within(query, reach, "s.id")
     found: list[tuple[int, Session]] = []
     for depth, places in _by_depth(roots).items():
-        where = _all(_under(depth, places), _listed(include_inactive=include_inactive))
+        where = all_of([inside, _under(depth, places), _listed(include_inactive=include_inactive)])
         placed = _placed(depth, where, f"{_at_work_first(depth)}, s.depth, {_NEWEST}")
         first = await query.fetch_all(
             f"SELECT id, place FROM ({placed}) p ORDER BY place LIMIT ?", (*where.values, limit)
@@ -71,15 +73,16 @@ async def list_descendants(
 
 
 async def list_children(
-    query: Query, parents: Mapping[Place, int], *, include_inactive: bool
+    query: Query, reach: Reach, parents: Mapping[Place, int], *, include_inactive: bool
 ) -> dict[SessionRow, list[Session]]:
     """Listed sessions directly under each of `parents`, of each as many as it is mapped to.
 
     Those at work, or with one at work below them, come first; of each kind the newest.
     """
+    inside = await within(query, reach, "s.id")
     found: dict[SessionRow, list[tuple[int, Session]]] = {place.row: [] for place in parents}
     for depth, places in _by_depth(list(parents)).items():
-        where = _all(_under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive))
+        where = all_of([inside, _under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive)])
         most = max(parents[place] for place in places)
         placed = _placed(depth, where, f"{_at_work_first(depth)}, {_NEWEST}")
         first = await query.fetch_all(f"SELECT id, place FROM ({placed}) p WHERE place <= ?", (*where.values, most))
@@ -94,11 +97,14 @@ async def list_children(
     }
 
 
-async def count_children(query: Query, parents: Sequence[Place], *, include_inactive: bool) -> dict[SessionRow, int]:
+async def count_children(
+    query: Query, reach: Reach, parents: Sequence[Place], *, include_inactive: bool
+) -> dict[SessionRow, int]:
     """How many listed sessions are directly under each of `parents` that has any."""
+    inside = await within(query, reach, "s.id")
     found: dict[SessionRow, int] = {}
     for depth, places in _by_depth(parents).items():
-        where = _all(_under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive))
+        where = all_of([inside, _under(depth, places), _directly_below(depth + 1, include_inactive=include_inactive)])
         counted = await query.fetch_all(
             f"SELECT s.ancestor_{depth}, COUNT(*) FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} "
             f"GROUP BY s.ancestor_{depth}",
@@ -108,12 +114,15 @@ async def count_children(query: Query, parents: Sequence[Place], *, include_inac
     return found
 
 
-async def sum_below(query: Query, roots: Sequence[Place], *, include_inactive: bool) -> dict[SessionRow, Below]:
+async def sum_below(
+    query: Query, reach: Reach, roots: Sequence[Place], *, include_inactive: bool
+) -> dict[SessionRow, Below]:
     """What is under each of `roots` that has descendants."""
     is_listed = "1 = 1" if include_inactive else _LISTED
+    inside = await within(query, reach, "s.id")
     found: dict[SessionRow, Below] = {}
     for depth, places in _by_depth(roots).items():
-        under = _under(depth, places)
+        under = all_of([inside, _under(depth, places)])
         summed = await query.fetch_all(
             f"SELECT s.ancestor_{depth}, SUM(CASE WHEN {is_listed} THEN 1 ELSE 0 END), "
             f"SUM(CASE WHEN s.id IN ({BUSY_SESSIONS}) THEN 1 ELSE 0 END), "
@@ -172,11 +181,4 @@ def _directly_below(depth: int, *, include_inactive: bool) -> Condition:
         ancestors = ", ".join(f"s.ancestor_{each}" for each in range(depth, MAX_DEPTH))
         hidden = "" if include_inactive else " AND a.status <> 'inactive'"
         conditions.append(Condition(f"NOT EXISTS (SELECT 1 FROM sessions a WHERE a.id IN ({ancestors}){hidden})"))
-    return _all(*conditions)
-
-
-def _all(*conditions: Condition) -> Condition:
-    return Condition(
-        " AND ".join(condition.text for condition in conditions),
-        tuple(value for condition in conditions for value in condition.values),
-    )
+    return all_of(conditions)

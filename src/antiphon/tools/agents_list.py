@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.views.views import Views
 from antiphon.tools.session_tool import Arguments, SessionTool
 

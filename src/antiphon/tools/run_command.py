@@ -12,7 +12,8 @@ from pydantic import Field, field_validator
 from antiphon.domain.agent import Agent, Effect, SandboxMode
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode
 from antiphon.domain.session import Session
-from antiphon.engine.access.callers import Caller, Callers
+from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.callers import Callers
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.rights import is_guest

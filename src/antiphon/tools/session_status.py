@@ -10,7 +10,7 @@ from pydantic import Field
 
 from antiphon import wire
 from antiphon.domain.targets import parse_target
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.views.views import Views
 from antiphon.tools.session_tool import Arguments, SessionTool

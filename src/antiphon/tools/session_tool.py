@@ -19,7 +19,7 @@ from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.incoming import MAX_NAME_LENGTH, MAX_PROBLEMS, Misfit, bounded, check_arguments, shortened, shown_place
 
 _encode = Encoder().encode

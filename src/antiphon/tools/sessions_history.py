@@ -9,7 +9,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.targets import Target, parse_target
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.views.views import Views
 from antiphon.tools.bounds import newest_within

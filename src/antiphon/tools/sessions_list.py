@@ -11,7 +11,7 @@ from antiphon.clock import Clock
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.keys import SessionKind
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter

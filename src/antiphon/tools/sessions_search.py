@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.views.search import Search
 from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire import milliseconds

@@ -10,7 +10,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.targets import parse_target
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, Answer, Exchanges
 from antiphon.tools.session_tool import Arguments, SessionTool
 

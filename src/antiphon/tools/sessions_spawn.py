@@ -9,7 +9,7 @@ from antiphon.domain.agent import LONGEST, Effect
 from antiphon.domain.attachments import GivenAttachment
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_child_label
 from antiphon.domain.spawn import Cleanup, Context, Mode
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.children.spawn import Spawned, SpawnRequest, Spawns
 from antiphon.tools.session_tool import Arguments, SessionTool
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from antiphon.domain.agent import Effect
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.children.wait import Awaited, Joined, Joins
 from antiphon.policy.session_tools import WAIT_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from antiphon.domain.agent import Effect
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.children.wait import Joins
 from antiphon.policy.session_tools import YIELD_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool

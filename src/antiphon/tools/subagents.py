@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Invalid
 from antiphon.domain.text import one_line
-from antiphon.engine.access.callers import Caller
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.children.govern import Child, Subagents
 from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire import milliseconds

@@ -29,6 +29,7 @@ from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
 from antiphon.config.sections.gateway import Role
 from antiphon.config.sources import find_config_file
+from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
 from antiphon.private_files import restrict_umask
@@ -173,7 +174,7 @@ async def _way_in(gateway: LocalGateway) -> str:
     another = command_line("open", gateway.app.home)
     if not sys.stdout.isatty():
         return f"`{another}` prints a link"
-    code = await gateway.app.services.sign_in.new_link_code()
+    code = await gateway.app.services.sign_in.new_link_code(OWNER)
     return f"{gateway.url}/#code={code}\n         (good once, for 10 minutes; `{another}` prints another)"
 
 

@@ -13,7 +13,8 @@ from antiphon.domain.agent import Effect, SandboxMode, SubagentRules
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import parse_agent_id
-from antiphon.policy.visibility import Act, Visibility
+from antiphon.policy.acts import Act
+from antiphon.policy.visibility import Visibility
 
 DEFAULT_AGENT = AgentId("main")
 

@@ -4,7 +4,8 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Denied, Limited
 from antiphon.domain.message import ImagePart, Part, TextPart
 from antiphon.engine.refusal import Refusal
-from antiphon.policy.shares import Shares, is_favoured
+from antiphon.policy.rights import is_favoured
+from antiphon.policy.shares import Shares
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction

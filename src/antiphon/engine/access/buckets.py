@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Limited
-from antiphon.policy.shares import Rate, Rates, is_favoured
+from antiphon.policy.rights import is_favoured
+from antiphon.policy.shares import Rate, Rates
 
 MAX_BUCKETS = 10_000
 """Principals that are remembered; the one that asked longest ago is forgotten first, and has a full bucket again."""

@@ -8,9 +8,14 @@ import anyio
 from anyio import to_thread
 
 from antiphon.clock import Clock
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import Ids
+from antiphon.engine.access.reach import find_reach
 from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
 from antiphon.owner_token import find_token, finish_replacing, next_token, owner_token
+from antiphon.policy.acts import Act
 from antiphon.store import tokens
 from antiphon.store.database import Database, Transaction
 
@@ -21,8 +26,9 @@ logger = logging.getLogger(__name__)
 
 
 class Ownership:
-    def __init__(self, database: Database, home: Path, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, home: Path, clock: Clock, ids: Ids) -> None:
         self._database = database
+        self._rules = rules
         self._home = home
         self._clock = clock
         self._ids = ids
@@ -47,7 +53,7 @@ class Ownership:
         if left := finish_replacing(self._home, lambda new: hash_of(new) == known):
             return left
         if token is None and is_embedded:
-            await self.rotate()
+            await self.rotate(OWNER)
             return find_token(self._home)
         logger.warning(
             "Owner's token of this home is not the database's: programs of this home are refused until it is copied "
@@ -56,13 +62,17 @@ class Ownership:
         )
         return None
 
-    async def rotate(self) -> Path:
-        """Replaces the owner's token and ends what it let in; gives the file that holds the new one."""
+    async def rotate(self, principal: Principal) -> Path:
+        """Replaces the owner's token and ends what it let in; gives the file that holds the new one.
+
+        Raises `Denied` for anybody but the owner.
+        """
+        accepted(await self._database.read(find_reach, principal, Act.TOKENS, self._rules))
         async with self._rotating:
             making = next_token(self._home, self._ids)
             new = await to_thread.run_sync(making.__enter__)  # it waits for other processes of the home
             try:
-                await self.replace(new.token)
+                await self.replace(principal, new.token)
                 return new.keep()
             finally:
                 making.__exit__(None, None, None)
@@ -74,13 +84,13 @@ class Ownership:
         await self._database.run(tokens.insert_owner_hash, hash, self._clock.now_ms())
         return await self._read() == hash
 
-    async def replace(self, token: str) -> None:
-        """Makes it the owner's, and ends the one before with the browsers and links that it let in."""
+    async def replace(self, principal: Principal, token: str) -> None:
+        """Makes it the owner's token, and ends the one before with the browsers and links that it let in."""
         self._known = None
-        await self._database.run(_replace, hash_of(token), self._clock.now_ms())
+        accepted(await self._database.run(_replace, principal, self._rules, hash_of(token), self._clock.now_ms()))
         self._known = None  # a read may have begun before the COMMIT
 
-    async def is_owner(self, token: str, *, first: str) -> bool:
+    async def holds(self, token: str, *, first: str) -> bool:
         """Whether it is the owner's token. `first` is claimed where the database knows none.
 
         Costs a read where it is another than the last one known, or that was read more than 0.4 s ago. Raises
@@ -102,7 +112,7 @@ class Ownership:
         known = self._known if self._known is not None and is_recent else await self._read()
         return bytes.fromhex(known or "")
 
-    def was_owner(self, token: str) -> bool:
+    def held(self, token: str) -> bool:
         """Whether it was the owner's when that was last looked up; costs nothing."""
         return hmac.compare_digest(hash_of(token), self._known or "")
 
@@ -113,5 +123,9 @@ class Ownership:
         return known
 
 
-async def _replace(tx: Transaction, hash: str, at_ms: int) -> None:
+async def _replace(tx: Transaction, principal: Principal, rules: Rules, hash: str, at_ms: int) -> Refusal | None:
+    reach = await find_reach(tx, principal, Act.TOKENS, rules)
+    if isinstance(reach, Refusal):
+        return reach
     await tokens.replace_owner_hash(tx, hash, at_ms)
+    return None

@@ -9,11 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import OWNER
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import Ids
+from antiphon.engine.access.reach import find_reach
 from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
 from antiphon.store import tokens
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.tokens import Browser
 
 LINK_LIFE = timedelta(minutes=10)
@@ -33,15 +37,17 @@ class SignedIn:
 
 
 class SignIn:
-    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
+        self._rules = rules
         self._clock = clock
         self._ids = ids
 
-    async def new_link_code(self) -> str:
-        """A code that lets one browser in as the owner, once, within ten minutes."""
+    async def new_link_code(self, principal: Principal) -> str:
+        """A code that lets one browser in as the owner, once, within ten minutes. Raises `Denied`."""
         code, now_ms = self._ids.random_hex(48), self._clock.now_ms()
-        await self._database.run(_store_link, hash_of(code), now_ms, now_ms + _milliseconds(LINK_LIFE))
+        expires_at_ms = now_ms + _milliseconds(LINK_LIFE)
+        accepted(await self._database.run(_store_link, principal, self._rules, hash_of(code), now_ms, expires_at_ms))
         return code
 
     async def exchange(self, code: str, name: str) -> SignedIn | None:
@@ -75,17 +81,29 @@ class SignIn:
         await self._database.run(tokens.renew_browser, browser.id, now_ms, now_ms + _milliseconds(BROWSER_LIFE))
         return True
 
-    async def list(self) -> list[Browser]:
-        """Those that are signed in, oldest first."""
-        return await self._database.read(tokens.list_browsers, self._clock.now_ms())
+    async def list(self, principal: Principal) -> list[Browser]:
+        """Those that are signed in, oldest first. Raises `Denied`."""
+        return accepted(await self._database.read(_list, principal, self._rules, self._clock.now_ms()))
 
-    async def sign_out(self, browser_id: str) -> None:
-        await self._database.run(tokens.delete_by_id, browser_id)
+    async def sign_out(self, browser: Browser) -> None:
+        """Ends the browser that asks, as `find` gave it."""
+        await self._database.run(tokens.delete_by_id, browser.id)
 
 
-async def _store_link(tx: Transaction, hash: str, at_ms: int, expires_at_ms: int) -> None:
+async def _store_link(
+    tx: Transaction, principal: Principal, rules: Rules, hash: str, at_ms: int, expires_at_ms: int
+) -> Refusal | None:
+    reach = await find_reach(tx, principal, Act.LINK, rules)
+    if isinstance(reach, Refusal):
+        return reach
     await tokens.delete_expired(tx, at_ms)
     await tokens.insert_link(tx, hash, OWNER, at_ms, expires_at_ms)
+    return None
+
+
+async def _list(query: Query, principal: Principal, rules: Rules, at_ms: int) -> list[Browser] | Refusal:
+    reach = await find_reach(query, principal, Act.TOKENS, rules)
+    return reach if isinstance(reach, Refusal) else await tokens.list_browsers(query, at_ms)
 
 
 async def _exchange(tx: Transaction, code_hash: str, browser: Browser) -> Browser | None:

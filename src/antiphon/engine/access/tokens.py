@@ -9,41 +9,52 @@ from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import BOUND_PREFIX
-from antiphon.engine.access.lookup import find_session
+from antiphon.engine.access.reach import find_reach, find_session
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
 from antiphon.store import tokens
-from antiphon.store.database import Database, Transaction
+from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.tokens import SessionToken
 
 
 class Tokens:
-    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
+        self._rules = rules
         self._clock = clock
         self._ids = ids
 
     async def create(
         self, principal: Principal, target: NamedTarget, *, name: str | None = None, life: timedelta | None = None
     ) -> tuple[SessionToken, str]:
-        """A new token, and the secret that is shown this once. Raises `NotFound` for the session."""
+        """A new token, and the secret that is shown this once. Raises `NotFound` for the session, `Denied`."""
         id = self._ids.new(BOUND_PREFIX)
         secret = f"{id}_{self._ids.random_hex(48)}"
         now_ms = self._clock.now_ms()
         expires_at_ms = None if life is None else now_ms + int(life.total_seconds() * 1000)
         created = await self._database.run(
-            create_token, principal, target, id, hash_of(secret), name, now_ms, expires_at_ms, sessions=(target,)
+            create_token,
+            principal,
+            self._rules,
+            target,
+            id,
+            hash_of(secret),
+            name,
+            now_ms,
+            expires_at_ms,
+            sessions=(target,),
         )
         return accepted(created), secret
 
-    async def list(self) -> list[SessionToken]:
-        """Those that are valid, oldest first."""
-        return await self._database.read(tokens.list_session_tokens, self._clock.now_ms())
+    async def list(self, principal: Principal) -> list[SessionToken]:
+        """Those that are valid, oldest first. Raises `Denied`."""
+        return accepted(await self._database.read(_list, principal, self._rules, self._clock.now_ms()))
 
-    async def revoke(self, id: str) -> None:
-        """Ends a session's token, or a browser's sign-in. Raises `NotFound`."""
-        if not await self._database.run(tokens.delete_by_id, id):
-            raise NotFound(f"Token not found: {id[:80]!r}. `antiphon tokens list` shows them.")
+    async def revoke(self, principal: Principal, id: str) -> None:
+        """Ends a session's token, or a browser's sign-in. Raises `NotFound`, `Denied`."""
+        accepted(await self._database.run(_revoke, principal, self._rules, id))
 
     async def find(self, secret: str) -> SessionToken | None:
         """The valid token of this secret, which is compared in constant time."""
@@ -56,6 +67,7 @@ class Tokens:
 async def create_token(
     tx: Transaction,
     principal: Principal,
+    rules: Rules,
     target: NamedTarget,
     id: str,
     hash: str,
@@ -63,7 +75,7 @@ async def create_token(
     at_ms: int,
     expires_at_ms: int | None,
 ) -> SessionToken | Refusal:
-    found = await find_session(tx, principal, target)
+    found = await find_session(tx, principal, Act.TOKENS, target, rules)
     if isinstance(found, Refusal):
         return found
     token = SessionToken(
@@ -78,3 +90,17 @@ async def create_token(
     await tokens.delete_expired(tx, at_ms)
     await tokens.insert_session_token(tx, token, session_principal(token.session_key))
     return token
+
+
+async def _list(query: Query, principal: Principal, rules: Rules, at_ms: int) -> list[SessionToken] | Refusal:
+    reach = await find_reach(query, principal, Act.TOKENS, rules)
+    return reach if isinstance(reach, Refusal) else await tokens.list_session_tokens(query, at_ms)
+
+
+async def _revoke(tx: Transaction, principal: Principal, rules: Rules, id: str) -> Refusal | None:
+    reach = await find_reach(tx, principal, Act.TOKENS, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    if not await tokens.delete_by_id(tx, id):
+        return Refusal(NotFound(f"Token not found: {id[:80]!r}. `antiphon tokens list` shows them."))
+    return None

@@ -24,7 +24,7 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode
-from antiphon.engine.access.callers import Caller, find_origin
+from antiphon.engine.access.caller import Caller, find_origin
 from antiphon.engine.children.spawn import queue_work
 from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
 from antiphon.engine.ledger.queue import join_run
@@ -33,7 +33,10 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
 from antiphon.engine.runs.lifecycle import CANCELLED_EARLY, end_queued_run
 from antiphon.policy.decision import Deny
-from antiphon.policy.spawn import decide_work, may_join
+from antiphon.policy.flow import decide_flow
+from antiphon.policy.rights import may_join
+from antiphon.policy.spawn import decide_work
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -187,7 +190,7 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int
         session = SessionRow(child.session.row)
         await rows.hold(tx, session)  # else a queued run could begin while it is ended here
         await spawns.take_open(tx, session)
-        await cancel_work(tx, session, at_ms)
+        await cancel_work(tx, child.session, at_ms)
         for run in await ledger.find_queued(tx, session):
             if run.purpose is not Purpose.ANNOUNCE:
                 await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
@@ -208,13 +211,8 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     if child is None:
         return _not_found(command.name)
     assert source is not None
-    if not source.taint.flows_to(child.taint):
-        return Refusal(
-            Denied(
-                f"Message may not be sent to {command.name[:200]!r}: this session holds data above that one.",
-                code="write_down",
-            )
-        )
+    if isinstance(denied := decide_flow(source, child), Deny):
+        return Refusal(Denied(f"Message may not be sent to {command.name[:200]!r}: {denied.reason}", code=denied.rule))
     joined = await _find_joined(tx, child, caller, source, rules)
     if joined is None and (refusal := await _refuse_work(tx, command, found, source, child, rules)):
         return Refusal(refusal)
@@ -289,7 +287,7 @@ async def _steered_before(
 ) -> Steered | Refusal:
     """What the same call answered before; its target may have another name by now, but is no other child."""
     child = await rows.find_by_row(tx, told)
-    event = await log.find_message(tx, told, command.message_id)
+    event = await log.find_message(tx, system_grant(told), command.message_id)
     if child is None:
         return _not_found(command.name)
     assert event is not None and event.message is not None

@@ -29,7 +29,7 @@ from antiphon.domain.session import Session, Source
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.callers import Caller, find_origin
+from antiphon.engine.access.caller import Caller, find_origin
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import Arrival, Words, words_from
 from antiphon.engine.ledger.queue import queue_run

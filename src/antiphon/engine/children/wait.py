@@ -11,13 +11,15 @@ from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import UserMessage
 from antiphon.domain.run import Outcome, Run, RunStatus
-from antiphon.engine.access.callers import Caller, find_origin
+from antiphon.engine.access.caller import Caller, find_origin
 from antiphon.engine.deliveries.outbox import answers_to
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.settle import take
 from antiphon.engine.runs.lifecycle import end_queued_run
+from antiphon.policy.flow import may_flow
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import exchanges, spawns
 from antiphon.store import runs as ledger
@@ -175,7 +177,7 @@ async def end_wait(
     awaited: list[Awaited] = []
     for run_id, run in zip(run_ids, runs, strict=True):
         target = await rows.find_by_row(tx, SessionRow(run.session))
-        is_withheld = target is None or not target.taint.flows_to(session.taint)
+        is_withheld = target is None or not may_flow(target, session)
         awaited.append(Awaited(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)
@@ -193,7 +195,7 @@ async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) ->
     for run in await ledger.find_queued(tx, session):
         if run.continues is not None or run.newest_seq > run.seq:  # a person's words joined it
             continue
-        events = await log.read_run(tx, session, run.id, from_seq=run.seq)
+        events = await log.read_run(tx, system_grant(session), run.id, from_seq=run.seq)
         message = events[0].message if events else None
         answers = message.report.answers if isinstance(message, UserMessage) and message.report is not None else ()
         reports = await spawns.list_reports(tx, answers)

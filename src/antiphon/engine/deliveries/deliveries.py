@@ -9,19 +9,22 @@ from msgspec.structs import replace
 from antiphon.clock import Clock
 from antiphon.domain.actor import SYSTEM, Principal
 from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus, is_given_up, wait_before_next
-from antiphon.domain.errors import Conflict, Denied, NotFound
+from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.domain.ids import ProcessId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
+from antiphon.engine.access.reach import find_reach
 from antiphon.engine.access.send_policy import may_deliver
+from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
+from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store import deliveries as outbox
-from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.deliveries import DeliveryFilter
 
 DEAD = "delivery_dead"
@@ -31,22 +34,18 @@ SUPPRESSED = "send_denied"
 class Deliveries:
     """What the owner sees and does of the outbox."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
         self._database = database
+        self._rules = rules
         self._clock = clock
 
     async def list(self, principal: Principal, where: DeliveryFilter, *, limit: int) -> list[Delivery]:
         """Newest first. Raises `Denied` for anybody but the owner."""
-        if not principal.is_owner:
-            raise Denied("Deliveries are shown to the owner only")
-        return await self._database.read(outbox.list_page, where, limit)
+        return accepted(await self._database.read(_list, principal, self._rules, where, limit))
 
     async def get(self, principal: Principal, id: str) -> Delivery:
         """Raises `NotFound`, for anybody but the owner too."""
-        found = await self._database.read(outbox.find, id)
-        if found is None or not principal.is_owner:
-            raise _not_found(id)
-        return found
+        return accepted(await self._database.read(_find, principal, self._rules, id))
 
     async def retry(self, principal: Principal, id: str) -> Delivery:
         """Queues a dead or suppressed text anew under its id; one that waits is due now.
@@ -54,23 +53,35 @@ class Deliveries:
         Raises `NotFound`, and `Conflict` for one that was sent or is being sent.
         """
         found = await self.get(principal, id)
-        return accepted(
-            await self._database.run(retry_delivery, id, self._clock.now_ms(), sessions=(SessionRow(found.session),))
-        )
+        at_ms, sessions = self._clock.now_ms(), (SessionRow(found.session),)
+        return accepted(await self._database.run(retry_delivery, principal, self._rules, id, at_ms, sessions=sessions))
 
 
-async def retry_delivery(tx: Transaction, id: str, at_ms: int) -> Delivery | Refusal:
-    delivery = await outbox.find(tx, id)
-    if delivery is None:
-        return Refusal(_not_found(id))
+async def _list(
+    query: Query, principal: Principal, rules: Rules, where: DeliveryFilter, limit: int
+) -> list[Delivery] | Refusal:
+    reach = await find_reach(query, principal, Act.DELIVER, rules)
+    return reach if isinstance(reach, Refusal) else await outbox.list_page(query, reach, where, limit)
+
+
+async def _find(query: Query, principal: Principal, rules: Rules, id: str) -> Delivery | Refusal:
+    reach = await find_reach(query, principal, Act.DELIVER, rules)
+    found = None if isinstance(reach, Refusal) else await outbox.find(query, reach, id)
+    return Refusal(_not_found(id)) if found is None else found
+
+
+async def retry_delivery(
+    tx: Transaction, principal: Principal, rules: Rules, id: str, at_ms: int
+) -> Delivery | Refusal:
+    delivery = await _find(tx, principal, rules, id)
+    if isinstance(delivery, Refusal):
+        return delivery
     if delivery.status is DeliveryStatus.SENT:
         return Refusal(Conflict(f"Delivery was sent: {id!r}. Post the text anew.", code="delivery_sent"))
     is_being_sent = delivery.status is DeliveryStatus.CLAIMED
     if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
         return Refusal(Conflict(f"Delivery is being sent: {id!r}. See what becomes of it.", code="delivery_busy"))
-    queued = await outbox.find(tx, id)
-    assert queued is not None
-    return queued
+    return await _find(tx, principal, rules, id)
 
 
 class ClaimDelivery(Struct, frozen=True, kw_only=True):
@@ -82,7 +93,7 @@ class ClaimDelivery(Struct, frozen=True, kw_only=True):
 
 async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | None:
     """The text, claimed for the process; None where it is not its turn, or the send policy suppressed it."""
-    claimed = await outbox.claim(tx, command.id, command.process, command.at_ms)
+    claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, command.process, command.at_ms)
     if claimed is None:
         return None
     session = await rows.find_by_row(tx, claimed.session)
@@ -164,9 +175,7 @@ def _named(delivery: Delivery) -> JsonObject:
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, at_ms: int) -> None:
     """Appends to the incarnation that the text is of, even after a reset."""
     event = NewEvent(type=type, actor=str(SYSTEM), run_id=delivery.run_id, data=data)
-    position = await log.append(tx, delivery.session, delivery.session_id, [event], at_ms=at_ms)
-    if position.incarnation != delivery.session_id:
-        await rows.stretch_incarnation(tx, delivery.session_id, position.last_seq)
+    await append_events(tx, SessionRow(delivery.session), SessionId(delivery.session_id), [event], at_ms=at_ms)
 
 
 def _not_found(id: str) -> NotFound:

@@ -19,8 +19,8 @@ from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, Target
 from antiphon.engine.access.allowances import refuse_run
-from antiphon.engine.access.callers import Caller, Reach, find_by_label, find_origin, find_reach, find_target
-from antiphon.engine.access.lookup import Found
+from antiphon.engine.access.caller import Caller, find_origin
+from antiphon.engine.access.reach import find_by_label, find_reach, find_target
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import provenance_of
 from antiphon.engine.ledger.append import Arrival, words_from
@@ -29,8 +29,9 @@ from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
-from antiphon.policy.visibility import Act
+from antiphon.policy.flow import decide_flow
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds
@@ -133,7 +134,7 @@ class Exchanges:
         if isinstance(target, NamedTarget):
             return target
         found = await self._database.read(_resolve, command, self._rules)
-        return command.caller.session if isinstance(found, Refusal) else SessionRow(found.found.session.row)
+        return command.caller.session if isinstance(found, Refusal) else found.target.row
 
     async def _rejoin(self, caller: Caller, exchange: Exchange, text: str) -> Answer:
         if exchange.request != text:
@@ -178,22 +179,25 @@ def _check_text(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    reach: Reach
-    found: Found
+    source: Session
+    target: Session
 
 
 async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolved | Refusal:
-    """The session that the caller names, as far as its scope reaches."""
+    """The session that the caller names, as far as it reaches."""
     reach = await find_reach(query, command.caller, Act.SEND, rules)
     if isinstance(reach, Refusal):
         return reach
     address = command.address
     if address.target is not None:
-        found = await find_target(query, command.caller, reach, address.target, address.name)
+        found = await find_target(query, reach, address.target, address.name)
     else:
         assert address.label is not None
         found = await find_by_label(query, reach, address.label, address.agent_id)
-    return found if isinstance(found, Refusal) else _Resolved(reach, found)
+    if isinstance(found, Refusal):
+        return found
+    assert reach.viewer is not None
+    return _Resolved(reach.viewer.session, found.session)
 
 
 async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
@@ -205,9 +209,8 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     resolved = await _resolve(tx, command, rules)
     if isinstance(resolved, Refusal):
         return resolved
-    reach, found = resolved.reach, resolved.found
-    source, target = reach.session, found.session
-    if refusal := _refuse(reach, target, rules):
+    source, target = resolved.source, resolved.target
+    if refusal := _refuse(source, target, rules):
         return Refusal(refusal)
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
@@ -241,18 +244,14 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     return Sent(exchange, is_cyclic)
 
 
-def _refuse(reach: Reach, target: Session, rules: Rules) -> AntiphonError | None:
-    source = reach.session
+def _refuse(source: Session, target: Session, rules: Rules) -> AntiphonError | None:
     if target.row == source.row:
         return Invalid("Session cannot send to itself: say it in the reply.", code="self_send")
-    if not source.taint.flows_to(target.taint):
-        return Denied(
-            f"Message may not be sent to {str(target.key)!r}: this session holds data above that one.",
-            code="write_down",
-        )
-    decision = may_send(target, rules)
-    if isinstance(decision, Deny):
-        return Denied(f"Message may not be sent to {str(target.key)!r}: {decision.reason}", code="send_denied")
+    name = repr(str(target.key))
+    if isinstance(denied := decide_flow(source, target), Deny):
+        return Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
+    if isinstance(denied := may_send(target, rules), Deny):
+        return Denied(f"Message may not be sent to {name}: {denied.reason}", code="send_denied")
     return None
 
 

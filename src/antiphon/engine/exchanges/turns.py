@@ -37,6 +37,7 @@ from antiphon.domain.session import Session
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import append_words, derived_id, words_from
 from antiphon.engine.ledger.queue import queue_run
+from antiphon.policy.flow import may_flow
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -117,7 +118,7 @@ async def _look_around(query: Query, exchange: Exchange, sides: _Sides, at_ms: i
     own_place = requester.delivery if origin is None or origin.place is None else origin.place
     return Surroundings(
         is_taken=exchange.is_awaited and _is_waiting(exchange, origin, at_ms),
-        may_flow=target.taint.flows_to(requester.taint),
+        may_flow=may_flow(target, requester),
         may_go_on=are_present and spent < exchange.max_chain_tokens,
         can_announce=target.id == exchange.target_incarnation and outbox.is_external(place) and place != own_place,
     )

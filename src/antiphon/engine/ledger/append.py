@@ -1,6 +1,10 @@
-"""Words enter a log here, with what they do to the session's row. Contract: sessions 1, 2, 5, send 4, flow 2."""
+"""What enters a log enters it here, with what it does to the session's row.
+
+Contract: events 1, sessions 1, 2, 5, 8, send 4, flow 2, 8.
+"""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -8,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from antiphon.domain.actor import session_principal
-from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import AssistantMessage, UserMessage, text_of
@@ -18,6 +22,9 @@ from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.sessions import LogEnd
+
+INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
+"""Columns of a session's row that tell of its present incarnation."""
 
 
 class Recipient(Protocol):
@@ -94,7 +101,7 @@ async def append_words(
     """
     incarnation = words.incarnation or session.id
     is_present = incarnation == session.id
-    position = await log.append(
+    return await append_events(
         tx,
         session.row,
         incarnation,
@@ -104,7 +111,79 @@ async def append_words(
         add={"message_count": 1} if is_present else {},
         end=words.end,
     )
+
+
+async def append_steps(
+    tx: Transaction,
+    session: SessionRow,
+    incarnation: SessionId,
+    events: Sequence[NewEvent],
+    *,
+    is_present: bool,
+    at_ms: int,
+    set: Mapping[str, SqlValue],
+    add: Mapping[str, int],
+    end: LogEnd | None = None,
+) -> int:
+    """Stores steps of a run with what else changes in the row; returns the last `seq`.
+
+    Messages are counted, and the last text is previewed. What comes late for an ended incarnation changes nothing
+    that is told of the present one.
+    """
+    set, add = {**set}, {**add}
+    for event in events:
+        if event.message is None:
+            continue
+        add["message_count"] = add.get("message_count", 0) + 1
+        if isinstance(event.message, AssistantMessage):
+            if text := text_of(event.message.content):
+                set["preview"] = one_line(text, PREVIEW_LENGTH)
+            if event.message.usage.steps:
+                set["context_tokens"] = event.message.usage.total_tokens
     if not is_present:
+        set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
+        add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
+    return await append_events(tx, session, incarnation, events, at_ms=at_ms, set=set, add=add, end=end)
+
+
+async def append_copies(
+    tx: Transaction,
+    session: Session,
+    copies: Sequence[NewEvent],
+    at_ms: int,
+    *,
+    described_as: Session | None = None,
+    taint: Classification = PUBLIC,
+) -> None:
+    """Stores copies of another log in a new session, at their classifications.
+
+    Its taint becomes the join of its base, the copies and what is given. Contract: sessions 8, flow 8.
+    """
+    set: dict[str, SqlValue] = {}
+    if described_as is not None:
+        set["preview"] = described_as.preview
+        set["description"] = described_as.description
+        set["description_source"] = DescriptionSource.FALLBACK.value
+    joined = join_all([taint, session.base, *(copy.classification for copy in copies)])
+    await rows.set_taint(tx, SessionId(session.id), joined)
+    add = {"message_count": sum(copy.message is not None for copy in copies)}
+    await append_events(tx, session.row, SessionId(session.id), copies, at_ms=at_ms, set=set, add=add)
+
+
+async def append_events(
+    tx: Transaction,
+    session: SessionRow,
+    incarnation: SessionId,
+    events: Sequence[NewEvent],
+    *,
+    at_ms: int,
+    set: Mapping[str, SqlValue] | None = None,
+    add: Mapping[str, int] | None = None,
+    end: LogEnd | None = None,
+) -> int:
+    """Stores events of the incarnation, present or ended, and changes the row; returns the last `seq`."""
+    position = await log.append(tx, session, incarnation, events, at_ms=at_ms, set=set, add=add, end=end)
+    if position.incarnation != incarnation:
         await rows.stretch_incarnation(tx, incarnation, position.last_seq)
     return position.last_seq
 

@@ -1,4 +1,4 @@
-"""What a run adds to its log, with the sums that are kept of it: counters, preview, and what was used."""
+"""What a run adds to its log, with the sums of what was used."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,20 +10,15 @@ from antiphon.domain.message import (
     AssistantMessage,
     ToolResult,
     text_content,
-    text_of,
 )
 from antiphon.domain.run import Run
-from antiphon.domain.text import PREVIEW_LENGTH, one_line
 from antiphon.domain.transcript import OpenCall
-from antiphon.store import events as log
+from antiphon.engine.ledger.append import append_steps
 from antiphon.store import runs as ledger
-from antiphon.store import sessions as rows
 from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.sessions import LogEnd
 
 AGENT_ACTOR = "agent"
-INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
-"""Columns of a session's row that tell of its present incarnation; what comes late for an ended one leaves them."""
 OUTCOME_UNKNOWN = (
     "The outcome of this call is unknown: the process stopped before its result was stored. "
     "It may or may not have taken effect. Check before calling again."
@@ -31,7 +26,7 @@ OUTCOME_UNKNOWN = (
 NOT_RUN = "This call was not run: the run ended before it began."
 
 
-async def append_steps(
+async def record_steps(
     tx: Transaction,
     run: Run,
     events: Sequence[NewEvent],
@@ -42,22 +37,17 @@ async def append_steps(
     add: Mapping[str, int] | None = None,
     end: LogEnd | None = None,
 ) -> int:
-    """Appends and keeps the sums: counters, preview, and what was used by run, session and day."""
-    set, add = dict(set or {}), dict(add or {})
+    """Appends to the incarnation that the run belongs to, and keeps the sums of run, session and day."""
+    add = dict(add or {})
     usage = NO_USAGE
     for event in events:
         match event.message:
             case AssistantMessage() as message:
                 usage = usage + message.usage
-                add["message_count"] = add.get("message_count", 0) + 1
-                if text := text_of(message.content):
-                    set["preview"] = one_line(text, PREVIEW_LENGTH)
-                if message.usage.steps:
-                    set["context_tokens"] = message.usage.total_tokens
-            case ToolResult():
-                add["message_count"] = add.get("message_count", 0) + 1
-            case _:
+            case None:
                 usage = usage + event.usage
+            case _:
+                pass
     if usage.steps:
         await ledger.add_usage(tx, run.id, usage)
         add |= {
@@ -71,27 +61,17 @@ async def append_steps(
         if counted:
             spent = ledger.Spent(usage.total_tokens, usage.cost_microusd or 0)
             await ledger.add_spent(tx, day_of(at_ms), run.agent_id, spent)
-    if run.code == "reset":
-        set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
-        add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
-    return await append(tx, run, events, at_ms=at_ms, set=set, add=add, end=end)
-
-
-async def append(
-    tx: Transaction,
-    run: Run,
-    events: Sequence[NewEvent],
-    *,
-    at_ms: int,
-    set: Mapping[str, SqlValue] | None = None,
-    add: Mapping[str, int] | None = None,
-    end: LogEnd | None = None,
-) -> int:
-    """Appends to the incarnation that the run belongs to, even after a reset."""
-    position = await log.append(tx, run.session, run.session_id, events, at_ms=at_ms, set=set, add=add, end=end)
-    if position.incarnation != run.session_id:
-        await rows.stretch_incarnation(tx, run.session_id, position.last_seq)
-    return position.last_seq
+    return await append_steps(
+        tx,
+        run.session,
+        run.session_id,
+        events,
+        is_present=run.code != "reset",
+        at_ms=at_ms,
+        set=set or {},
+        add=add,
+        end=end,
+    )
 
 
 def day_of(at_ms: int) -> str:

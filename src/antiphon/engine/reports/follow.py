@@ -40,6 +40,7 @@ from antiphon.engine.reports import messages, parking
 from antiphon.engine.reports.parking import CalledOff, Continued
 from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import put_away
+from antiphon.policy.flow import may_flow
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -203,7 +204,7 @@ async def _look_around(
     origin = follower or await _origin_of(tx, report)
     return Situation(
         is_present=requester.id == report.requester_incarnation,
-        may_flow=child.taint.flows_to(requester.taint),
+        may_flow=may_flow(child, requester),
         may_word=may_word,
         is_origin_over=origin is None or origin.is_over,
         follower=None if follower is None else follower.id,
@@ -266,7 +267,7 @@ class _Came:
 def _standing_of(report: Report, child: Session | None, requester: Session) -> Situation:
     return Situation(
         is_present=requester.id == report.requester_incarnation,
-        may_flow=child is not None and child.taint.flows_to(requester.taint),
+        may_flow=child is not None and may_flow(child, requester),
     )
 
 

@@ -17,6 +17,8 @@ from antiphon.domain.report import Report
 from antiphon.domain.session import Session
 from antiphon.domain.text import PREVIEW_LENGTH, flat, one_line
 from antiphon.engine.ledger.append import Words, derived_id, words_from
+from antiphon.policy.flow import may_flow
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -44,7 +46,7 @@ def record_words(
     return words_from(
         child,
         message,
-        classification=child.taint if child.taint.flows_to(requester.taint) else requester.taint,
+        classification=child.taint if may_flow(child, requester) else requester.taint,
         incarnation=report.requester_incarnation,
         is_addressed=True,
         preview=one_line(said, PREVIEW_LENGTH),
@@ -92,7 +94,7 @@ async def find_question(query: Query, report: Report) -> tuple[Part, ...]:
 
 
 async def _find(query: Query, session: SessionRow, name: str, stage: ReportStage) -> tuple[Part, ...]:
-    event = await log.find_message(query, session, _message_id(name, stage))
+    event = await log.find_message(query, system_grant(session), _message_id(name, stage))
     assert event is not None and event.message is not None
     return event.message.content
 

@@ -6,7 +6,9 @@ from antiphon.domain.report import Report
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.silence import spoken
+from antiphon.policy.flow import may_flow
 from antiphon.policy.session_tools import SPAWN_FAMILY
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds
@@ -30,7 +32,7 @@ async def find_result(
         session_id=run.session_id,
         status=run.status,
         error=run.error,
-        result=result if child.taint.flows_to(requester.taint) else None,
+        result=result if may_flow(child, requester) else None,
         source=source,
         notes=notes,
         runtime_ms=max(0, ended_ms - milliseconds(started_at)),
@@ -46,7 +48,7 @@ async def _newest_words(tx: Transaction, run: Run) -> tuple[str, ResultSource]:
     said = ""
     work: Run | None = run
     while work is not None:
-        for event in reversed(await log.read_run(tx, work.session, work.id, from_seq=work.seq)):
+        for event in reversed(await log.read_run(tx, system_grant(work.session), work.id, from_seq=work.seq)):
             message = event.message
             if isinstance(message, ToolResult) and not message.is_error and message.tool not in SPAWN_FAMILY:
                 return text_of(message.content), ResultSource.TOOL

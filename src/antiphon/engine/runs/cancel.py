@@ -5,12 +5,16 @@ from typing import NamedTuple
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import NotFound
-from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
-from antiphon.engine.access.lookup import may_access
+from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.reach import NOBODY, admit_head, find_reach, find_session
 from antiphon.engine.ledger.fence import sessions_of
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
+from antiphon.policy.acts import Act
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -30,17 +34,18 @@ class Cancelled(NamedTuple):
 class Runs:
     """What people and programs ask of runs."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
         self._database = database
+        self._rules = rules
         self._clock = clock
 
     async def get(self, principal: Principal, run_id: RunId) -> Run:
         """The run as the ledger has it. Raises `NotFound`, also for a session that may not be seen."""
-        return accepted(await self._database.read(_find_run, principal, run_id))
+        return accepted(await self._database.read(_find_run, principal, Act.READ, self._rules, run_id))
 
-    async def list(self, where: RunFilter, *, limit: int) -> list[Run]:
-        """The owner's list, newest first."""
-        return await self._database.read(_list_runs, where, limit)
+    async def list(self, principal: Principal, where: RunFilter, *, limit: int) -> list[Run]:
+        """Newest first. Raises `Denied` for others than the owner."""
+        return accepted(await self._database.read(_list_runs, principal, self._rules, where, limit))
 
     async def cancel(self, principal: Principal, run_id: RunId) -> Run:
         """Cancels the run: at once if it is queued, else as soon as its work has unwound. Idempotent.
@@ -49,27 +54,43 @@ class Runs:
         """
         run = await self.get(principal, run_id)
         at_ms = self._clock.now_ms()
-        return accepted(await self._database.run(cancel_run, principal, run_id, at_ms, sessions=sessions_of(run)))
+        sessions = sessions_of(run)
+        return accepted(await self._database.run(cancel_run, principal, self._rules, run_id, at_ms, sessions=sessions))
 
-    async def cancel_session(self, session: SessionRow) -> Cancelled:
-        """Cancels what the session and all below it are at work on."""
-        return await self._database.run(cancel_work, session, self._clock.now_ms(), sessions=(session,))
+    async def cancel_session(self, principal: Principal, target: NamedTarget) -> Cancelled:
+        """Cancels what the session and all below it are at work on. Raises `NotFound`. Contract: runs 5, spawn 8."""
+        at_ms = self._clock.now_ms()
+        return accepted(
+            await self._database.run(cancel_session, principal, self._rules, target, at_ms, sessions=(target,))
+        )
 
 
-async def _find_run(query: Query, principal: Principal, run_id: RunId) -> Run | Refusal:
+async def _find_run(query: Query, principal: Principal, act: Act, rules: Rules, run_id: RunId) -> Run | Refusal:
+    """The run, if its session is within reach; one that is missing costs the same statements."""
+    reach = await find_reach(query, principal, act, rules)
+    if isinstance(reach, Refusal):
+        return reach
     run = await ledger.find(query, run_id)
-    session = await rows.find_head(query, run.session) if run else None
-    if run is None or session is None or not await may_access(query, principal, session.row):
-        return Refusal(NotFound(f"Run not found: {run_id!r}"))
-    return run
+    found = await admit_head(query, reach, await rows.find_head(query, run.session if run else NOBODY))
+    return Refusal(NotFound(f"Run not found: {run_id!r}")) if run is None or found is None else run
 
 
-async def _list_runs(query: Query, where: RunFilter, limit: int) -> list[Run]:
-    return await ledger.list_page(query, where, limit=limit)
+async def _list_runs(
+    query: Query, principal: Principal, rules: Rules, where: RunFilter, limit: int
+) -> list[Run] | Refusal:
+    reach = await find_reach(query, principal, Act.LIST_RUNS, rules)
+    return reach if isinstance(reach, Refusal) else await ledger.list_page(query, reach, where, limit=limit)
 
 
-async def cancel_run(tx: Transaction, principal: Principal, run_id: RunId, at_ms: int) -> Run | Refusal:
-    run = await _find_run(tx, principal, run_id)
+async def cancel_session(
+    tx: Transaction, principal: Principal, rules: Rules, target: NamedTarget, at_ms: int
+) -> Cancelled | Refusal:
+    found = await find_session(tx, principal, Act.CHANGE, target, rules)
+    return found if isinstance(found, Refusal) else await cancel_work(tx, found.session, at_ms)
+
+
+async def cancel_run(tx: Transaction, principal: Principal, rules: Rules, run_id: RunId, at_ms: int) -> Run | Refusal:
+    run = await _find_run(tx, principal, Act.CHANGE, rules, run_id)
     if isinstance(run, Refusal):
         return run
     while run.continued_by is not None:
@@ -88,19 +109,15 @@ async def cancel_run(tx: Transaction, principal: Principal, run_id: RunId, at_ms
     return current
 
 
-async def cancel_work(tx: Transaction, session: SessionRow, at_ms: int) -> Cancelled:
-    """Cancels what the session and all below it are at work on. Contract: runs 5, spawn 8."""
-    found = await ledger.find_active(tx, session)
-    parked = await ledger.find_parked(tx, session)
-    queued = await ledger.find_queued(tx, session)
+async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:
+    """The same for a session that was found."""
+    found = await ledger.find_active(tx, session.row)
+    parked = await ledger.find_parked(tx, session.row)
+    queued = await ledger.find_queued(tx, session.row)
     owing = [run for run in queued if run.report is not None or run.continues is not None]
-    row = await rows.find_by_row(tx, session)
-    below = 0
-    if row is not None:
-        called_off = await spawns.cancel_tree(tx, session, row.depth)
-        below = called_off.runs
-        for child in called_off.at_work:
-            tx.interrupt(child)
+    called_off = await spawns.cancel_tree(tx, session.row, session.depth)
+    for child in called_off.at_work:
+        tx.interrupt(child)
     if found is not None:
         await call_off(tx, found)
     for run in parked:
@@ -109,4 +126,4 @@ async def cancel_work(tx: Transaction, session: SessionRow, at_ms: int) -> Cance
     for run in owing:
         await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
     own = [*((found,) if found else ()), *parked, *owing]
-    return Cancelled(own[0].id if own else None, below)
+    return Cancelled(own[0].id if own else None, called_off.runs)

@@ -17,6 +17,7 @@ from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.ledger.run_log import AGENT_ACTOR
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.runs import lifecycle
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -207,7 +208,7 @@ class RunContext:
 
 
 async def _first_seq_needed(query: Query, run: Run) -> int:
-    compaction = await log.newest_compaction(query, run.session, run.session_id)
+    compaction = await log.newest_compaction(query, system_grant(run.session), run.session_id)
     if compaction is not None:
         from_seq = compaction.data["fromSeq"]
         assert isinstance(from_seq, int)
@@ -217,4 +218,4 @@ async def _first_seq_needed(query: Query, run: Run) -> int:
 
 
 async def _read_page(query: Query, run: Run, after: int) -> list[Event]:
-    return await log.read_incarnation_after(query, run.session, run.session_id, after, PAGE_EVENTS)
+    return await log.read_incarnation_after(query, system_grant(run.session), run.session_id, after, PAGE_EVENTS)

@@ -22,10 +22,12 @@ from antiphon.domain.session import SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
+from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.ledger.run_log import AGENT_ACTOR, append, append_steps, call_name, closing_result
+from antiphon.engine.ledger.run_log import AGENT_ACTOR, call_name, closing_result, record_steps
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CalledOff, must_park
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import processes, spawns
 from antiphon.store import runs as ledger
@@ -131,7 +133,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline:
         data["continues"] = run.continues
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
-    await append(tx, run, [event], at_ms=at_ms, set=status, end=found.end)
+    await append_events(tx, run.session, run.session_id, [event], at_ms=at_ms, set=status, end=found.end)
     return started
 
 
@@ -150,7 +152,7 @@ async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], coun
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    return await append_steps(tx, found.run, events, counted=counted, at_ms=at_ms, end=found.end)
+    return await record_steps(tx, found.run, events, counted=counted, at_ms=at_ms, end=found.end)
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:
@@ -209,7 +211,7 @@ async def finish_run(
     saw = saw if message is None else message.saw
     if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
         if message is not None:
-            await append_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
+            await record_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
         return NewInput()
     steps = [] if message is None else [_step(run, message)]
     unfinished: list[OpenCall] = []
@@ -337,7 +339,7 @@ async def _end(
         set["status"] = SessionStatus.IDLE.value
         set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
-    await append_steps(tx, run, [*steps, event], counted=counted, at_ms=at_ms, set=set, add=add, end=end)
+    await record_steps(tx, run, [*steps, event], counted=counted, at_ms=at_ms, set=set, add=add, end=end)
     return ended
 
 
@@ -354,7 +356,7 @@ def _step(run: Run, message: AssistantMessage) -> NewEvent:
 
 async def _unfinished_calls(tx: Transaction, run: Run) -> list[OpenCall]:
     """Calls without a result; each gets one, so that no later run executes it."""
-    return open_calls(await log.read_run(tx, run.session, run.id, from_seq=run.seq))
+    return open_calls(await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq))
 
 
 def _closing_step(run: Run, call: OpenCall) -> NewEvent:

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
-from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import Ids, RunId, SessionId
@@ -17,14 +16,19 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
-from antiphon.engine.access.lookup import find_session
+from antiphon.engine.access.reach import find_session
+from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import OpenSession, create_session
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Grant
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.database import Database, Transaction
 
 PAGE_EVENTS = 1000
 
@@ -41,8 +45,9 @@ class ForkSession:
 
 
 class Forks:
-    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
+        self._rules = rules
         self._clock = clock
         self._ids = ids
 
@@ -61,11 +66,11 @@ class Forks:
             new_session_id=parse_session_id(f"api:{self._ids.random_hex(12)}"),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(fork_session, command, sessions=(target,)))
+        return accepted(await self._database.run(fork_session, command, self._rules, sessions=(target,)))
 
 
-async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refusal:
-    found = await find_session(tx, command.principal, command.target)
+async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> Session | Refusal:
+    found = await find_session(tx, command.principal, Act.READ, command.target, rules)
     if isinstance(found, Refusal):
         return found
     source, incarnation = found.session, found.incarnation
@@ -78,7 +83,7 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
                 code="seq_out_of_range",
             )
         )
-    events = await _read_all(tx, source, incarnation, up_to)
+    events = await _read_all(tx, found.grant, incarnation, up_to)
     key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
     session = await create_session(
         tx,
@@ -93,14 +98,10 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
             at_ms=command.at_ms,
         ),
     )
-    described: dict[str, SqlValue] = {
-        "description": source.description,
-        "preview": source.preview,
-        "description_source": "fallback",
-    }
     # The copy is as classified as what it was made of, also where the events do not say so. Contract: sessions 8.
     taint = source.base.join(source.taint) if incarnation.id == source.id else source.base
-    await _append_copies(tx, session, _copied(events, session.last_seq + 1), command.at_ms, described, taint=taint)
+    copies = _copied(events, session.last_seq + 1)
+    await append_copies(tx, session, copies, command.at_ms, described_as=source, taint=taint)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
     return forked
@@ -111,7 +112,7 @@ async def copy_conversation(tx: Transaction, source: Session, into: Session, ori
     incarnation = await rows.find_incarnation(tx, SessionId(source.id))
     assert incarnation is not None
     up_to = source.last_seq if origin is None else origin.newest_seq
-    events = await _read_all(tx, source, incarnation, up_to)
+    events = await _read_all(tx, system_grant(source.row), incarnation, up_to)
     if origin is not None:
         queued = {run.id for run in await ledger.find_queued(tx, source.row)}
         events = [
@@ -119,32 +120,16 @@ async def copy_conversation(tx: Transaction, source: Session, into: Session, ori
             for event in events
             if event.run_id not in queued and (event.run_id != origin.id or isinstance(event.message, UserMessage))
         ]
-    await _append_copies(tx, into, _copied(events, into.last_seq + 1), at_ms)
+    await append_copies(tx, into, _copied(events, into.last_seq + 1), at_ms)
     copied = await rows.find_by_row(tx, into.row)
     assert copied is not None
     return copied
 
 
-async def _append_copies(
-    tx: Transaction,
-    session: Session,
-    copies: list[NewEvent],
-    at_ms: int,
-    set: dict[str, SqlValue] | None = None,
-    *,
-    taint: Classification | None = None,
-) -> None:
-    """Its taint is the join of all: its own base, the copies' classifications, and what is given."""
-    taint = join_all([taint or session.base, session.base, *(copy.classification for copy in copies)])
-    await rows.set_taint(tx, SessionId(session.id), taint)
-    count = sum(copy.message is not None for copy in copies)
-    await log.append(tx, session.row, SessionId(session.id), copies, at_ms=at_ms, set=set, add={"message_count": count})
-
-
-async def _read_all(tx: Transaction, source: Session, incarnation: rows.Incarnation, up_to: int) -> list[Event]:
+async def _read_all(tx: Transaction, grant: Grant, incarnation: rows.Incarnation, up_to: int) -> list[Event]:
     events: list[Event] = []
     after = incarnation.first_seq - 1
-    while page := await log.read_incarnation_after(tx, source.row, incarnation.id, after, PAGE_EVENTS):
+    while page := await log.read_incarnation_after(tx, grant, incarnation.id, after, PAGE_EVENTS):
         events.extend(event for event in page if event.seq <= up_to)
         after = page[-1].seq
         if after >= up_to or len(page) < PAGE_EVENTS:

@@ -29,7 +29,7 @@ from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
-from antiphon.engine.access.lookup import find_head
+from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.ledger.append import Arrival, Words, append_words
 from antiphon.engine.ledger.queue import join_run, queue_run
@@ -38,8 +38,9 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
 from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session
+from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
-from antiphon.policy.shares import Shares, is_favoured
+from antiphon.policy.rights import is_favoured
 from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -84,7 +85,7 @@ class AppendMessage(Struct, frozen=True, kw_only=True):
     target: NamedTarget
     message: UserMessage | AssistantMessage
     may_repeat: bool
-    shares: Shares
+    rules: Rules
     occurred_at: datetime | None
     at_ms: int
 
@@ -167,7 +168,7 @@ class Inbox:
             target=target,
             message=message,
             may_repeat=message_id is not None,
-            shares=self._rules.shares,
+            rules=self._rules,
             occurred_at=occurred_at,
             at_ms=self._clock.now_ms(),
         )
@@ -185,10 +186,11 @@ class Inbox:
 
 
 async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
-    session = await _session_for(tx, command)
-    if isinstance(session, Refusal):
-        return session
-    if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(command.message.message_id))):
+    found = await _session_for(tx, command)
+    if isinstance(found, Refusal):
+        return found
+    session, named = found.head, MessageId(command.message.message_id)
+    if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
         return _repeated(session, first, command.principal, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
@@ -201,7 +203,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     message = command.message
     if not is_triggering(
         SessionType(session.type),
-        is_owner=command.principal.is_owner,
+        command.principal,
         mentioned=message.mentioned,
         owner_trigger=command.rules.owner_trigger,
     ):
@@ -231,17 +233,17 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     return _posted(session, message, seq, joined or command.run_id)
 
 
-async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | Refusal:
+async def _session_for(tx: Transaction, command: PostMessage) -> FoundHead | Refusal:
     """The session posted to; an agent's main one comes into being for the owner. Contract: sessions 4."""
-    found = await find_head(tx, command.principal, command.target)
+    found = await find_head(tx, command.principal, Act.SEND, command.target, command.rules)
     if not isinstance(found, Refusal):
         return found
     key = command.target.key
-    if key is None or key.kind is not SessionKind.MAIN or not command.principal.is_owner:
+    if key is None or key.kind is not SessionKind.MAIN or refuse_act(command.principal, Act.OPEN):
         return found
     if key.agent_id is None or key.agent_id not in command.rules.agents:
         return found
-    created = await create_session(
+    await create_session(
         tx,
         OpenSession(
             principal=command.principal,
@@ -252,9 +254,7 @@ async def _session_for(tx: Transaction, command: PostMessage) -> SessionHead | R
             at_ms=command.at_ms,
         ),
     )
-    head = await rows.find_head(tx, created.row)
-    assert head is not None
-    return head
+    return await find_head(tx, command.principal, Act.SEND, NamedTarget(key, None), command.rules)
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage) -> QueueMode:
@@ -314,12 +314,13 @@ def _words(session: SessionHead, command: PostMessage) -> Words:
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
-    session, message = await find_head(tx, command.principal, command.target), command.message
-    if isinstance(session, Refusal):
-        return session
-    if command.may_repeat and (first := await log.find_message(tx, session.row, MessageId(message.message_id))):
+    found = await find_head(tx, command.principal, Act.SEND, command.target, command.rules)
+    if isinstance(found, Refusal):
+        return found
+    session, message = found.head, command.message
+    if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return _repeated(session, first, command.principal, message)
-    if refusal := await refuse_message(tx, command.principal, stored_bytes(message.content), command.shares):
+    if refusal := await refuse_message(tx, command.principal, stored_bytes(message.content), command.rules.shares):
         return refusal
     words = Words(
         message=message,

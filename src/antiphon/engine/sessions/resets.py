@@ -11,11 +11,12 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.lookup import find_session
+from antiphon.engine.access.reach import find_session
+from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
-from antiphon.store import events as log
+from antiphon.policy.acts import Act
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -26,8 +27,9 @@ from antiphon.store.sessions import SessionHead
 class Resets:
     """Resets by people; those by configured policy happen when a message arrives."""
 
-    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
+        self._rules = rules
         self._clock = clock
         self._ids = ids
 
@@ -36,14 +38,16 @@ class Resets:
         drawn = self._ids.random_hex(12)
         now, at_ms = self._clock.now(), self._clock.now_ms()
         return accepted(
-            await self._database.run(reset_session, principal, target, drawn, now, at_ms, sessions=(target,))
+            await self._database.run(
+                reset_session, principal, self._rules, target, drawn, now, at_ms, sessions=(target,)
+            )
         )
 
 
 async def reset_session(
-    tx: Transaction, principal: Principal, target: NamedTarget, drawn: str, now: datetime, at_ms: int
+    tx: Transaction, principal: Principal, rules: Rules, target: NamedTarget, drawn: str, now: datetime, at_ms: int
 ) -> Session | Refusal:
-    found = await find_session(tx, principal, target)
+    found = await find_session(tx, principal, Act.CHANGE, target, rules)
     if isinstance(found, Refusal):
         return found
     return await begin_anew(tx, found.session, drawn, actor=str(principal), reason="reset", now=now, at_ms=at_ms)
@@ -104,7 +108,7 @@ async def begin_anew(
         "turn_count": 0,
         "context_tokens": 0,
     }
-    await log.append(tx, session.row, new_id, [started], at_ms=at_ms, set=changes)
+    await append_events(tx, session.row, new_id, [started], at_ms=at_ms, set=changes)
     for parked in waiting:
         await end_parked_run(tx, parked.id, at_ms)
     renewed = await rows.find_by_row(tx, session.row)

@@ -9,7 +9,7 @@ from anyio import to_thread
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Classification
-from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
+from antiphon.domain.errors import Conflict, Invalid, Unavailable
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
@@ -20,13 +20,24 @@ from antiphon.domain.session import DeliveryContext, Session, SessionStatus, Ses
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_session
-from antiphon.engine.access.lookup import Found, find_session, look_up, may_access, not_found, target_name
+from antiphon.engine.access.reach import (
+    Found,
+    admit,
+    find_reach,
+    find_session,
+    look_up,
+    not_found,
+    refuse_act,
+    target_name,
+)
+from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.policy.shares import Shares
+from antiphon.policy.acts import Act
+from antiphon.policy.rights import reaches_all
 from antiphon.store import deliveries, exchanges, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -58,7 +69,6 @@ class OpenSession:
     """
     new_session_id: SessionId
     """Of the incarnation, if the session is new and the target names none."""
-    shares: Shares = field(default_factory=Shares)
     at_ms: int
 
 
@@ -122,11 +132,10 @@ class Sessions:
             taint=taint,
             clearance=clearance,
             place=place,
-            shares=self._rules.shares,
             new_session_id=self.new_session_id(source),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(open_session, command, sessions=(target,)))
+        return accepted(await self._database.run(open_session, command, self._rules, sessions=(target,)))
 
     def _agent_for(self, target: NamedTarget, agent_id: AgentId | None) -> AgentId:
         named = target.key.agent_id if target.key is not None else None
@@ -148,11 +157,13 @@ class Sessions:
 
     async def get(self, principal: Principal, target: NamedTarget) -> Found:
         """The session and the incarnation that the target names. Raises `NotFound`."""
-        return accepted(await self._database.read(find_session, principal, target))
+        return accepted(await self._database.read(find_session, principal, Act.READ, target, self._rules))
 
-    async def list(self, where: SessionFilter, *, limit: int, after: ListCursor | None = None) -> SessionPage:
-        """The owner's list, newest first. Contract: list 1, 5."""
-        sessions = await self._database.read(_list_page, where, limit + 1, after)
+    async def list(
+        self, principal: Principal, where: SessionFilter, *, limit: int, after: ListCursor | None = None
+    ) -> SessionPage:
+        """Newest first. Raises `Denied` for others than the owner. Contract: list 1, 5."""
+        sessions = accepted(await self._database.read(_list_page, principal, self._rules, where, limit + 1, after))
         has_more = len(sessions) > limit
         page = sessions[:limit]
         return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None)
@@ -161,26 +172,33 @@ class Sessions:
         """Changes columns of the row and says so in the log; patches of different fields do not collide."""
         at_ms = self._clock.now_ms()
         return accepted(
-            await self._database.run(patch_session, principal, target, dict(changes), at_ms, sessions=(target,))
+            await self._database.run(
+                patch_session, principal, self._rules, target, dict(changes), at_ms, sessions=(target,)
+            )
         )
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
         """Removes the session with its log and runs. Raises `Conflict` where it must stay. Contract: sessions 7."""
         at_ms = self._clock.now_ms()
-        deleted = accepted(await self._database.run(delete_session, principal, target, at_ms, sessions=(target,)))
+        deleted = accepted(
+            await self._database.run(delete_session, principal, self._rules, target, at_ms, sessions=(target,))
+        )
         await remove_workspace(self._workspaces, deleted)
 
 
-async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusal:
+async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> Opened | Refusal:
     existing = await look_up(tx, command.target)
     if existing is not None:
         found = existing.session
-        if command.place is not None and not command.principal.is_owner:
-            if refusal := await _refuse_part(tx, command, found.row):
+        if command.place is not None and not reaches_all(command.principal):
+            if refusal := await _refuse_part(tx, command, found.row, rules):
                 return refusal
             await rows.add_participant(tx, found.row, str(command.principal))
-        if not await may_access(tx, command.principal, found.row):
-            return Refusal(not_found(target_name(command.target)))
+        reach = await find_reach(tx, command.principal, Act.CHANGE, rules)
+        if isinstance(reach, Refusal):
+            return reach
+        if await admit(tx, reach, existing) is None:
+            return Refusal(not_found(reach, target_name(command.target)))
         if command.target.key is None and found.agent_id != command.agent_id:
             return Refusal(
                 Conflict(
@@ -191,23 +209,23 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened | Refusa
         if command.label is not None and (refusal := _refuse_label(found, command.label)):
             return Refusal(refusal)
         return Opened(await _reopen(tx, found, command), is_new=False)
-    if not command.principal.is_owner and command.place is None:
-        return Refusal(Denied("Session keys are chosen by the owner, channels and configured hooks only"))
+    if command.place is None and (refusal := refuse_act(command.principal, Act.OPEN)):
+        return refusal
     try:
         check_new_key(_key_of(command))
     except Invalid as error:
         return Refusal(error)
-    if refusal := await refuse_session(tx, command.principal, command.shares):
+    if refusal := await refuse_session(tx, command.principal, rules.shares):
         return refusal
     session = await create_session(tx, command)
     return Opened(session, is_new=True)
 
 
-async def _refuse_part(tx: Transaction, command: OpenSession, session: SessionRow) -> Refusal | None:
+async def _refuse_part(tx: Transaction, command: OpenSession, session: SessionRow, rules: Rules) -> Refusal | None:
     """Why the principal may not take part in the session that exists; None if it does already."""
     if await rows.is_participant(tx, session, str(command.principal)):
         return None
-    return await refuse_session(tx, command.principal, command.shares)
+    return await refuse_session(tx, command.principal, rules.shares)
 
 
 async def create_session(tx: Transaction, command: OpenSession) -> Session:
@@ -249,8 +267,8 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
         actor=str(command.principal),
         data={"sessionId": session_id, "reason": "opened"},
     )
-    await log.append(tx, row, session_id, [started], at_ms=command.at_ms)
-    if not command.principal.is_owner:
+    await append_events(tx, row, session_id, [started], at_ms=command.at_ms)
+    if not reaches_all(command.principal):
         await rows.add_participant(tx, row, str(command.principal))
     session = await rows.find_by_row(tx, row)
     assert session is not None
@@ -304,18 +322,26 @@ def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
     }
 
 
+_ACTS = {"send_policy": Act.SET_SEND_POLICY, "model": Act.SET_MODEL}
+"""What changing the column is, where it is more than changing the session."""
+
+
 async def patch_session(
-    tx: Transaction, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue], at_ms: int
+    tx: Transaction,
+    principal: Principal,
+    rules: Rules,
+    target: NamedTarget,
+    changes: Mapping[str, SqlValue],
+    at_ms: int,
 ) -> Session | Refusal:
-    found = await find_session(tx, principal, target)
+    found = await find_session(tx, principal, Act.CHANGE, target, rules)
     if isinstance(found, Refusal):
         return found
-    if "send_policy" in changes and not principal.is_owner:
-        return Refusal(Denied("Send policy is set by the owner only"))
-    if "model" in changes and not principal.is_owner:
-        return Refusal(Denied("Model is set by the owner only"))
-    if isinstance(label := changes.get("label"), str) and (refusal := _refuse_label(found.session, label)):
-        return Refusal(refusal)
+    for column, act in _ACTS.items():
+        if column in changes and (refusal := refuse_act(principal, act)):
+            return refusal
+    if isinstance(label := changes.get("label"), str) and (invalid := _refuse_label(found.session, label)):
+        return Refusal(invalid)
     await _change(tx, found.session, changes, str(principal), at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
@@ -338,7 +364,7 @@ async def _change(tx: Transaction, session: Session, changes: Mapping[str, SqlVa
         classification=session.taint,
         data={"phase": "patched", "fields": list[JsonValue](sorted(changes))},
     )
-    await log.append(tx, session.row, session.id, [changed], at_ms=at_ms, set=changes)
+    await append_events(tx, session.row, session.id, [changed], at_ms=at_ms, set=changes)
 
 
 async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
@@ -349,8 +375,10 @@ async def remove_workspace(workspaces: Workspaces, session: Session | rows.Delet
         logger.warning("Workspace is left", extra={"action": "workspace_left", "code": error.code})
 
 
-async def delete_session(tx: Transaction, principal: Principal, target: NamedTarget, at_ms: int) -> Session | Refusal:
-    found = await find_session(tx, principal, target)
+async def delete_session(
+    tx: Transaction, principal: Principal, rules: Rules, target: NamedTarget, at_ms: int
+) -> Session | Refusal:
+    found = await find_session(tx, principal, Act.CHANGE, target, rules)
     if isinstance(found, Refusal):
         return found
     session = found.session
@@ -389,8 +417,11 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     return None
 
 
-async def _list_page(query: Query, where: SessionFilter, limit: int, after: ListCursor | None) -> list[SessionSummary]:
-    return await rows.list_page(query, where, limit=limit, after=after)
+async def _list_page(
+    query: Query, principal: Principal, rules: Rules, where: SessionFilter, limit: int, after: ListCursor | None
+) -> list[SessionSummary] | Refusal:
+    reach = await find_reach(query, principal, Act.LIST, rules)
+    return reach if isinstance(reach, Refusal) else await rows.list_page(query, reach, where, limit=limit, after=after)
 
 
 def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:

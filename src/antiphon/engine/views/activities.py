@@ -3,9 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.domain.text import one_line
+from antiphon.engine.access.reach import find_reach
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
 from antiphon.engine.work.processes import Processes
+from antiphon.policy.acts import Act
 from antiphon.store import activities
 from antiphon.store.activities import Activity, ActivityPage
 from antiphon.store.database import Database, Query
@@ -30,14 +35,15 @@ class Work:
 
 
 class Activities:
-    def __init__(self, database: Database, processes: Processes | None, this: Process) -> None:
+    def __init__(self, database: Database, rules: Rules, processes: Processes | None, this: Process) -> None:
         self._database = database
+        self._rules = rules
         self._processes = processes
         self._this = this
 
-    async def now(self, *, limit: int) -> Work:
-        """At most `limit` busy sessions."""
-        page, requests = await self._database.read(_read, limit)
+    async def now(self, principal: Principal, *, limit: int) -> Work:
+        """At most `limit` busy sessions. Raises `Denied` for others than the owner."""
+        page, requests = accepted(await self._database.read(_read, principal, self._rules, limit))
         living = [self._this] if self._processes is None else await self._processes.list()
         return Work(
             activities=page.activities,
@@ -47,7 +53,12 @@ class Activities:
         )
 
 
-async def _read(query: Query, limit: int) -> tuple[ActivityPage, dict[RunId, str]]:
-    page = await activities.list_activities(query, limit=limit)
-    requests = await activities.read_requests(query, page.activities)
+async def _read(
+    query: Query, principal: Principal, rules: Rules, limit: int
+) -> tuple[ActivityPage, dict[RunId, str]] | Refusal:
+    reach = await find_reach(query, principal, Act.LIST_WORK, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    page = await activities.list_activities(query, reach, limit=limit)
+    requests = await activities.read_requests(query, reach, page.activities)
     return page, {run: one_line(text, LONGEST_REQUEST) for run, text in requests.items()}

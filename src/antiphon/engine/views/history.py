@@ -2,16 +2,21 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict
 from antiphon.domain.event import Event
-from antiphon.domain.ids import SessionRow
+from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.lookup import Found, find_session
+from antiphon.engine.access.reach import Found, find_session
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
 from antiphon.feed.follow import FRAME_BYTES, PAGE_EVENTS, LogSlice
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Grant
+from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -21,6 +26,8 @@ from antiphon.store.database import Database, Query
 class HistoryPage:
     """Messages of one incarnation, ascending, the newest that the request asked for."""
 
+    grant: Grant
+    """By which the session may be followed."""
     session: Session
     events: list[Event]
     has_more: bool
@@ -32,8 +39,9 @@ class HistoryPage:
 class History:
     """Reads logs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
+        self._rules = rules
 
     async def page(
         self,
@@ -45,17 +53,23 @@ class History:
         include_tools: bool = False,
     ) -> HistoryPage:
         """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
-        return accepted(await self._database.read(_read_page, principal, target, limit, before, include_tools))
+        read = self._database.read
+        return accepted(await read(_read_page, principal, self._rules, target, limit, before, include_tools))
 
-    async def events(self, session: Session, after: int) -> AsyncIterator[Event]:
-        """Every event of the present incarnation above `after`, ascending, up to where the log ends now."""
+    async def events(self, principal: Principal, target: NamedTarget, after: int = 0) -> AsyncIterator[Event]:
+        """Every event of the present incarnation above `after`, ascending, up to where the log ends now.
+
+        Raises `NotFound`, also between two pages for a session that was deleted, or that may be seen no longer.
+        """
+        incarnation: SessionId | None = None
         while True:
-            page = await self._database.read(log.read_incarnation_after, session.row, session.id, after, PAGE_EVENTS)
-            for event in page:
+            page = accepted(await self._database.read(_read_events, principal, self._rules, target, incarnation, after))
+            incarnation = page.incarnation
+            for event in page.events:
                 yield event
-            if len(page) < PAGE_EVENTS:
+            if len(page.events) < PAGE_EVENTS:
                 return
-            after = page[-1].seq
+            after = page.events[-1].seq
 
     async def read_logs(self, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
         """What is new in each session after its cursor; for the hub."""
@@ -65,12 +79,13 @@ class History:
 async def _read_page(
     query: Query,
     principal: Principal,
+    rules: Rules,
     target: NamedTarget,
     limit: int,
     before: int | None,
     include_tools: bool,
 ) -> HistoryPage | Refusal:
-    found = await find_session(query, principal, target)
+    found = await find_session(query, principal, Act.READ, target, rules)
     if isinstance(found, Refusal):
         return found
     return await read_page(query, found, limit=limit, before=before, include_tools=include_tools)
@@ -91,7 +106,7 @@ async def read_page(
     end = (incarnation.last_seq or session.last_seq) + 1
     events = await log.read_messages_before(
         query,
-        session.row,
+        found.grant,
         incarnation.id,
         from_seq=incarnation.first_seq,
         before=end if before is None else min(before, end),
@@ -99,7 +114,29 @@ async def read_page(
         include_tools=include_tools,
     )
     return HistoryPage(
-        session=session, events=events[:limit][::-1], has_more=len(events) > limit, last_seq=session.last_seq
+        grant=found.grant,
+        session=session,
+        events=events[:limit][::-1],
+        has_more=len(events) > limit,
+        last_seq=session.last_seq,
+    )
+
+
+class _EventPage(NamedTuple):
+    incarnation: SessionId
+    events: list[Event]
+
+
+async def _read_events(
+    query: Query, principal: Principal, rules: Rules, target: NamedTarget, incarnation: SessionId | None, after: int
+) -> _EventPage | Refusal:
+    """A page of the incarnation, of the present one if none was begun with."""
+    found = await find_session(query, principal, Act.READ, target, rules)
+    if isinstance(found, Refusal):
+        return found
+    incarnation = incarnation or SessionId(found.session.id)
+    return _EventPage(
+        incarnation, await log.read_incarnation_after(query, found.grant, incarnation, after, PAGE_EVENTS)
     )
 
 
@@ -107,6 +144,6 @@ async def _read_slices(query: Query, cursors: Mapping[SessionRow, int]) -> Mappi
     slices: dict[SessionRow, LogSlice] = {}
     for session, after in cursors.items():
         if bounds := await rows.find_bounds(query, session):
-            found = await log.read_stretch(query, session, after, PAGE_EVENTS, FRAME_BYTES)
+            found = await log.read_stretch(query, system_grant(session), after, PAGE_EVENTS, FRAME_BYTES)
             slices[session] = LogSlice(bounds.first_seq, bounds.last_seq, tuple(found.events), found.size)
     return slices

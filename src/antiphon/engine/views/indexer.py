@@ -18,6 +18,7 @@ from antiphon.domain.redaction import redact
 from antiphon.domain.words import words_of
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.feed.notifier import Notifier
+from antiphon.policy.system import system_grant
 from antiphon.store import search as index
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, Transaction
@@ -158,7 +159,7 @@ async def _read_logs(query: Query, states: Sequence[LogState]) -> list[list[Even
     for state in states:
         if room == 0:
             break
-        logs.append(await index.read_unindexed(query, state, room))
+        logs.append(await index.read_unindexed(query, system_grant(state.session), state, room))
         room -= len(logs[-1])
     return logs
 

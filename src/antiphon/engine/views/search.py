@@ -1,4 +1,4 @@
-"""Searching the messages that a session may read. Contract: search 1, visibility 4, flow 3, 8."""
+"""Searching the messages that a session or a person may read. Contract: search 1, visibility 4, flow 3, 8."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,11 +7,12 @@ from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import Role, role_of, text_of
 from antiphon.domain.snippet import redacted_snippet
 from antiphon.domain.words import query_words
-from antiphon.engine.access.callers import Caller, find_reach
+from antiphon.engine.access.reach import Actor, find_reach
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.policy.visibility import Act, Scope
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Reach
 from antiphon.store import search as index
 from antiphon.store.database import Database, Query
 from antiphon.store.search import Found
@@ -37,26 +38,26 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    scope: Scope
+    reach: Reach
     expression: str
 
 
 class Search:
-    """Finds messages by their words, as far as the caller sees them."""
+    """Finds messages by their words, as far as whoever asks sees them."""
 
     def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
 
-    async def search(self, caller: Caller, query: str, *, limit: int = 10) -> list[Hit]:
+    async def search(self, actor: Actor, query: str, *, limit: int = 10) -> list[Hit]:
         """Messages of people and models with all words, newest first, at most `limit` (1 to 25).
 
-        Raises `Invalid` (`invalid_query`), `Denied` where reading is switched off, and `NotFound` for a caller that
-        is gone.
+        Raises `Invalid` (`invalid_query`), `Denied` where reading is switched off, and `NotFound` for a calling
+        session that is gone.
         """
         words = query_words(query)
         limit = min(max(limit, 1), MAX_LIMIT)
-        asked = accepted(await self._database.read(_ask, caller, tuple(words), self._rules))
+        asked = accepted(await self._database.read(_ask, actor, tuple(words), self._rules))
         if asked is None:
             return []
         found: list[Found] = []
@@ -75,23 +76,20 @@ class Search:
         return await self._database.read(index.count_lag)
 
 
-async def _ask(query: Query, caller: Caller, words: tuple[str, ...], rules: Rules) -> _Asked | Refusal | None:
-    """What the index is asked for; None where the scope is empty."""
-    reach = await find_reach(query, caller, Act.READ, rules)
+async def _ask(query: Query, actor: Actor, words: tuple[str, ...], rules: Rules) -> _Asked | Refusal | None:
+    """What the index is asked for; None where there is no session."""
+    reach = await find_reach(query, actor, Act.READ, rules)
     if isinstance(reach, Refusal):
         return reach
-    sessions = await index.find_narrow(query, reach.scope)
+    sessions = await index.find_narrow(query, reach)
     if sessions == []:
         return None
-    return _Asked(reach.scope, index.expression(words, sessions))
+    return _Asked(reach, index.expression(words, sessions))
 
 
 async def _look(query: Query, asked: _Asked, before: int, depth: int, limit: int) -> tuple[list[Found], int | None]:
-    """Messages and where to go on, in one snapshot with the sessions that the caller sees."""
-    places, then = await index.find_places(
-        query, asked.scope, asked.expression, before=before, depth=depth, limit=limit
-    )
-    return await index.read_found(query, places), then
+    """Messages and where to go on, in one snapshot with the sessions that whoever asks sees."""
+    return await index.find_messages(query, asked.reach, asked.expression, before=before, depth=depth, limit=limit)
 
 
 def _hits(found: list[Found], words: list[str]) -> list[Hit]:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Denied
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.lookup import find_session
+from antiphon.engine.access.reach import Candidate, admit, find_reach, find_session, present_incarnation
 from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Reach
 from antiphon.store import activities, trees
 from antiphon.store import sessions as rows
 from antiphon.store.activities import Activity, LastRun
@@ -57,91 +59,121 @@ class Family:
 
 
 class Trees:
-    """Every answer is made in one snapshot, by a number of statements that does not grow with the tree."""
+    """Every answer is made in one snapshot, by a number of statements that does not grow with the tree.
 
-    def __init__(self, database: Database) -> None:
+    Each raises `Denied` for others than the owner.
+    """
+
+    def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
+        self._rules = rules
 
     async def under(self, principal: Principal, target: NamedTarget, *, include_inactive: bool, limit: int) -> Tree:
         """The session, active or not, with all that is under it, of which at most `limit` are shown.
 
         Those at work are shown before others, then those of little depth, of these the newest. Sessions with the
-        same one above them come in the order in which they were made. Raises `NotFound`, and `Denied` for others than
-        the owner.
+        same one above them come in the order in which they were made. Raises `NotFound`.
         """
-        return accepted(await self._database.read(_under, principal, target, include_inactive, limit))
+        return accepted(await self._database.read(_under, principal, self._rules, target, include_inactive, limit))
 
-    async def recent(self, *, include_inactive: bool, roots: int, limit: int) -> Tree:
+    async def recent(self, principal: Principal, *, include_inactive: bool, roots: int, limit: int) -> Tree:
         """The roots that changed last, newest first, with what is under them; at most `limit` sessions under all."""
-        return await self._database.read(_recent, include_inactive, roots, limit)
+        return accepted(await self._database.read(_recent, principal, self._rules, include_inactive, roots, limit))
 
-    async def folded(self, opened: Mapping[SessionRow, int], *, roots: int) -> Tree:
+    async def folded(self, principal: Principal, opened: Mapping[SessionRow, int], *, roots: int) -> Tree:
         """The roots that changed last, and under those that are `opened` the sessions directly under them.
 
         Roots are newest first; of those under one, those at work come before others, and of each kind the newest
         first. `opened` says how many to show of each; it may name sessions that are not there.
         """
-        return await self._database.read(_folded, dict(opened), roots)
+        return accepted(await self._database.read(_folded, principal, self._rules, dict(opened), roots))
 
-    async def family(self, session: Session, *, limit: int) -> Family:
-        """The session's parent and at most `limit` of its children: those at work first, then the newest."""
-        return await self._database.read(_family, session, limit)
+    async def family(self, principal: Principal, target: NamedTarget, *, limit: int) -> Family:
+        """The session, its parent and at most `limit` of its children: those at work first, then the newest.
+
+        Raises `NotFound`.
+        """
+        return accepted(await self._database.read(_family, principal, self._rules, target, limit))
 
 
 async def _under(
     query: Query,
     principal: Principal,
+    rules: Rules,
     target: NamedTarget,
     include_inactive: bool,
     limit: int,
 ) -> Tree | Refusal:
-    found = await find_session(query, principal, target)
+    found = await find_session(query, principal, Act.READ, target, rules)
     if isinstance(found, Refusal):
         return found
-    if not principal.is_owner:
-        return Refusal(Denied("Trees are shown to the owner only"))
+    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+    if isinstance(reach, Refusal):
+        return reach
     root = found.session
-    below = await trees.list_descendants(query, [_place(root)], include_inactive=include_inactive, limit=limit)
-    return await _tree(query, [root], _by_age(below), include_inactive=include_inactive)
+    below = await trees.list_descendants(query, reach, [_place(root)], include_inactive=include_inactive, limit=limit)
+    return await _tree(query, reach, [root], _by_age(below), include_inactive=include_inactive)
 
 
 async def _recent(
     query: Query,
+    principal: Principal,
+    rules: Rules,
     include_inactive: bool,
     roots: int,
     limit: int,
-) -> Tree:
-    found = await trees.list_roots(query, include_inactive=include_inactive, limit=roots + 1)
+) -> Tree | Refusal:
+    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    found = await trees.list_roots(query, reach, include_inactive=include_inactive, limit=roots + 1)
     places = [_place(session) for session in found[:roots]]
-    below = await trees.list_descendants(query, places, include_inactive=include_inactive, limit=limit)
+    below = await trees.list_descendants(query, reach, places, include_inactive=include_inactive, limit=limit)
     return await _tree(
-        query, found[:roots], _by_age(below), include_inactive=include_inactive, has_more=len(found) > roots
+        query, reach, found[:roots], _by_age(below), include_inactive=include_inactive, has_more=len(found) > roots
     )
 
 
-async def _folded(query: Query, opened: dict[SessionRow, int], roots: int) -> Tree:
-    found = await trees.list_roots(query, include_inactive=False, limit=roots + 1)
+async def _folded(
+    query: Query, principal: Principal, rules: Rules, opened: dict[SessionRow, int], roots: int
+) -> Tree | Refusal:
+    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    found = await trees.list_roots(query, reach, include_inactive=False, limit=roots + 1)
     below: list[Session] = []
     shown = found[:roots]
     for _ in range(MAX_DEPTH):
         parents = {_place(session): opened[session.row] for session in shown if session.row in opened}
         if not parents:
             break
-        children = await trees.list_children(query, parents, include_inactive=False)
+        children = await trees.list_children(query, reach, parents, include_inactive=False)
         shown = [child for each in children.values() for child in each]
         below += shown
-    return await _tree(query, found[:roots], below, include_inactive=False, has_more=len(found) > roots)
+    return await _tree(query, reach, found[:roots], below, include_inactive=False, has_more=len(found) > roots)
 
 
-async def _family(query: Query, session: Session, limit: int) -> Family:
+async def _family(
+    query: Query, principal: Principal, rules: Rules, target: NamedTarget, limit: int
+) -> Family | Refusal:
+    found = await find_session(query, principal, Act.READ, target, rules)
+    if isinstance(found, Refusal):
+        return found
+    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    session = found.session
     above = [row for row in session.ancestors if row is not None]
     parent = await rows.find_by_row(query, above[-1]) if above else None
-    children = await trees.list_children(query, {_place(session): limit}, include_inactive=False)
-    return Family(parent, await _tree(query, [session], children[session.row], include_inactive=False))
+    seen = await admit(query, reach, None if parent is None else Candidate(parent, present_incarnation(parent)))
+    children = await trees.list_children(query, reach, {_place(session): limit}, include_inactive=False)
+    tree = await _tree(query, reach, [session], children[session.row], include_inactive=False)
+    return Family(None if seen is None else seen.session, tree)
 
 
 async def _tree(
     query: Query,
+    reach: Reach,
     roots: Sequence[Session],
     below: Sequence[Session],
     *,
@@ -154,11 +186,11 @@ async def _tree(
     for session in below:
         under.setdefault(_nearest(session, shown), []).append(session)
     places = [_place(session) for session in shown.values()]
-    sums = await trees.sum_below(query, places, include_inactive=include_inactive)
-    children = await trees.count_children(query, places, include_inactive=include_inactive)
-    working = await activities.list_activities(query, limit=len(shown), sessions=list(shown))
+    sums = await trees.sum_below(query, reach, places, include_inactive=include_inactive)
+    children = await trees.count_children(query, reach, places, include_inactive=include_inactive)
+    working = await activities.list_activities(query, reach, limit=len(shown), sessions=list(shown))
     by_session = {activity.session: activity for activity in working.activities}
-    last_runs = await activities.find_last_runs(query, list(shown))
+    last_runs = await activities.find_last_runs(query, reach, list(shown))
     members: list[Member] = []
 
     def add(session: Session, level: int) -> None:

@@ -1,7 +1,7 @@
 """What one session is shown of others: lists, transcripts, status, agents. Contract: list, history, session_status."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import Denied
@@ -9,11 +9,13 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.session import Session, SessionSummary
 from antiphon.domain.targets import Target
-from antiphon.engine.access.callers import Caller, find_reach, find_target
+from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.reach import find_reach, find_target
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.views.history import HistoryPage, read_page
-from antiphon.policy.visibility import Act
+from antiphon.policy.acts import Act
+from antiphon.policy.reach import Grant, grant_listed, is_as_far
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -114,20 +116,20 @@ async def _list(
     reach = await find_reach(query, caller, Act.LIST, rules)
     if isinstance(reach, Refusal):
         return reach
-    found = await rows.list_page(query, replace(where, scope=reach.scope), limit=limit + 1, after=after)
+    found = await rows.list_page(query, reach, where, limit=limit + 1, after=after)
     page = found[:limit]
     children: dict[SessionRow, list[str]] = {}
-    for child in await rows.list_children(query, [session.row for session in page], reach.scope, MAX_CHILDREN):
+    for child in await rows.list_children(query, reach, [session.row for session in page], MAX_CHILDREN):
         children.setdefault(child.parent, []).append(child.key)
     messages: dict[SessionRow, list[Event]] = {}
     if message_limit:
         readable = await find_reach(query, caller, Act.READ, rules)
         if isinstance(readable, Refusal):
             return readable
-        if readable.scope.visibility is not reach.scope.visibility:
+        if not is_as_far(readable, reach):
             return Refusal(_unreadable(caller.agent_id))
         for session in page:
-            messages[session.row] = await _newest(query, session, message_limit)
+            messages[session.row] = await _newest(query, grant_listed(readable, session), session, message_limit)
     return ListedPage(
         [Listed(session, children.get(session.row, ()), messages.get(session.row, ())) for session in page],
         rows.cursor_of(page[-1]) if len(found) > limit else None,
@@ -142,10 +144,10 @@ def _unreadable(agent_id: AgentId) -> Denied:
     )
 
 
-async def _newest(query: Query, session: SessionSummary, limit: int) -> list[Event]:
+async def _newest(query: Query, grant: Grant, session: SessionSummary, limit: int) -> list[Event]:
     found = await log.read_messages_before(
         query,
-        session.row,
+        grant,
         SessionId(session.id),
         from_seq=0,
         before=session.last_seq + 1,
@@ -168,7 +170,7 @@ async def _history(
     reach = await find_reach(query, caller, Act.READ, rules)
     if isinstance(reach, Refusal):
         return reach
-    found = await find_target(query, caller, reach, target, name)
+    found = await find_target(query, reach, target, name)
     if isinstance(found, Refusal):
         return found
     return await read_page(query, found, limit=limit, before=before, include_tools=include_tools)
@@ -178,7 +180,7 @@ async def _status(query: Query, caller: Caller, rules: Rules, target: Target, na
     reach = await find_reach(query, caller, Act.STATUS, rules)
     if isinstance(reach, Refusal):
         return reach
-    found = await find_target(query, caller, reach, target, name)
+    found = await find_target(query, reach, target, name)
     if isinstance(found, Refusal):
         return found
     active = await ledger.find_active(query, found.session.row)

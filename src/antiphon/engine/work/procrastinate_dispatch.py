@@ -24,7 +24,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.dispatch import Driver
-from antiphon.policy.shares import is_favoured
+from antiphon.policy.rights import is_favoured
 from antiphon.store import jobs
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Transaction

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from antiphon.domain.actor import Principal
-from antiphon.policy.shares import is_favoured, most_of_one, reserve_of
+from antiphon.policy.rights import is_favoured
+from antiphon.policy.shares import most_of_one, reserve_of
 
 
 class Slots:

@@ -1,0 +1,209 @@
+"""What an actor reaches, and the session that it names: the one place where the engine asks policy who may what.
+
+People, holders of tokens and sessions alike. What is missing and what is hidden get one refusal after the same number
+of statements. Contract: answers 2, access 1, visibility.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied, Invalid, NotFound
+from antiphon.domain.ids import AgentId, SessionId, SessionRow
+from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
+from antiphon.engine.access.caller import Caller
+from antiphon.engine.refusal import Refusal
+from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
+from antiphon.policy.decision import Deny
+from antiphon.policy.reach import (
+    Grant,
+    Reach,
+    decide,
+    decide_participation,
+    grant_listed,
+    reach_of_person,
+    reach_of_session,
+)
+from antiphon.policy.rights import decide_act
+from antiphon.policy.visibility import Visibility
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query
+
+NOBODY = SessionRow(-1)
+"""No session's row; looked up in its place where nothing was found."""
+
+Actor: TypeAlias = Principal | Caller
+"""Who acts: a person or program, or a session that calls a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A session, and which of its incarnations was named: the present one, unless by the id of an ended one."""
+
+    session: Session
+    incarnation: rows.Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A candidate that the actor may see or change."""
+
+    grant: Grant
+    session: Session
+    incarnation: rows.Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHead:
+    """The same, of a session of which the head of its row is enough."""
+
+    grant: Grant
+    head: rows.SessionHead
+
+
+async def find_reach(query: Query, actor: Actor, act: Act, rules: Rules) -> Reach | Refusal:
+    """What the actor reaches; refused where it may not do that at all, or the calling session is gone."""
+    if isinstance(actor, Principal):
+        reach = reach_of_person(actor, act)
+    else:
+        session = await rows.find_by_row(query, actor.session)
+        if session is None:
+            return Refusal(NotFound("Session not found: the caller's own was deleted."))
+        reach = reach_of_session(
+            session,
+            actor.principal,
+            act,
+            rules.visibility,
+            is_sandboxed=actor.is_sandboxed or rules.are_sandboxed(session),
+            subagent_tools=rules.subagent_tools,
+        )
+    return Refusal(Denied(reach.reason, code=reach.rule)) if isinstance(reach, Deny) else reach
+
+
+def refuse_act(principal: Principal, act: Act) -> Refusal | None:
+    """Why the principal may not do it at all, whatever it is done with; None if it may."""
+    decision = decide_act(principal, act)
+    return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
+
+
+async def find_target(query: Query, reach: Reach, target: Target, name: str | None = None) -> Found | Refusal:
+    """The session that is named, if it is within the reach; `name` is how the actor wrote it."""
+    if isinstance(target, NamedTarget):
+        candidate, name = await look_up(query, target), name or target_name(target)
+    else:
+        candidate = await _look_up_relative(query, reach, target)
+    return await admit(query, reach, candidate) or Refusal(not_found(reach, name or target.value))
+
+
+async def find_session(query: Query, actor: Actor, act: Act, target: NamedTarget, rules: Rules) -> Found | Refusal:
+    """The session that the actor may do this with."""
+    reach = await find_reach(query, actor, act, rules)
+    return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
+
+
+async def find_head(
+    query: Query, principal: Principal, act: Act, target: NamedTarget, rules: Rules
+) -> FoundHead | Refusal:
+    """Like `find_session`, for people, where the head of the row is enough."""
+    reach = await find_reach(query, principal, act, rules)
+    if isinstance(reach, Refusal):
+        return reach
+    by_key = await rows.find_head_by_key(query, target.key) if target.key is not None else None
+    incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
+    by_id = await rows.find_head(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
+    return await admit_head(query, reach, by_key or by_id) or Refusal(not_found(reach, target_name(target)))
+
+
+async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
+    """The one listed session of that label in the reach; two are refused, and neither is named. Contract: send 1."""
+    matches = await rows.find_visible_by_label(query, reach, label, agent_id, limit=2)
+    session = await rows.find_by_row(query, matches[0].row if matches else NOBODY)
+    if len(matches) > 1:
+        return Refusal(
+            Invalid(
+                f"Label is not unique: {label[:200]!r}. Name the session by its key, as sessions_list shows it.",
+                code="ambiguous_label",
+            )
+        )
+    if session is None:
+        return Refusal(not_found(reach, label))
+    return Found(grant_listed(reach, session), session, present_incarnation(session))
+
+
+async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Found | None:
+    """The candidate, if there is one and it is within the reach."""
+    takes_part = await _takes_part(query, reach, candidate.session.row if candidate else NOBODY)
+    if candidate is None:
+        return None
+    session, incarnation = candidate.session, candidate.incarnation
+    grant = decide(reach, session, incarnation=incarnation.id, taint=incarnation.taint, is_participant=takes_part)
+    return None if isinstance(grant, Deny) else Found(grant, session, incarnation)
+
+
+async def admit_head(query: Query, reach: Reach, head: rows.SessionHead | None) -> FoundHead | None:
+    """The same for people, where the head of the row is enough."""
+    takes_part = await _takes_part(query, reach, head.row if head else NOBODY)
+    if head is None:
+        return None
+    grant = decide_participation(reach, head.row, head.key, is_participant=takes_part)
+    return None if isinstance(grant, Deny) else FoundHead(grant, head)
+
+
+async def _takes_part(query: Query, reach: Reach, session: SessionRow) -> bool:
+    return reach.participant is not None and await rows.is_participant(query, session, reach.participant)
+
+
+async def look_up(query: Query, target: NamedTarget) -> Candidate | None:
+    """The session by key, else by id, whoever asks; all statements run, whatever the first ones find."""
+    by_key = await rows.find_by_key(query, target.key) if target.key is not None else None
+    incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
+    by_id = await rows.find_by_row(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
+    session = by_key or by_id
+    if session is None:
+        return None
+    if by_key is not None or incarnation is None:
+        incarnation = present_incarnation(session)
+    return Candidate(session, incarnation)
+
+
+async def _look_up_relative(query: Query, reach: Reach, target: RelativeTarget) -> Candidate | None:
+    assert reach.viewer is not None
+    own = reach.viewer.session
+    row = own.row if target is RelativeTarget.CURRENT else own.parent or NOBODY
+    session = await rows.find_by_row(query, row)
+    return None if session is None else Candidate(session, present_incarnation(session))
+
+
+def present_incarnation(session: Session) -> rows.Incarnation:
+    return rows.Incarnation(
+        id=SessionId(session.id),
+        session=session.row,
+        first_seq=session.incarnation_seq,
+        last_seq=None,
+        taint=session.taint,
+    )
+
+
+def target_name(target: NamedTarget) -> str:
+    return str(target.key or target.session_id)
+
+
+_SEES = {
+    Visibility.SELF: "only itself",
+    Visibility.TREE: "itself and the sessions that it spawned",
+    Visibility.AGENT: "the sessions of its agent",
+    Visibility.ALL: "the sessions of its agent, and of others as far as tools.agentToAgent allows",
+}
+
+
+def not_found(reach: Reach, name: str) -> NotFound:
+    """One text for what is missing and what is hidden; it depends on the actor's own policy alone."""
+    if reach.viewer is None:
+        return NotFound(f"Session not found: {name!r}. Sessions that you may see are listed by `sessions list`.")
+    visibility = reach.viewer.visibility
+    return NotFound(
+        f"Session not found: {name[:200]!r}. This session sees {_SEES[visibility]} "
+        f"(tools.sessions.visibility = {visibility.value!r}); sessions_list shows them."
+    )

@@ -1,0 +1,161 @@
+"""What an actor may see or change in one act. Contract: access 1, visibility 1 to 6, flow 3.
+
+Policy makes a *reach* of an actor and an act, before any target is known. Lists turn it into SQL (`store/scopes`), so
+that they are filtered before limit and count. `decide` judges one session by it, and gives a *grant*, by which that
+session is read. Both are made in `policy/` alone; the engine's own work has those of `policy/system`.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from antiphon.domain.actor import Principal, session_principal
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
+from antiphon.domain.ids import SessionId, SessionRow
+from antiphon.domain.session import Session, SessionSummary
+from antiphon.policy.acts import Act
+from antiphon.policy.decision import Deny
+from antiphon.policy.flow import may_enter
+from antiphon.policy.rights import decide_act, is_guest, reaches_all
+from antiphon.policy.session_tools import is_bound_to_parent
+from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """The session that acts, and how far it sees."""
+
+    session: Session
+    visibility: Visibility
+    agent_to_agent: AgentToAgent
+
+    @property
+    def crosses_agents(self) -> bool:
+        rules = self.agent_to_agent
+        return self.visibility is Visibility.ALL and rules.enabled and rules.admits(self.session.agent_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The sessions that an actor reaches in one act."""
+
+    act: Act
+    participant: str | None = None
+    """The principal that reaches no more than what it takes part in; None for one that is not limited so."""
+    viewer: Viewer | None = None
+    """None for people, and for the system."""
+
+    @property
+    def is_everything(self) -> bool:
+        return self.participant is None and self.viewer is None
+
+    @property
+    def clearance(self) -> Classification:
+        """What may be seen of the sessions must flow to this. Contract: flow 3."""
+        if self.viewer is not None:
+            return self.viewer.session.taint
+        return EVERYTHING if self.participant is None else PUBLIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """One session that an actor may see or change in one act."""
+
+    act: Act
+    session: SessionRow
+    incarnation: SessionId | None
+    """The one that may be read; None for all of the key's."""
+
+    def covers(self, incarnation: SessionId) -> bool:
+        return self.incarnation is None or self.incarnation == incarnation
+
+
+def reach_of_person(principal: Principal, act: Act) -> Reach | Deny:
+    """What a person or program reaches; also whoever shows a token that is bound to a session."""
+    decision = decide_act(principal, act)
+    if isinstance(decision, Deny):
+        return decision
+    return Reach(act=act, participant=None if reaches_all(principal) else str(principal))
+
+
+def reach_of_session(
+    session: Session,
+    principal: Principal,
+    act: Act,
+    rules: VisibilityRules,
+    *,
+    is_sandboxed: bool,
+    subagent_tools: Collection[str],
+) -> Reach | Deny:
+    """What the session reaches that acts with the rights of the principal. Contract: visibility 2, 5, 6, access 4."""
+    has_all = reaches_all(principal) or principal == session_principal(str(session.key))
+    visibility = rules.of(session.agent_id, act, is_sandboxed=is_sandboxed)
+    if visibility is not None and not has_all and is_guest(principal):
+        visibility = Visibility.SELF
+    if act is Act.SEND and session.depth > 0 and (visibility is None or is_bound_to_parent(subagent_tools)):
+        # Whatever is narrowed or switched off, a child may send to its requester. Contract: visibility 6.
+        visibility = Visibility.SELF
+    if visibility is None:
+        return Deny(
+            "act_off",
+            f"Act is switched off for agent {session.agent_id!r}: {act.value!r}. "
+            f"The owner may allow it by agents.list[].tools.sessions.{act.value}.",
+        )
+    return Reach(
+        act=act,
+        participant=None if has_all else str(principal),
+        viewer=Viewer(session=session, visibility=visibility, agent_to_agent=rules.agent_to_agent),
+    )
+
+
+def decide(
+    reach: Reach, session: Session, *, incarnation: SessionId, taint: Classification, is_participant: bool
+) -> Grant | Deny:
+    """Whether the session is within the reach; every doubt denies. Contract: visibility 1, 3, 6.
+
+    `taint` is that of the incarnation which is to be seen; `is_participant` says it of the reach's `participant`.
+    """
+    viewer = reach.viewer
+    if viewer is None:
+        return decide_participation(reach, session.row, str(session.key), is_participant=is_participant)
+    grant = Grant(act=reach.act, session=session.row, incarnation=incarnation)
+    own = viewer.session
+    if not may_enter(taint, reach.clearance):
+        return Deny("flow.read_up", "The session holds data above this one.")
+    if session.row == own.row:
+        return grant
+    if reach.act is Act.SEND and session.row == own.parent:
+        return grant
+    is_descendant = len(session.ancestors) > own.depth and session.ancestors[own.depth] == own.row
+    if reach.participant is not None and not (is_descendant or is_participant):
+        return Deny("access.participant", "Whoever asked takes no part in the session.")
+    match viewer.visibility:
+        case visibility if visibility is not Visibility.SELF and is_descendant:
+            return grant
+        case Visibility.AGENT | Visibility.ALL if session.agent_id == own.agent_id:
+            return grant
+        case Visibility.ALL if viewer.agent_to_agent.allows(own.agent_id, session.agent_id):
+            return grant
+        case _:
+            return Deny(f"visibility.{viewer.visibility.value}", "The session lies outside of what this one sees.")
+
+
+def is_as_far(one: Reach, other: Reach) -> bool:
+    """Whether both are of one actor, and hold the same sessions."""
+    return one.participant == other.participant and one.viewer == other.viewer
+
+
+def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
+    """The grant of a session that was listed by the reach, which `store/scopes` has decided."""
+    return Grant(act=reach.act, session=session.row, incarnation=session.id)
+
+
+def decide_participation(reach: Reach, session: SessionRow, key: str, *, is_participant: bool) -> Grant | Deny:
+    """Whether a person reaches the session; the owner reaches each, others those they take part in.
+
+    A token that is bound to a session calls tools as that one, and does nothing else. Contract: access 1, 2.
+    """
+    assert reach.viewer is None
+    is_bound = reach.act is Act.CALL and reach.participant == str(session_principal(key))
+    if reach.participant is None or is_participant or is_bound:
+        return Grant(act=reach.act, session=session, incarnation=None)
+    return Deny("access.participant", "You take no part in this session.")

@@ -1,0 +1,98 @@
+"""What only one place may do is done nowhere else."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "src" / "antiphon"
+
+READ_WITHOUT_ASKING = {
+    "engine/children/govern.py": "what was said to an own child",
+    "engine/children/wait.py": "which results a queued run of the calling session answers",
+    "engine/deliveries/deliveries.py": "the text that is sent now",
+    "engine/reports/messages.py": "a record, between the child and its requester",
+    "engine/reports/result.py": "what a child's run said last",
+    "engine/runs/context.py": "the log of the run that is carried out",
+    "engine/runs/lifecycle.py": "the calls of the run that ends",
+    "engine/sessions/forks.py": "the conversation that a spawn gives to its child",
+    "engine/views/history.py": "the hub: once for all followers, each of whom has a grant",
+    "engine/views/indexer.py": "the index, which is asked by reach",
+}
+"""Modules that read by the reach of the system, and what."""
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def places_of(name: str) -> list[str]:
+    """The files in which the name stands, as a name, an attribute, a parameter or a function; once for each time."""
+    return [file for file, tree in sources() for node in ast.walk(tree) if name in _names_in(node)]
+
+
+def _names_in(node: ast.AST) -> tuple[str | None, ...]:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=name):
+            return (name,)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return (name,)
+        case _:
+            return ()
+
+
+def callers_of(name: str, *, of: str | None = None) -> set[str]:
+    """The files that call it: by its bare name, or as an attribute of `of`."""
+    return {
+        file
+        for file, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _is(node.func, name, of)
+    }
+
+
+def _is(called: ast.expr, name: str, of: str | None) -> bool:
+    match called:
+        case ast.Name(id=found):
+            return of is None and found == name
+        case ast.Attribute(value=ast.Name(id=owner), attr=found):
+            return (owner, found) == (of, name)
+        case _:
+            return False
+
+
+def importers_of(module: str) -> set[str]:
+    return {
+        file
+        for file, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == module
+    }
+
+
+def test_reaches_and_grants_are_made_by_policy_alone() -> None:
+    assert callers_of("Reach") == callers_of("Grant") == {"policy/reach.py", "policy/system.py"}
+
+
+def test_whoever_reads_without_asking_is_listed() -> None:
+    assert importers_of("antiphon.policy.system") == READ_WITHOUT_ASKING.keys()
+
+
+def test_one_policy_decides_whether_content_flows() -> None:
+    places = [file for file in places_of("flows_to") if file != "domain/classification.py"]
+    assert 0 < len(places) <= 3 and all(file.startswith("policy/") for file in places), places
+
+
+def test_policy_alone_asks_who_is_the_owner() -> None:
+    places = places_of("is_owner")
+    assert len(places) <= 6, places
+    assert {file for file in places if not file.startswith("policy/")} == {"domain/actor.py"}
+
+
+def test_events_enter_logs_at_one_place() -> None:
+    assert callers_of("append", of="log") == {"engine/ledger/append.py"}
+    assert callers_of("set_taint", of="rows") == {"engine/ledger/append.py"}
+
+
+def test_what_is_looked_for_is_found() -> None:
+    assert "store/events.py" in places_of("append") and "policy/reach.py" in callers_of("may_enter")
