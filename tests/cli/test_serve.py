@@ -196,7 +196,7 @@ def test_what_a_killed_gateway_leaves_behind_is_ignored(home: Path) -> None:
         ("[gateway]\n\nprot = 1\n", ["line 3", "gateway.prot", "Did you mean 'port'"]),
         ("[runs]\nmax_concurrent = 'x'\n", ["line 2", "runs.max_concurrent"]),
         ("[gateway\n", ["not TOML"]),
-        ("[a.b]\n[a.b]\n", ["line 2", "Keep one [a.b], and put the settings of both under it."]),
+        ("[a.b]\n[a.b]\n", ["line 2", "Keep one [a.b], and put all its settings there."]),
         ("[[a]]\n[a]\n", ["line 2", "Keep one [a], and"]),
         ('[agents.defaults]\nmodel = "gpt"\n', ["Model is unknown: 'gpt'", "openai:gpt-5"]),
         ('[agents.defaults]\nmodel = "nobody:gpt"\n', ["Model unknown: 'nobody:gpt'", "providers.<name>.base_url"]),
