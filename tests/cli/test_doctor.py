@@ -97,7 +97,7 @@ def test_the_sandbox_is_tried_where_agents_need_it(home: Path, tmp_path: Path) -
     for needed in ({commands: "sandboxed"}, {commands: "host", **boxed}):
         code, found = checks(home, env={**absent, **needed})
         assert code == 1 and found["sandbox"]["status"] == "broken"
-        assert "'bwrap' is not on this machine" in found["sandbox"]["detail"]
+        assert "'bwrap' is not installed" in found["sandbox"]["detail"]
         assert "bubblewrap" not in found["sandbox"]["detail"]
         assert found["sandbox"]["remedy"].startswith("Install bubblewrap")
     if find_problem() is None:

@@ -126,7 +126,7 @@ async def test_a_server_that_keeps_failing_is_tried_less_and_less_often(open_hom
 
             assert [await starts_after(seconds=seconds) for seconds in (0, 0, 1, 1, 1, 2, 2)] == [2, 2, 3, 3, 4, 4, 5]
             told = answer(await ask(app, "main", "!call things__add {}"))["error"]
-            assert "It is tried again in 8 s." in told
+            assert "Antiphon tries again in 8 s." in told
 
 
 async def test_a_server_that_was_killed_while_idle_is_started_again(open_home: OpenHome, tmp_path: Path) -> None:
