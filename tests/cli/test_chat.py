@@ -53,7 +53,7 @@ def test_a_conversation_streams_obeys_commands_and_stays(home: Path) -> None:
         terminal.say("/history 2\n")
         terminal.expect("> first")
         terminal.say("/new\n")
-        terminal.expect("begins anew")
+        terminal.expect("starts again")
         terminal.say("after\n")
         terminal.expect("echo: after")
         terminal.say("\x04")
@@ -110,7 +110,7 @@ def test_one_message_prints_the_reply_only_and_tells_the_outcome_by_its_code(hom
         failed = antiphon("chat", "-m", "!fail no luck", home=home)
         assert (failed.returncode, failed.stdout, failed.stderr) == (1, "", "no luck\n")
         late = antiphon("chat", "-m", "!sleep 30", "--timeout", "0.2", home=home)
-        assert late.returncode == 5 and "It goes on" in late.stderr
+        assert late.returncode == 5 and "It continues" in late.stderr
         antiphon_json("runs", "cancel", antiphon_json("runs", "list", home=home)["runs"][0]["runId"], home=home)
         empty = antiphon("chat", "-m", " ", home=home)
         assert empty.returncode == 2 and "Message is empty" in empty.stderr

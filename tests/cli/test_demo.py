@@ -98,7 +98,7 @@ def test_on_a_terminal_it_is_drawn_within_its_width(place: Path) -> None:
         terminal.expect("kill -9")
         terminal.expect("is dead")
         terminal.expect("continues from its log")
-        terminal.expect("all results are there")
+        terminal.expect("all results have arrived")
         terminal.expect("── the process died here ──")
         assert terminal.wait() == 0
     shown = re.sub(r"\x1b\[[\d;]*m", "", terminal.seen)

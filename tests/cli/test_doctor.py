@@ -80,7 +80,7 @@ def test_mcp_servers_are_asked_for_their_tools_and_the_left_out_ones_are_told(ho
     code, found = checks(home)
     assert code == 1
     things, gone = found["MCP server things of main"], found["MCP server gone of main"]
-    assert things["status"] == "warning" and "'bad name': its name" in things["detail"]
+    assert things["status"] == "warning" and "'bad name': its prefixed name" in things["detail"]
     assert gone["status"] == "broken" and "'/no/such/program'" in gone["detail"]
     assert "planted" not in json.dumps(found)
     assert not (home / "mcp").exists()
