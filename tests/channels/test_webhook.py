@@ -27,7 +27,7 @@ from tests.engine.family import until_running
 from tests.engine.parley import deliveries, runs_of
 from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
 from tests.gateway.served import Json, Served, new_client, serve
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -313,7 +313,7 @@ async def test_the_same_message_again_is_one_message_with_one_answer(
 @requirement("channels:1")
 async def test_who_waits_gets_the_reply_with_the_answer(open_home: OpenHome, clock: ManualClock) -> None:
     async with serve_door(open_home, clock) as (_, client):
-        answer = (await ring(client, clock, message("hello", wait=60))).json()
+        answer = (await ring(client, clock, message("hello", wait=SECONDS))).json()
         assert (answer["status"], answer["reply"]) == ("ok", "echo: hello")
         late = (await ring(client, clock, message("!sleep 30", "m-2", wait=0.01))).json()
         assert late["status"] == "timeout" and "reply" not in late
@@ -329,13 +329,13 @@ async def test_who_waits_is_told_what_would_be_sent_and_no_more(open_home: OpenH
                 ("!say yes <NO_REPLY>", {"reply": "yes"}),
             )
         ):
-            answer = (await ring(client, clock, message(text, f"m-{number}", wait=60))).json()
+            answer = (await ring(client, clock, message(text, f"m-{number}", wait=SECONDS))).json()
             end = {name: answer[name] for name in ("reply", "suppressed") if name in answer}
             assert (answer["status"], end) == ("ok", told)
         denied = await served.client.patch(f"/sessions/{DOOR}", json={"sendPolicy": "deny"})
         assert denied.status_code == 200
         for text in ("hello", "!fail of secret things"):
-            answer = (await ring(client, clock, message(text, text, wait=60))).json()
+            answer = (await ring(client, clock, message(text, text, wait=SECONDS))).json()
             assert answer["suppressed"] == "send_denied" and not {"reply", "error"} & answer.keys()
 
 

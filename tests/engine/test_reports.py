@@ -51,7 +51,7 @@ from tests.engine.family import (
 from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import TURN, call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle, steps
 from tests.engine.stage import HeldRunner, ask, find_run, find_session, post, read_log, texts, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 FENCES = DataFences(b"k" * 32, SessionId("api:x"))
 pytestmark = pytest.mark.anyio

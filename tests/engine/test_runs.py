@@ -42,8 +42,8 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
-from tests.limits import SECONDS
 from tests.store.faulty_disk import FaultyDisk
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ async def test_a_wait_ends_at_once_for_a_run_that_has_ended_and_reads_the_ledger
     async with open_home() as app:
         assert await app.services.waits.wait(run.id, timedelta(0)) == run
         with pytest.raises(NotFound):
-            await app.services.waits.wait(RunId("run_none"), timedelta(seconds=60))
+            await app.services.waits.wait(RunId("run_none"), timedelta(seconds=SECONDS))
         with pytest.raises(NotFound):
             await find_run(app, RunId("run_none"))
 

@@ -42,7 +42,7 @@ from tests.engine.family import (
 from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, set_place, settings, settle
 from tests.engine.stage import HeldRunner, ManualClock, ask, post, read_log, texts, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from antiphon.engine.sessions.upkeep import Upkeep
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, ask, find_session, open_session, texts
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

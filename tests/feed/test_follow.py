@@ -8,7 +8,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.gateway.sse import message_view
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

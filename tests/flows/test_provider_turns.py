@@ -42,7 +42,7 @@ from antiphon.testing import (
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ask, facts, find_session, open_session, post, read_log, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -488,7 +488,7 @@ from pathlib import Path
 from antiphon.app import Parts, open_app
 from antiphon.config import load_config
 from tests.engine.stage import open_session, post
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 async def main():
     async with open_app(Path(sys.argv[1]), load_config(Path(sys.argv[2])), Parts()) as app:
