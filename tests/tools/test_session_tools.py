@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,6 +138,19 @@ async def test_filters_narrow_a_list(open_home: OpenHome, arguments: dict[str, A
         await open_peer(app, "work")
         await open_peer(app, "agent:main:discord:group:dev", label="devs")
         assert len(rows_of(await call(app, main, "sessions_list", **arguments))) == count
+
+
+@requirement("list:1", "list:5")
+async def test_a_list_has_two_hundred_sessions_at_most(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        main = await open_peer(app, "agent:main:main")
+        async with anyio.create_task_group() as tasks:
+            for number in range(201):
+                tasks.start_soon(open_peer, app, f"s{number}")
+        answer = await call(app, main, "sessions_list", limit=10_000)
+        assert answer["count"] == len(rows_of(answer)) == 200
+        rest = await call(app, main, "sessions_list", limit=10_000, cursor=answer["nextCursor"])
+        assert rest["count"] == 2
 
 
 @requirement("list:1", "list:5", "answers:1", "answers:3")
