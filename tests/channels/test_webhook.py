@@ -217,10 +217,11 @@ async def test_with_one_session_for_all_each_still_gets_the_reply_to_what_they_s
 
 
 @requirement("runs:4", "channels:1")
+@pytest.mark.parametrize("principal", ["guest", "owner"])
 async def test_messages_for_different_places_do_not_share_an_answer(
-    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver, principal: str
 ) -> None:
-    door = {"secret": SECRET, "url": receiver.url}
+    door = {"secret": SECRET, "url": receiver.url, "principal": principal}
     config = {
         "channels": {"webhook": {"door": door}},
         "session": {"scope": "global"},

@@ -60,6 +60,7 @@ async def test_sessions_that_nobody_used_are_hidden_until_they_are(open_home: Op
         everything = await sessions.list(SessionFilter(include_inactive=True), limit=10)
         assert len(everything.sessions) == 2
         await ask(app, "api:quiet", "hello")
+        assert await upkeep.hide_stale() == 0
         assert len((await sessions.list(SessionFilter(), limit=10)).sessions) == 2
 
 

@@ -22,7 +22,7 @@ from tests.claims import requirement
 OWN, CHILD, OTHER, PARENT = (SessionRow(row) for row in (10, 11, 12, 1))
 
 
-def caller(agent: str = "main", *, is_sandboxed: bool = False) -> Standing:
+def caller(agent: str = "main", *, is_sandboxed: bool = False, is_guest: bool = False) -> Standing:
     return Standing(
         session=OWN,
         agent_id=AgentId(agent),
@@ -30,7 +30,8 @@ def caller(agent: str = "main", *, is_sandboxed: bool = False) -> Standing:
         parent=PARENT,
         taint=PUBLIC,
         is_sandboxed=is_sandboxed,
-        principal=None,
+        principal="guest:bob" if is_guest else None,
+        is_guest=is_guest,
     )
 
 
@@ -105,3 +106,13 @@ def test_a_sandbox_takes_the_smaller_and_widens_nothing(visibility: Visibility, 
     clamped = scope_of(caller(is_sandboxed=True), Act.READ, rules).visibility
     assert clamped is (visibility if clamp is Visibility.ALL else expected)
     assert scope_of(caller(), Act.READ, rules).visibility is visibility
+
+
+@requirement("access:4")
+@pytest.mark.parametrize("act", Act)
+def test_a_guest_sees_the_session_alone_that_is_written_in_and_may_send_to_its_requester(act: Act) -> None:
+    rules, guest = VisibilityRules(visibility=Visibility.ALL), caller(is_guest=True)
+    assert sees(rules, target(OWN), act, guest)
+    assert not sees(rules, target(CHILD, ancestors=(PARENT, OWN)), act, guest)
+    assert not sees(rules, target(OTHER), act, guest)
+    assert sees(rules, target(PARENT), act, guest) is (act is Act.SEND)
