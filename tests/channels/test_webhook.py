@@ -456,7 +456,7 @@ async def test_answers_decide_between_again_and_never(
         receiver.answers = [
             (429, {"retry-after": "33"}, b"slow down"),
             (503, {"retry-after": "Wed, 04 Mar 2026 12:01:33 GMT"}, b""),
-            (302, {"location": "http://127.0.0.1:1/elsewhere"}, b""),
+            (302, {"location": f"{receiver.url}&again"}, b""),
             (500, {}, b"x" * 100_000),
             (200, {}, b"x" * 100_000),
         ]

@@ -380,6 +380,17 @@ async def test_one_message_that_is_too_large_leaves_a_placeholder(open_home: Ope
 
 
 @requirement("history:3")
+async def test_secrets_of_other_sessions_are_hidden_and_it_is_said(open_home: OpenHome) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    async with open_home(settings()) as app:
+        asker, _ = await open_peer(app, "asker"), await open_peer(app, "other")
+        await ask(app, key_of("other"), f"the token is {secret}")
+        shown = await call(app, asker, "sessions_history", sessionKey=key_of("other"))
+        assert "the token is" in str(shown) and secret not in str(shown)
+        assert shown["contentRedacted"] is True
+
+
+@requirement("history:3")
 def test_secrets_are_redacted_before_anything_is_cut() -> None:
     text = "safe text " * 420 + " sk-9876543210fedcba9876 end"
     shown = excerpt(AssistantMessage(message_id="m", content=text_content(text)))
