@@ -5,13 +5,16 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
 
-.PHONY: run test check bench bench-against bench-peers lock setup setup-dev soak clean
+.PHONY: run test planted check bench bench-against bench-peers lock setup setup-dev soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
 
 test: setup-dev  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal)
+
+planted: setup-dev  ## Plant known bugs one by one: each has to turn its test red; with ARGS only some
+	$(BIN)/python -m tests.planted $(ARGS)
 
 check: setup-dev  ## What CI checks beside the tests: format, lint, types, layers, dependencies
 	$(BIN)/ruff format --check .

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.cli.preloaded import preloaded_command
 from tests.cli.program import environment
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 DOCS = Path(__file__).parents[1] / "docs"
 ADDRESS = "http://127.0.0.1:7464"
@@ -75,7 +75,7 @@ def _run(command: list[str], home: Path, env: Mapping[str, str], *, fails: bool 
         cwd=home.parent,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS_SECONDS,
         check=False,
     )
     assert (done.returncode != 0) is fails, done.stdout + done.stderr

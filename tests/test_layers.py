@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).parents[1]
 

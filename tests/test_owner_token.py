@@ -11,7 +11,7 @@ import pytest
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.domain.errors import Denied
 from antiphon.owner_token import OWNER_TOKEN_NAME, owner_token
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 STARTERS = 8
 

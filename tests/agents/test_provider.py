@@ -61,7 +61,7 @@ from antiphon.testing import (
     run_fake_provider,
 )
 from tests.claims import requirement
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

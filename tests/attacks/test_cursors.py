@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from string import ascii_letters, digits
 from typing import Any
 
 import pytest
@@ -154,8 +155,10 @@ async def test_a_cursor_does_not_count_what_is_hidden(house: House) -> None:
 @requirement("list:5", "history:2")
 async def test_every_letter_of_a_cursor_counts(house: House) -> None:
     cursor = (await house.served.client.get("/sessions?limit=1")).json()["nextCursor"]
+    assert (await house.served.client.get("/sessions", params={"cursor": cursor, "limit": 1})).status_code == 200
     for place in range(len(cursor)):
-        for letter in "AQgw":
+        # The last one has bits that stand for nothing.
+        for letter in "AQgw" if place < len(cursor) - 1 else f"{ascii_letters}{digits}-_":
             if letter == cursor[place]:
                 continue
             changed = cursor[:place] + letter + cursor[place + 1 :]

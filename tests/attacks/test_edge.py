@@ -19,7 +19,7 @@ from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 TOKEN = "ant_" + "0" * 48
 LIMITS = ConnectionLimits(connections=100, head_seconds=1.0, idle_seconds=0.5, body_seconds=1.0)

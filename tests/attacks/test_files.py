@@ -30,7 +30,7 @@ from antiphon.gateway.server import bind, url_of
 from antiphon.owner_token import find_token, owner_token
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 STRANGER = 54321
 """A uid that nobody has."""

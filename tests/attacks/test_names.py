@@ -41,7 +41,7 @@ from tests.attacks.names import (
 )
 from tests.claims import requirement
 from tests.gateway.served import TOKEN, new_client
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

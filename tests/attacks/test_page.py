@@ -22,7 +22,7 @@ from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.cli.program import COMMAND, environment, serving
 from tests.gateway.conftest import CHROMIUM, TOKEN, LiveGateway
 from tests.gateway.conftest import browser as browser
-from tests.limits import SECONDS, until
+from tests.waiting import SECONDS, until
 
 NOBODY, PAGE, LOCAL = Attacker.NOBODY, Attacker.PAGE, Attacker.LOCAL_USER
 PLANTED = "planted-9f31"

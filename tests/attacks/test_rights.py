@@ -23,7 +23,7 @@ from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement
 from tests.engine.parley import settle
 from tests.gateway.served import TOKEN, new_client
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from antiphon.tools.sandbox.commands import Command, Commands
 from antiphon.tools.sandbox.execution import CommandResult
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.engine.stage import START
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

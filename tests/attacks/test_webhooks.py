@@ -12,6 +12,7 @@ from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.attacks.house import SECRET, House, open_house
 from tests.claims import requirement
 from tests.engine.stage import HeldRunner, ManualClock
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 PATH = "/channels/webhook/door"
@@ -192,7 +193,7 @@ async def test_a_signed_message_says_what_it_says_and_no_more(house: House, atte
 @requirement("channels:1", "groups:3", "send_policy:3")
 @pytest.mark.parametrize("attempt", WAITS)
 async def test_who_waits_is_told_what_the_outbox_would_send(house: House, attempt: Wait) -> None:
-    answer = (await house.ring(attempt.peer, attempt.text, attempt.what, wait=60)).json()
+    answer = (await house.ring(attempt.peer, attempt.text, attempt.what, wait=SECONDS)).json()
     told = {name: answer[name] for name in ("reply", "suppressed", "error") if name in answer}
     assert told == attempt.told and answer["status"] in ("ok", "error")
 
@@ -213,13 +214,13 @@ async def test_another_peers_message_id_gets_nobody_elses_answer(
     home = tmp_path_factory.mktemp("shared") / "home"
     channels = {"webhook": {"door": {"secret": SECRET, "principal": principal}}}
     async with open_house(home, channels=channels, session={"scope": "global"}) as house:
-        first = (await house.ring("alice", "!say for alice", "m-1", wait=60)).json()
-        again = (await house.ring("alice", "!say for alice", "m-1", wait=60)).json()
-        other = (await house.ring("bob", "!say for alice", "m-1", wait=60)).json()
-        thread = (await house.ring("alice", "!say for alice", "m-1", threadId="t", wait=60)).json()
+        first = (await house.ring("alice", "!say for alice", "m-1", wait=SECONDS)).json()
+        again = (await house.ring("alice", "!say for alice", "m-1", wait=SECONDS)).json()
+        other = (await house.ring("bob", "!say for alice", "m-1", wait=SECONDS)).json()
+        thread = (await house.ring("alice", "!say for alice", "m-1", threadId="t", wait=SECONDS)).json()
         assert again["runId"] == first["runId"] and first["reply"] == "for alice"
         assert len({first["runId"], other["runId"], thread["runId"]}) == 3
-        assert (await house.ring("bob", "!say other words", "m-1", wait=60)).status_code == 409
+        assert (await house.ring("bob", "!say other words", "m-1", wait=SECONDS)).status_code == 409
 
 
 @requirement("runs:4")
@@ -241,12 +242,12 @@ async def test_a_guest_who_interrupts_ends_no_work_of_the_owner(tmp_path_factory
 
 
 async def ended(house: House, run_id: str) -> dict[str, Any]:
-    return (await house.served.client.get(f"/runs/{run_id}?wait=20")).json()
+    return (await house.served.client.get(f"/runs/{run_id}?wait={SECONDS}")).json()
 
 
 @requirement("channels:1")
 async def test_a_guest_is_told_by_its_code_what_failed(house: House) -> None:
     words = "Connection failed: llm.internal:8080; set providers.llm.api_key"
-    answer = await house.ring("eve", f"!fail {words}", "a failure", wait=60)
+    answer = await house.ring("eve", f"!fail {words}", "a failure", wait=SECONDS)
     assert answer.json()["status"] == "error" and answer.json()["code"] == "model_server_error"
     assert "internal" not in answer.text and "api_key" not in answer.text

@@ -8,7 +8,7 @@ import anyio
 
 from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 NAME = "fake"
 SLOW_SECONDS = 0.3

@@ -28,7 +28,7 @@ from tests.engine.family import until_running
 from tests.engine.parley import deliveries, runs_of
 from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
 from tests.gateway.served import Json, Served, new_client, serve
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -218,10 +218,11 @@ async def test_with_one_session_for_all_each_still_gets_the_reply_to_what_they_s
 
 
 @requirement("runs:4", "channels:1")
+@pytest.mark.parametrize("principal", ["guest", "owner"])
 async def test_messages_for_different_places_do_not_share_an_answer(
-    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver, principal: str
 ) -> None:
-    door = {"secret": SECRET, "url": receiver.url}
+    door = {"secret": SECRET, "url": receiver.url, "principal": principal}
     config = {
         "channels": {"webhook": {"door": door}},
         "session": {"scope": "global"},
@@ -314,7 +315,7 @@ async def test_the_same_message_again_is_one_message_with_one_answer(
 @requirement("channels:1")
 async def test_who_waits_gets_the_reply_with_the_answer(open_home: OpenHome, clock: ManualClock) -> None:
     async with serve_door(open_home, clock) as (_, client):
-        answer = (await ring(client, clock, message("hello", wait=60))).json()
+        answer = (await ring(client, clock, message("hello", wait=SECONDS))).json()
         assert (answer["status"], answer["reply"]) == ("ok", "echo: hello")
         late = (await ring(client, clock, message("!sleep 30", "m-2", wait=0.01))).json()
         assert late["status"] == "timeout" and "reply" not in late
@@ -330,13 +331,13 @@ async def test_who_waits_is_told_what_would_be_sent_and_no_more(open_home: OpenH
                 ("!say yes <NO_REPLY>", {"reply": "yes"}),
             )
         ):
-            answer = (await ring(client, clock, message(text, f"m-{number}", wait=60))).json()
+            answer = (await ring(client, clock, message(text, f"m-{number}", wait=SECONDS))).json()
             end = {name: answer[name] for name in ("reply", "suppressed") if name in answer}
             assert (answer["status"], end) == ("ok", told)
         denied = await served.client.patch(f"/sessions/{DOOR}", json={"sendPolicy": "deny"})
         assert denied.status_code == 200
         for text in ("hello", "!fail of secret things"):
-            answer = (await ring(client, clock, message(text, text, wait=60))).json()
+            answer = (await ring(client, clock, message(text, text, wait=SECONDS))).json()
             assert answer["suppressed"] == "send_denied" and not {"reply", "error"} & answer.keys()
 
 
@@ -456,7 +457,7 @@ async def test_answers_decide_between_again_and_never(
         receiver.answers = [
             (429, {"retry-after": "33"}, b"slow down"),
             (503, {"retry-after": "Wed, 04 Mar 2026 12:01:33 GMT"}, b""),
-            (302, {"location": "http://127.0.0.1:1/elsewhere"}, b""),
+            (302, {"location": f"{receiver.url}&again"}, b""),
             (500, {}, b"x" * 100_000),
             (200, {}, b"x" * 100_000),
         ]

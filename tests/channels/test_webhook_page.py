@@ -17,7 +17,7 @@ from antiphon.config.config import Config
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement
 from tests.gateway.served import TOKEN
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,9 @@ async def run(*command: str) -> str:
 
     def wait() -> str:
         environment = {**os.environ, "DOOR_SECRET": SECRET}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -83,7 +85,7 @@ async def test_the_program_that_receives_takes_what_was_signed_for_it(served: tu
     command = [sys.executable, "-c", receiver]
     async with await anyio.open_process(command, env=environment, stderr=subprocess.DEVNULL) as process:
         try:
-            with anyio.fail_after(SECONDS):
+            with anyio.fail_after(PROCESS_SECONDS):
                 while not await _answers(port):
                     await anyio.sleep(0.01)
                 await run(sys.executable, "-c", sender)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.preloaded import preloaded_command
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 SOURCES = Path(__file__).parents[2] / "src"
 COMMAND = [sys.executable, "-c", "from antiphon.cli.main import main; main()"]
@@ -49,7 +49,7 @@ def antiphon(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS_SECONDS,
         check=False,
     )
 
@@ -80,7 +80,7 @@ class Serving:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """The exit code after that signal."""
         self.process.send_signal(number)
-        return self.process.wait(SECONDS)
+        return self.process.wait(PROCESS_SECONDS)
 
 
 @contextmanager
@@ -136,7 +136,7 @@ class Terminal:
 
     def type_at_rest(self, text: str) -> None:
         """Types when the program waits for a key: an interrupt just before that would be taken with the next key."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PROCESS_SECONDS
         status = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
         while status.exists() and status.read_text("utf-8").rpartition(") ")[2][0] != "S":
             assert time.monotonic() < deadline
@@ -157,10 +157,10 @@ class Terminal:
                 pass
         except EOFError:
             pass
-        return self.process.wait(SECONDS)
+        return self.process.wait(PROCESS_SECONDS)
 
     def _until(self, is_there: Callable[[], bool]) -> Iterator[None]:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PROCESS_SECONDS
         while not is_there():
             ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"it did not appear in:\n{self.seen}"

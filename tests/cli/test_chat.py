@@ -7,7 +7,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -159,6 +159,6 @@ def test_a_key_that_is_missing_or_malformed_is_told_with_the_remedy(home: Path) 
 
 @requirement("cli:1")
 def test_a_provider_that_cannot_be_reached_is_told_with_the_remedy(asking_nobody: subprocess.Popen[str]) -> None:
-    stdout, stderr = asking_nobody.communicate(timeout=SECONDS)
+    stdout, stderr = asking_nobody.communicate(timeout=PROCESS_SECONDS)
     assert (asking_nobody.returncode, stdout) == (1, "")
     assert "Connection to provider 'near' failed" in stderr and "base_url" in stderr

@@ -13,7 +13,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import Serving, antiphon, antiphon_json, free_port, serving
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = requirement("cli:1")
 

@@ -16,7 +16,7 @@ from antiphon.cli.demo.tally import tally_of
 from antiphon.domain.message import JsonObject
 from tests.claims import requirement
 from tests.cli.program import COMMAND, SOURCES, antiphon_json, environment, on_terminal
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = requirement("cli:1")
 TOLD = "The trio is free from eight to ten."
@@ -38,7 +38,7 @@ def play(*options: str, place: Path, env: Mapping[str, str] | None = None) -> st
         env=environment(variables),
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -114,7 +114,7 @@ def test_a_gateway_that_cannot_start_says_why(tmp_path: Path, place: Path) -> No
         env=environment({"TMPDIR": str(place), "PYTHONPATH": str(sources)}),
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS_SECONDS,
         check=False,
     )
     error = json.loads(done.stdout.splitlines()[-1])["error"]

@@ -11,7 +11,7 @@ import httpx
 
 from tests.claims import requirement
 from tests.cli.program import Serving, antiphon, antiphon_json, serving
-from tests.limits import SECONDS, until
+from tests.waiting import SECONDS, until
 
 BODY = {
     "Content-Type": "application/json",

@@ -19,8 +19,8 @@ from psycopg.conninfo import make_conninfo
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, published
 from tests.claims import requirement
 from tests.cli.program import Serving, antiphon, antiphon_json, begun, free_port, serving
-from tests.limits import SECONDS
 from tests.postgres import fresh_database
+from tests.waiting import SECONDS
 
 PASSWORD = "geheim-4711"
 SHORT = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}

@@ -16,7 +16,7 @@ import pytest
 from antiphon.store.migrations import migrations
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
-from tests.limits import SECONDS, until
+from tests.waiting import SECONDS, until
 
 
 def mode(path: Path) -> int:

@@ -20,7 +20,7 @@ from tests.cli.program import (
     serving,
 )
 from tests.engine.family import YIELD, spawn_directive
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = requirement("cli:1")
 
@@ -132,7 +132,7 @@ def test_following_gives_a_message_a_line_as_they_come(gateway: Serving) -> None
         antiphon("chat", "followed", "-m", "after\N{LINE SEPARATOR}all", home=gateway.home)
         lines += [json.loads(follower.stdout.readline()) for _ in range(2)]
         follower.send_signal(2)
-        assert follower.wait(20) == 130
+        assert follower.wait(PROCESS_SECONDS) == 130
     assert [line["content"][0]["text"] for line in lines] == [
         "before",
         "echo: before",
@@ -173,7 +173,7 @@ def test_following_tells_of_a_lost_gateway_and_goes_on_with_the_next(tmp_path: P
                 assert each.stderr is not None
                 assert each.stderr.readline() == "Connection to the gateway is back.\n"
                 each.send_signal(signal.SIGINT)
-                assert each.wait(SECONDS) == 130
+                assert each.wait(PROCESS_SECONDS) == 130
 
 
 @contextmanager
@@ -213,7 +213,7 @@ def test_a_message_whose_gateway_dies_says_where_its_answer_will_be(tmp_path: Pa
             listed = antiphon_json("runs", "list", "--status", "running", home=home)["runs"]
         assert gateway.stop(signal.SIGKILL) == -signal.SIGKILL
         assert terminal.wait() == 4
-        said = [terminal.seen, *(process.communicate(timeout=SECONDS)[1] for process in asked)]
+        said = [terminal.seen, *(process.communicate(timeout=PROCESS_SECONDS)[1] for process in asked)]
     assert all("The message is stored, and its run continues once the gateway is back" in text for text in said)
     for run in listed:
         (text,) = [text for text in said if f"`antiphon runs show {run['runId']} --wait 600` shows the answer." in text]

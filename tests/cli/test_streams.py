@@ -8,7 +8,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environment, on_terminal, serving
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = requirement("cli:1")
 
@@ -83,7 +83,7 @@ def run(
         env=environment({"ANTIPHON_HOME": str(gateway.home), **variables}),
         input=given,
         capture_output=True,
-        timeout=SECONDS,
+        timeout=PROCESS_SECONDS,
         check=False,
     )
 

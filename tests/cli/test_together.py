@@ -12,7 +12,7 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, on_terminal
-from tests.limits import SECONDS, until
+from tests.waiting import PROCESS_SECONDS, until
 
 SHORT = {"ANTIPHON_GATEWAY__DRAIN_SECONDS": "0.1"}
 
@@ -111,5 +111,5 @@ def test_a_command_that_is_to_ignore_ctrl_c_does(home: Path) -> None:
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
         until(home.exists)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=SECONDS)[0] == "echo: hello\n"
+        assert process.communicate(timeout=PROCESS_SECONDS)[0] == "echo: hello\n"
     assert process.returncode == 0

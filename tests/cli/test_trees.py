@@ -19,6 +19,7 @@ from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environ
 from tests.engine.family import YIELD
 from tests.engine.parley import key_of, open_peer
 from tests.engine.stage import ask, config
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = requirement("cli:1")
 
@@ -231,7 +232,7 @@ def test_following_a_tree_writes_it_whenever_it_changes(gateway: Serving) -> Non
         while "lastRun" not in after["sessions"][3]:
             after = json.loads(follower.stdout.readline())
         follower.send_signal(2)
-        assert follower.wait(20) == 130
+        assert follower.wait(PROCESS_SECONDS) == 130
     assert "lastRun" not in before["sessions"][3] and after["sessions"][3]["preview"] == "echo: look"
 
 

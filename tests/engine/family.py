@@ -19,7 +19,7 @@ from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter
 from tests.engine.parley import call, key_of
 from tests.engine.stage import ask, find_session, read_log
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 LOOK_SECONDS = 0.01
 """Between looks at what nothing tells of."""

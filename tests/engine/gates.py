@@ -5,7 +5,7 @@ import json
 import anyio
 
 from antiphon.agents.toolset import DeclaredFunction, tool
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 
 def wait_at(name: str, words: str | None = None) -> str:

@@ -24,7 +24,7 @@ from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store.deliveries import DeliveryFilter, list_page
 from antiphon.store.runs import RunFilter
 from tests.engine.stage import config, find_session, read_log
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 AGENT_WIDE = {"tools__sessions__visibility": "agent"}
 
@@ -92,7 +92,7 @@ async def settle(app: App) -> None:
             unfinished = [run for run in runs if not run.status.is_terminal]
             if not unfinished:
                 return
-            await app.services.waits.wait(unfinished[-1].id, timedelta(seconds=60))
+            await app.services.waits.wait(unfinished[-1].id, timedelta(seconds=SECONDS))
 
 
 async def until_work(app: App, holds: Callable[[Work], bool]) -> Work:

@@ -21,8 +21,8 @@ from antiphon.engine.runs.runner import Ending
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.testing import FakeProvider
 from tests.conftest import OpenHome
-from tests.limits import SECONDS
 from tests.logs import whole_log
+from tests.waiting import SECONDS
 
 MODEL = "fake:model"
 START = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -140,9 +140,8 @@ async def post(
 
 async def wait_end(app: App, run_id: RunId | None) -> Run:
     assert run_id is not None
-    with anyio.fail_after(SECONDS):
-        run = await app.services.waits.wait(run_id, timedelta(seconds=60))
-    assert run is not None
+    run = await app.services.waits.wait(run_id, timedelta(seconds=SECONDS))
+    assert run is not None, "the run has not ended"
     return run
 
 

@@ -41,7 +41,7 @@ from tests.engine.family import (
 from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, runs_of, settings, settle
 from tests.engine.stage import ManualClock, ask, find_session, post, read_log, texts, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 FENCES = DataFences(b"k" * 32, SessionId("api:x"))
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import deliveries, set_place
 from tests.engine.stage import ManualClock, ask, config, facts, find_session, open_session, read_log, texts
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -65,7 +65,7 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

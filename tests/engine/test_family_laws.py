@@ -27,8 +27,8 @@ from tests.conftest import OpenHome
 from tests.engine.family import NESTED, spawn_directive
 from tests.engine.parley import call, open_peer, set_place, settings
 from tests.engine.stage import post, wait_end
-from tests.limits import SECONDS
 from tests.logs import whole_log
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -76,6 +76,17 @@ async def test_a_message_id_with_another_body_is_a_conflict(open_home: OpenHome)
         assert raised.value.code == "message_id_reused"
 
 
+@requirement("sessions:4", "access:4")
+async def test_anothers_message_of_the_same_id_and_text_is_a_conflict(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        session = await open_session(app, "api:shared")
+        await app.database.run(rows.add_participant, session.row, str(GUEST))
+        await ask(app, "api:shared", "hello")
+        with pytest.raises(Conflict) as raised:
+            await post(app, "api:shared", "hello", principal=GUEST)
+        assert raised.value.code == "message_id_reused"
+
+
 async def test_ids_of_different_sessions_do_not_meet(open_home: OpenHome) -> None:
     async with open_home() as app:
         for name in ("api:one", "api:two"):
@@ -276,6 +287,8 @@ async def test_an_inactive_session_becomes_idle_when_it_is_posted_to(open_home: 
         await app.services.sessions.patch(
             OWNER, app.services.sessions.target("api:old"), {"status": SessionStatus.INACTIVE.value}
         )
+        target = app.services.sessions.target("api:old")
+        await app.services.inbox.append(OWNER, target, text_content("for later"))
         assert (await find_session(app, "api:old")).status is SessionStatus.INACTIVE
         await ask(app, "api:old", "wake up")
         assert (await find_session(app, "api:old")).status is SessionStatus.IDLE

@@ -31,7 +31,7 @@ from tests.engine.family import (
 from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import deliveries, key_of, open_peer, runs_of, set_place, settings, settle, target_of
 from tests.engine.stage import ManualClock, ask, post, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

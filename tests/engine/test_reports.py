@@ -51,7 +51,7 @@ from tests.engine.family import (
 from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import TURN, call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle, steps
 from tests.engine.stage import HeldRunner, ask, find_run, find_session, post, read_log, texts, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 FENCES = DataFences(b"k" * 32, SessionId("api:x"))
 pytestmark = pytest.mark.anyio
@@ -255,6 +255,8 @@ async def test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and
         assert record.result == "late" and not record.has_run
         assert record.session_id == boss.id
         assert await runs_of(app, key_of("boss")) == 1
+        of_old = await app.services.history.page(OWNER, app.services.sessions.target(boss.id), limit=10)
+        assert texts(of_old.events)[-1] == record.text
 
 
 @requirement("spawn:7", "sessions:7")

@@ -42,8 +42,8 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
-from tests.limits import SECONDS
 from tests.store.faulty_disk import FaultyDisk
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ async def test_a_wait_ends_at_once_for_a_run_that_has_ended_and_reads_the_ledger
     async with open_home() as app:
         assert await app.services.waits.wait(run.id, timedelta(0)) == run
         with pytest.raises(NotFound):
-            await app.services.waits.wait(RunId("run_none"), timedelta(seconds=60))
+            await app.services.waits.wait(RunId("run_none"), timedelta(seconds=SECONDS))
         with pytest.raises(NotFound):
             await find_run(app, RunId("run_none"))
 
@@ -322,8 +322,10 @@ async def test_after_three_crashed_attempts_a_run_ends(open_home: OpenHome) -> N
 async def test_an_orderly_stop_is_no_crashed_attempt_and_the_run_goes_on(open_home: OpenHome) -> None:
     run_id: RunId | None = None
     for _ in range(5):
-        async with open_home(config(gateway__drain_seconds=0), Parts(runner=HeldRunner())) as app:
+        runner = HeldRunner()
+        async with open_home(config(gateway__drain_seconds=0), Parts(runner=runner)) as app:
             posted = await post(app, "main", "m-1", message_id="m-1")
+            await runner.until_begun(1)
             run_id = run_id or posted.run_id
             assert posted.run_id == run_id
     async with open_home() as app:

@@ -33,7 +33,7 @@ from antiphon.store.database import Query, Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, ask, config, find_session, open_session, until_indexed
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = [pytest.mark.anyio, requirement("search:1")]
 

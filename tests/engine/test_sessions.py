@@ -179,6 +179,18 @@ async def test_a_quiet_session_is_deleted_and_its_numbers_go_on(open_home: OpenH
         assert (await ask(app, "api:s", "m-1")).reply == "echo: m-1"
 
 
+@requirement("sessions:7", "keys:7")
+async def test_the_ids_of_a_deleted_session_are_free_again(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        first = await open_session(app, "cli:work")
+        second = await reset(app, "cli:work")
+        await delete(app, "cli:work")
+        again = await open_session(app, "cli:work")
+        assert (again.id, again.row) == (first.id, first.row)
+        for_second = await open_session(app, second.id)
+        assert for_second.id == second.id and for_second.row != first.row
+
+
 @requirement("sessions:7")
 async def test_busy_sessions_groups_and_main_ones_are_not_deleted(open_home: OpenHome) -> None:
     runner = HeldRunner()

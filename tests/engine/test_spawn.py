@@ -16,6 +16,7 @@ from antiphon.domain.agent import LONGEST
 from antiphon.domain.attachments import MANIFEST_NAME
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Invalid, NotFound, Unavailable
+from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.targets import NamedTarget
@@ -42,7 +43,7 @@ from tests.engine.family import (
 from tests.engine.gates import Gates, wait_at
 from tests.engine.parley import call, key_of, open_peer, set_place, settings, settle
 from tests.engine.stage import HeldRunner, ManualClock, ask, post, read_log, texts, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -322,6 +323,32 @@ async def test_a_child_spawned_from_outside_is_recorded_and_starts_nothing(open_
         (record,) = await records(app, key_of("boss"))
         assert record.result == "quiet" and not record.has_run
         assert texts(await read_log(app, key_of("boss"))) == [record.text]
+
+
+@requirement("events:2", "send:4")
+@pytest.mark.parametrize(
+    ("name", "place", "channel"),
+    [("boss", None, None), ("boss", "door", "door"), ("agent:main:telegram:direct:7", None, "telegram")],
+    ids=["none", "place", "key"],
+)
+async def test_what_a_session_gives_to_others_names_its_channel(
+    open_home: OpenHome, name: str, place: str | None, channel: str | None
+) -> None:
+    async with open_home(settings()) as app:
+        boss, peer = await open_peer(app, name), await open_peer(app, "peer")
+        if place is not None:
+            await set_place(app, boss, "somebody", place)
+        child = await spawned_from_outside(app, boss, "!say done")
+        assert (await call(app, boss, "sessions_send", label="peer", message="!say heard"))["reply"] == "heard"
+        for key, tool in ((child["childSessionKey"], "sessions_spawn"), (str(peer.key), "sessions_send")):
+            _, given, *_ = await read_log(app, key)
+            assert isinstance(given.message, UserMessage)
+            assert given.message.provenance == Provenance(
+                kind=ProvenanceKind.INTER_SESSION,
+                source_session_key=str(boss.key),
+                source_channel=channel,
+                source_tool=tool,
+            )
 
 
 @requirement("spawn:1", "flow:5")

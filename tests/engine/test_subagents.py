@@ -44,7 +44,7 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from antiphon.engine.sessions.upkeep import Upkeep
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, ask, find_session, open_session, texts
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -60,6 +60,7 @@ async def test_sessions_that_nobody_used_are_hidden_until_they_are(open_home: Op
         everything = await sessions.list(OWNER, SessionFilter(include_inactive=True), limit=10)
         assert len(everything.sessions) == 2
         await ask(app, "api:quiet", "hello")
+        assert await upkeep.hide_stale() == 0
         assert len((await sessions.list(OWNER, SessionFilter(), limit=10)).sessions) == 2
 
 

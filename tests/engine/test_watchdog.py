@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.engine.work.watchdog import Watchdog
 from tests.claims import requirement
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -1,15 +1,21 @@
-"""Many readers of one log: what one of them costs does not grow with the others. Contract: gateway 1."""
+"""Readers of a log: what each costs is bounded, however many there are, however long it is. Contract: gateway 1."""
+
+from collections.abc import Sequence
 
 import anyio
 import pytest
 
+from antiphon.app import App
 from antiphon.clock import SystemClock
 from antiphon.domain.actor import OWNER
+from antiphon.domain.message import text_content
+from antiphon.domain.session import Session
+from antiphon.feed.follow import View
 from antiphon.gateway.sse import message_view
 from antiphon.policy.system import system_grant
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -49,3 +55,60 @@ async def test_a_crowd_that_subscribes_is_not_woken_for_each_newcomer(open_home:
                 await services.history.read_logs({session.row: 0})  # a hop: what was marked was read meanwhile
         assert clock.asked < 10 * crowd
         tasks.cancel_scope.cancel()
+
+
+KIBIBYTE = 1024
+
+
+async def append_all(app: App, name: str, texts: Sequence[str]) -> Session:
+    """The session, with a message of each text."""
+    target = app.services.sessions.target(name)
+    await app.services.sessions.open(OWNER, target)
+    async with anyio.create_task_group() as tasks:
+        for text in texts:
+            tasks.start_soon(app.services.inbox.append, OWNER, target, text_content(text))
+    return (await app.services.sessions.get(OWNER, target)).session
+
+
+async def frames_of(app: App, session: Session) -> list[bytes]:
+    """All frames that a reader is given who begins at the beginning."""
+    frames: list[bytes] = []
+    view = message_view(include_tools=False)
+    with anyio.fail_after(SECONDS):
+        async with app.services.hub.follow(session.row, 0, view, on_stall=lambda: None) as reader:
+            while reader.cursor < session.last_seq:
+                frames.append(await reader.next())
+    return frames
+
+
+@requirement("gateway:1")
+async def test_a_reader_is_given_no_more_at_once_than_it_can_take(open_home: OpenHome) -> None:
+    size, count = 20 * KIBIBYTE, 100
+    async with open_home() as app, anyio.create_task_group() as tasks:
+        session = await append_all(app, "api:long", [f"{number} ".ljust(size, "x") for number in range(count)])
+        view = message_view(include_tools=False)
+        # Somebody who never reads keeps the session followed, so that the others find a tail in memory.
+        await tasks.start(keep_following, app, session, view)
+        first = await frames_of(app, session)
+        late = await frames_of(app, session)
+        assert b"".join(first) == b"".join(late)
+        assert b"".join(late).count(b"event: message") == count
+        assert max(map(len, (*first, *late))) < 2 * 256 * KIBIBYTE + 2 * size
+        tasks.cancel_scope.cancel()
+
+
+async def keep_following(app: App, session: Session, view: View, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    async with app.services.hub.follow(session.row, 0, view, on_stall=lambda: None):
+        task_status.started()
+        await anyio.sleep_forever()
+
+
+@requirement("gateway:1")
+async def test_one_look_at_a_log_reads_so_many_events_and_bytes_and_no_more(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        many = await append_all(app, "api:many", [str(number) for number in range(600)])
+        large = await append_all(app, "api:large", ["x" * 100 * KIBIBYTE] * 5)
+        slices = await app.services.history.read_logs({many.row: 0, large.row: 0})
+        assert [event.seq for event in slices[many.row].events] == list(range(1, 501))
+        assert [event.seq for event in slices[large.row].events] == [1, 2, 3, 4]
+        assert slices[many.row].last_seq == 601

@@ -22,8 +22,8 @@ from antiphon.policy.system import system_grant
 from antiphon.store.postgres.channel import CHANNEL, PostgresChannel
 from tests.claims import requirement
 from tests.engine.stage import open_session, post, wait_end
-from tests.limits import SECONDS
 from tests.postgres import fresh_database
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

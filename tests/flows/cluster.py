@@ -40,8 +40,8 @@ from antiphon.store.database import Query
 from antiphon.store.postgres.database import PostgresDatabase
 from antiphon.store.runs import RunFilter, list_page
 from tests.gateway.served import TOKEN, new_client
-from tests.limits import SECONDS
 from tests.logs import whole_log
+from tests.waiting import PROCESS_SECONDS
 
 Json: TypeAlias = dict[str, Any]
 
@@ -278,7 +278,7 @@ class Cluster:
         member = Member(name=name, home=str(self.home), database=self.database, role=role, **settings)
         assert self._server.stdin is not None
         await self._server.stdin.send(f"{json.dumps([number, asdict(member)])}\n".encode())
-        with anyio.fail_after(SECONDS):
+        with anyio.fail_after(PROCESS_SECONDS):
             while number not in self._ready:
                 await self._changed.wait()
         ready = self._ready.pop(number)
@@ -301,13 +301,13 @@ class Cluster:
         """kill -9; returns once the process is gone."""
         node.killed_at = time.monotonic()
         self.send_signal(node, signal.SIGKILL)
-        with anyio.fail_after(SECONDS):
+        with anyio.fail_after(PROCESS_SECONDS):
             await node.ended.wait()
 
     async def stop(self, node: Node) -> None:
         """Ends the process in good order."""
         self.send_signal(node, signal.SIGTERM)
-        with anyio.fail_after(SECONDS):
+        with anyio.fail_after(PROCESS_SECONDS):
             await node.ended.wait()
         assert node.code == 0, f"{node.member.name} ended with {node.code}"
 
@@ -353,7 +353,7 @@ async def open_cluster(home: Path, database: str) -> AsyncGenerator[Cluster]:
         try:
             yield cluster
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(SECONDS):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(PROCESS_SECONDS):
                 assert server.stdin is not None
                 await server.stdin.aclose()
                 await server.wait()
@@ -404,7 +404,7 @@ class Clients:
 
     async def ask(self, method: str, path: str, **arguments: Any) -> Json:
         """The answer, as soon as one of the gateways gives one."""
-        with anyio.fail_after(SECONDS):
+        with anyio.fail_after(PROCESS_SECONDS):
             while True:
                 try:
                     answer = await self._random.choice(self._clients).request(method, path, **arguments)

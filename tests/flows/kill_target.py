@@ -34,8 +34,8 @@ from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store.database import Query
 from antiphon.store.deliveries import DeliveryFilter, list_page
 from antiphon.store.runs import RunFilter
-from tests.limits import SECONDS
 from tests.logs import whole_log
+from tests.waiting import PROCESS_SECONDS
 
 SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange", "children")
 ROOMS = ("attic", "cellar")
@@ -515,7 +515,7 @@ def _event(event: Event) -> JsonObject:
 def carry_out(request: Request) -> None:
     """The life of one process."""
     Path(request.home).parent.mkdir(parents=True, exist_ok=True)
-    signal.alarm(round(SECONDS))  # one that neither ends nor dies; its exit code tells
+    signal.alarm(round(PROCESS_SECONDS))  # one that neither ends nor dies; its exit code tells
     if request.kill_after_seconds is not None:
         # The default action of the signal ends the process at whatever instruction it is.
         signal.setitimer(signal.ITIMER_REAL, request.kill_after_seconds)
@@ -549,7 +549,7 @@ class Killer:
     def close(self) -> None:
         assert self._server.stdin is not None and self._server.stdout is not None
         self._server.stdin.close()
-        self._server.wait(SECONDS)
+        self._server.wait(PROCESS_SECONDS)
         self._server.stdout.close()
 
 

@@ -25,8 +25,8 @@ from tests.flows.cluster import (
     read_ledger,
     takeovers,
 )
-from tests.limits import SECONDS
 from tests.postgres import fresh_database
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,7 @@ async def test_workers_killed_at_random_lose_double_and_disorder_nothing(
         check_overlaps(journal, cluster.nodes)
         taken = takeovers(journal, cluster.nodes)
         # Some kills come while a worker has nothing to do.
-        assert len(taken) > kills / 2 and max(taken) <= (TAKEOVER_SECONDS if is_soak else SECONDS)
+        assert len(taken) > kills / 2 and max(taken) <= (TAKEOVER_SECONDS if is_soak else PROCESS_SECONDS)
 
 
 @requirement("runs:8")
@@ -134,7 +134,7 @@ async def test_a_wait_over_a_gateway_that_is_restarted_meanwhile_gets_its_answer
                 for name in runs:
                     sent = anyio.Event()
                     tasks.start_soon(wait, name, sent)
-                    with anyio.fail_after(SECONDS):
+                    with anyio.fail_after(PROCESS_SECONDS):
                         await sent.wait()
                 await cluster.kill(restarted)
                 await release(clients, "api:meanwhile", runs["meanwhile"])
@@ -205,7 +205,7 @@ async def release(clients: Clients, session: str, run_id: str) -> Json:
 
 async def until_started(clients: Clients, session: str, *, attempt: int) -> None:
     """Returns once the session's log tells of that attempt."""
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async for event in clients.follow(session):
             if event.get("type") == "run_started" and event["data"]["attempt"] == attempt:
                 return
@@ -213,7 +213,7 @@ async def until_started(clients: Clients, session: str, *, attempt: int) -> None
 
 async def until_left(cluster: Cluster, node: Node, run_id: str) -> None:
     """Returns once the process works on the run no more."""
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         while not any(
             (entry.pid, entry.run_id, entry.what) == (node.pid, run_id, "end") for entry in read_journal(cluster.home)
         ):

@@ -19,8 +19,8 @@ from antiphon.config.sources import load_config
 from tests.claims import requirement
 from tests.cli.program import serving
 from tests.engine.parley import deliveries, open_peer, set_place
-from tests.limits import SECONDS
 from tests.pages import DOCS, Block, plain, run_python, run_shell, sections_of
+from tests.waiting import SECONDS
 
 PAGE = DOCS / "PATTERNS.md"
 ANNOUNCED = "Talk it over, and announce the outcome"

@@ -34,7 +34,7 @@ from tests.flows.cluster import (
     read_journal,
     read_ledger,
 )
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ class Server:
 
     def start(self) -> None:
         """Starts it again; returns when it answers."""
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + PROCESS_SECONDS
         while True:
             try:
                 self._control("start", "-o", f'-h "" -k {self._socket_directory}', "-l", str(self._server.log))
@@ -89,7 +89,7 @@ class Server:
             ("-w", "-D", str(self._server.pgdata), *options, command),
             bin_path=self._server.bin_path,
             user=self._server.system_user,
-            timeout=SECONDS,
+            timeout=PROCESS_SECONDS,
         )
 
     def _postmaster(self) -> int:
@@ -104,7 +104,7 @@ class Server:
 
 def wait_gone(process: psutil.Process) -> None:
     """Returns once the process is no more, or nobody asks for its exit code."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + PROCESS_SECONDS
     while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < until
 
@@ -153,7 +153,7 @@ async def test_a_server_killed_and_restarted_under_load_loses_and_doubles_nothin
                     load.stop()
                 check_ledger(await read_ledger(server.url), clients.acknowledged)
             check_overlaps(read_journal(home), cluster.nodes)
-    assert slowest <= (RECOVERY_SECONDS if is_soak else SECONDS)
+    assert slowest <= (RECOVERY_SECONDS if is_soak else PROCESS_SECONDS)
 
 
 async def test_a_number_that_a_crash_gave_to_another_transaction_is_not_believed(home: Path) -> None:
@@ -198,7 +198,7 @@ async def test_a_number_that_a_crash_gave_to_another_transaction_is_not_believed
             commit_hook=crash,
             wait_seconds=30,
         ) as database:
-            with anyio.fail_after(SECONDS):
+            with anyio.fail_after(PROCESS_SECONDS):
                 try:
                     await database.run(keep)
                 except Unavailable as error:

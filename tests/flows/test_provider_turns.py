@@ -43,7 +43,7 @@ from antiphon.testing import (
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ask, facts, find_session, open_session, post, read_log, wait_end
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS, SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -435,6 +435,36 @@ async def test_cancelling_in_the_middle_of_a_stream_keeps_what_had_come(open_hom
         assert not (await stage.session()).aborted_last_run
 
 
+@requirement("runs:5")
+async def test_what_a_step_said_is_not_said_again_when_its_call_is_cancelled(open_home: OpenHome) -> None:
+    reached = anyio.Event()
+
+    async def hold() -> str:
+        """Never answers."""
+        reached.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with staged(open_home, [Reply(text="Let me see.", calls=[Call(name="hold")])], tools=(hold,)) as stage:
+        posted = await post(stage.app, CHAT, "hi")
+        with anyio.fail_after(SECONDS):
+            await reached.wait()
+        assert posted.run_id is not None
+        await stage.app.services.runs.cancel(OWNER, posted.run_id)
+        run = await wait_end(stage.app, posted.run_id)
+        assert (run.status, run.reply) == (RunStatus.CANCELLED, "")
+        assert await stage.replies() == ["Let me see."]
+
+
+@requirement("runs:6")
+async def test_a_run_that_fails_in_its_second_step_ends_without_the_words_of_the_first(open_home: OpenHome) -> None:
+    asked = Reply(text="Let me see.", calls=[Call(name="add", arguments='{"a": 1, "b": 2}')])
+    async with staged(open_home, [asked, Failure(status=400)], tools=(add,)) as stage:
+        run = await stage.ask()
+        assert (run.status, run.reply) == (RunStatus.ERROR, "")
+        assert await stage.replies() == ["Let me see."]
+
+
 @requirement("runs:6")
 async def test_a_run_that_takes_too_long_ends_in_timeout_with_what_had_come(open_home: OpenHome) -> None:
     script = [Reply(text=["Hel", "lo"], ending=Ending.STALL, events=3)]
@@ -489,7 +519,7 @@ from pathlib import Path
 from antiphon.app import Parts, open_app
 from antiphon.config.sources import load_config
 from tests.engine.stage import open_session, post
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS, SECONDS
 
 async def main():
     async with open_app(Path(sys.argv[1]), load_config(Path(sys.argv[2])), Parts()) as app:
@@ -511,7 +541,7 @@ def test_a_process_killed_in_the_middle_of_a_stream_answers_once_after_its_resta
         command = [sys.executable, "-c", LIFE, str(home), str(file)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environment) as process:
-            fake.wait_for(lambda: len(fake.requests) == 1, timeout_seconds=SECONDS)
+            fake.wait_for(lambda: len(fake.requests) == 1, timeout_seconds=PROCESS_SECONDS)
             os.kill(process.pid, signal.SIGKILL)
         fake.wait_for(lambda: fake.requests[0].left)
         done = subprocess.run(
@@ -520,7 +550,7 @@ def test_a_process_killed_in_the_middle_of_a_stream_answers_once_after_its_resta
             env=environment,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=PROCESS_SECONDS,
             check=False,
         )
         assert done.stdout.strip() == "Hello!", done.stderr

@@ -18,8 +18,8 @@ import pytest
 
 from tests.claims import requirement
 from tests.cli.program import Serving, serving
-from tests.limits import SECONDS
 from tests.pages import DOCS, newest_id, plain, run_shell, sections_of
+from tests.waiting import SECONDS
 
 PAGES = sorted(path.stem for path in (DOCS / "tools").glob("*.md") if path.stem != "README")
 EXAMPLE = "An example"
@@ -109,7 +109,7 @@ def call_as_agent(gateway: Serving, calls: Sequence[tuple[str, dict[str, Any]]],
     with httpx.Client(base_url=gateway.url, headers=headers, timeout=SECONDS) as client:
         client.post("/sessions", json={"key": "main"}).raise_for_status()
         client.patch("/sessions/main", json={"model": "scripted:script.json"}).raise_for_status()
-        asked = client.post("/sessions/main/messages?wait=60", json={"text": "go"}).raise_for_status()
+        asked = client.post(f"/sessions/main/messages?wait={SECONDS}", json={"text": "go"}).raise_for_status()
         assert asked.json()["status"] == "ok"
         shown = client.get("/sessions/main/history?includeTools=1").raise_for_status().json()
     results = [message for message in shown["messages"] if message["role"] == "toolResult"]

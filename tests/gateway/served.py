@@ -14,7 +14,7 @@ from antiphon.config.config import Config
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.server import bind, serving
 from tests.conftest import OpenHome
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 TOKEN = "ant_" + "0" * 48
 
@@ -36,7 +36,7 @@ class Served:
 
     async def post(self, key: str, text: str, **fields: object) -> Json:
         """Posts and waits for the run's end."""
-        answer = await self.client.post(f"/sessions/{key}/messages?wait=20", json={"text": text, **fields})
+        answer = await self.client.post(f"/sessions/{key}/messages?wait={SECONDS}", json={"text": text, **fields})
         assert answer.status_code == 200, answer.text
         return answer.json()
 

@@ -13,7 +13,7 @@ import psutil
 
 from tests.attacks.test_edge import answers, head, post
 from tests.claims import requirement
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 TEMPLATES = (
     head("GET /health HTTP/1.1", "Connection: close"),
@@ -77,7 +77,8 @@ def test_mutated_requests_neither_stop_nor_fill_the_gateway(home: Path, is_soak:
         token = (home / "owner.token").read_text().strip()
         with httpx.Client(base_url=url, timeout=SECONDS, trust_env=False) as client:
             owner = {"Authorization": f"Bearer {token}"}
-            assert client.post("/sessions/main/messages?wait=20", json={"text": "x"}, headers=owner).status_code == 200
+            posted = client.post(f"/sessions/main/messages?wait={SECONDS}", json={"text": "x"}, headers=owner)
+            assert posted.status_code == 200
             before = psutil.Process(process.pid).memory_info().rss
             slowest, is_over = [0.0], threading.Event()
 

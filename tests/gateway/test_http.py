@@ -17,7 +17,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import HeldRunner
 from tests.gateway.served import TOKEN, Json, Served, new_client, serve
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -335,7 +335,7 @@ async def test_waits_end_without_ending_the_run_and_cancelling_repeats(open_home
             "below": 0,
             "runId": answer["runId"],
         }
-        ended = (await served.client.get(f"{address}?wait=60")).json()
+        ended = (await served.client.get(f"{address}?wait={SECONDS}")).json()
         assert (ended["status"], ended["reply"]) == ("cancelled", "partial ")
         assert (await served.client.post(f"{CHAT}/cancel")).json() == {"ok": True, "cancelled": False, "below": 0}
         assert (await served.client.get(CHAT)).json()["abortedLastRun"] is True
@@ -355,7 +355,7 @@ async def test_a_client_that_goes_away_does_not_cancel_its_run(open_home: OpenHo
     runner = HeldRunner()
     async with serve(open_home, parts=Parts(runner=runner)) as served:
         await served.open("api:chat")
-        for number, query in enumerate(("wait=60", "stream=1"), 1):
+        for number, query in enumerate((f"wait={SECONDS}", "stream=1"), 1):
             with anyio.move_on_after(SECONDS):
                 async with new_client(served.url, TOKEN) as client, anyio.create_task_group() as tasks:
 
@@ -368,7 +368,7 @@ async def test_a_client_that_goes_away_does_not_cancel_its_run(open_home: OpenHo
                     tasks.cancel_scope.cancel()
             (run,) = (await served.client.get("/runs?status=running")).json()["runs"]
             runner.release(run["runId"])
-            ended = (await served.client.get(f"/runs/{run['runId']}?wait=60")).json()
+            ended = (await served.client.get(f"/runs/{run['runId']}?wait={SECONDS}")).json()
             assert ended["status"] == "ok"
 
 
@@ -403,7 +403,7 @@ async def test_a_storm_of_one_message_stores_it_once_and_answers_all_alike(chat:
 
     async def post() -> None:
         await start.wait()
-        answer = await chat.client.post(f"{POSTS}?wait=20", json={"text": "hi", "messageId": "m"})
+        answer = await chat.client.post(f"{POSTS}?wait={SECONDS}", json={"text": "hi", "messageId": "m"})
         answers.append(answer.json())
 
     async with anyio.create_task_group() as tasks:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from antiphon.domain.actor import OWNER
 from tests.claims import requirement
 from tests.gateway.conftest import TOKEN, LiveGateway
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 REAL_KEYS = ("main", "api:chat")

@@ -17,7 +17,7 @@ from tests.claims import requirement
 from tests.engine.parley import open_peer, target_of
 from tests.engine.stage import ask, post, wait_end
 from tests.gateway.conftest import LiveGateway
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 expect.set_options(timeout=1000 * SECONDS)
 

@@ -10,7 +10,7 @@ from antiphon.gateway import server
 from antiphon.gateway.guard import Receive, Scope, Send
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

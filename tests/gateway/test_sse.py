@@ -33,7 +33,7 @@ from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
 from tests.gateway.cutting_proxy import cutting_proxy
 from tests.gateway.served import TOKEN, EventParser, Json, Sent, Served, Stream, following, new_client, serve
-from tests.limits import SECONDS
+from tests.waiting import SECONDS, at_least
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +41,8 @@ HISTORY = "/sessions/api:chat/history"
 FOLLOW = f"{HISTORY}?follow=1"
 EVENTS = "/sessions/api:chat/events"
 MIB = 1024 * 1024
+CUTS_SECONDS = at_least(600)
+"""For thousands of connections, one after the other, in the long form."""
 
 
 def ids(events: Sequence[Sent]) -> list[int]:
@@ -296,7 +298,7 @@ async def test_a_post_that_yields_streams_to_the_end_of_what_continues_it(open_h
         shown = [(message["role"], message["content"][0].get("text", "")) for message in messages]
         assert shown[-2:] == [("assistant", "wait"), ("assistant", "echo: found")]
         assert (end.event, end.data) == ("run", {"runId": run, "status": "ok"})
-        waited = await served.client.get(f"/runs/{run}?wait=60")
+        waited = await served.client.get(f"/runs/{run}?wait={SECONDS}")
         assert (waited.json()["reply"], waited.json()["runId"]) == ("echo: found", run)
         first = await served.client.get(f"/runs/{run}")
         assert (first.json()["reply"], first.json()["code"]) == ("wait", "yielded") and first.json()["continuedBy"]
@@ -398,7 +400,7 @@ async def stored_numbers(served: Served, address: str) -> list[int]:
 async def test_a_stream_cut_at_any_byte_resumes_exactly_once(open_home: OpenHome, is_soak: bool, address: str) -> None:
     async with serve(open_home) as served:
         await served.open("api:chat")
-        with anyio.fail_after(600):
+        with anyio.fail_after(CUTS_SECONDS):
             received = await follow_over_cuts(served, address, 5000 if is_soak else 250, seed=len(address))
         assert complaints(received, await stored_numbers(served, address)) == []
 

@@ -25,7 +25,7 @@ from antiphon.testing import Reply, fake_provider
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, open_with_provider, post
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def ask(app: App, name: str, text: str) -> Run:
     """Posts and waits for the end of the run, which may have to start a server."""
     posted = await post(app, name, text, message_id=app.services.ids.new("m"))
     assert posted.run_id is not None
-    run = await app.services.waits.wait(posted.run_id, timedelta(seconds=SECONDS))
+    run = await app.services.waits.wait(posted.run_id, timedelta(seconds=PROCESS_SECONDS))
     assert run is not None
     return run
 
@@ -71,7 +71,7 @@ def answer(run: Run) -> dict[str, Any]:
 async def test_an_agent_calls_the_tools_of_its_server_and_failures_are_told_plainly(
     open_home: OpenHome, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG), anyio.fail_after(SECONDS):
+    with caplog.at_level(logging.DEBUG), anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config_with(things=stdio(tmp_path))) as app:
             assert lines(tmp_path, "starts") == [], "no server is started before it is wanted"
             assert (await ask(app, "main", '!call things__add {"a": 2, "b": 3}')).reply == "5"
@@ -98,7 +98,7 @@ async def test_an_agent_calls_the_tools_of_its_server_and_failures_are_told_plai
 
 
 async def test_a_server_that_hangs_and_one_that_dies_cost_their_call_alone(open_home: OpenHome, tmp_path: Path) -> None:
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config_with(things=stdio(tmp_path, timeout_seconds=15))) as app:
             assert (await ask(app, "main", '!call things__add {"a": 1, "b": 1}')).reply == "2"
             hung = answer(await ask(app, "main", "!call things__hang {}"))
@@ -115,7 +115,7 @@ async def test_a_server_that_hangs_and_one_that_dies_cost_their_call_alone(open_
 async def test_a_server_that_keeps_failing_is_tried_less_and_less_often(open_home: OpenHome, tmp_path: Path) -> None:
     clock = ManualClock()
     failing = {"command": "/bin/sh", "args": ["-c", f"echo >> {tmp_path}/starts; exit 1"], "timeout_seconds": 10}
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config_with(things=failing), Parts(clock=clock)) as app:
 
             async def starts_after(*, seconds: float) -> int:
@@ -130,7 +130,7 @@ async def test_a_server_that_keeps_failing_is_tried_less_and_less_often(open_hom
 
 
 async def test_a_server_that_was_killed_while_idle_is_started_again(open_home: OpenHome, tmp_path: Path) -> None:
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config_with(things=stdio(tmp_path))) as app:
             assert (await ask(app, "main", '!call things__add {"a": 1, "b": 1}')).reply == "2"
             os.kill(int(lines(tmp_path, "starts")[0]), signal.SIGKILL)
@@ -140,7 +140,7 @@ async def test_a_server_that_was_killed_while_idle_is_started_again(open_home: O
 
 
 async def test_leaving_the_home_ends_the_server(open_home: OpenHome, tmp_path: Path) -> None:
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config_with(things=stdio(tmp_path))) as app:
             await ask(app, "main", '!call things__add {"a": 1, "b": 1}')
             process = int(lines(tmp_path, "starts")[0])
@@ -158,7 +158,7 @@ async def test_an_agent_answers_while_its_server_cannot_be_reached(
         "silent": {"command": "/bin/sleep", "args": ["60"], "timeout_seconds": 1},
         "things": stdio(tmp_path),
     }
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config_with(**servers)) as app:
             assert (await ask(app, "main", "hello")).reply == "echo: hello"
             assert (await ask(app, "main", '!call things__add {"a": 2, "b": 2}')).reply == "4"
@@ -187,7 +187,7 @@ async def test_agents_have_their_own_servers_and_what_policy_allows(open_home: O
             ]
         }
     }
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(Config.model_validate(settings)) as app:
 
             async def code(agent: str, tool: str) -> str | None:
@@ -205,7 +205,7 @@ async def test_effects_are_as_declared_and_cautious_where_nothing_is_said(open_h
     server = stdio(tmp_path, effects={"add": ["reads"], "*": ["writes"]})
     plain = stdio(tmp_path)
     config = config_with(things=server, plain=plain)
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config) as app:
             tools = await app.mcp_tools.tools_for(AgentId("main"))
             found = {name: tools.find(name) for name in ("things__add", "things__big", "plain__add")}
@@ -225,7 +225,7 @@ async def test_a_tool_whose_name_is_taken_is_left_out(
         """Ours."""
         return "ours"
 
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config_with(things=stdio(tmp_path)), Parts(tools=[things__add])) as app:
             assert (await ask(app, "main", "!call things__add {}")).reply == "ours"
     reasons = [getattr(record, "reason", "") for record in caplog.records if getattr(record, "tool", "") == "add"]
@@ -265,7 +265,7 @@ async def test_a_server_over_http_is_called_and_found_again_after_it_was_away(
 ) -> None:
     port = free_port()
     config = config_with(things={"url": f"http://127.0.0.1:{port}/mcp", "timeout_seconds": 10})
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with open_home(config) as app:
             with http_server(tmp_path, port):
                 await listening(port)

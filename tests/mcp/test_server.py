@@ -22,7 +22,7 @@ from tests.claims import requirement
 from tests.cli.program import antiphon, environment, on_terminal, serving
 from tests.conftest import OpenHome
 from tests.gateway.served import TOKEN, Served, serve
-from tests.limits import SECONDS
+from tests.waiting import PROCESS_SECONDS, SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -176,7 +176,9 @@ def test_mcp_is_loaded_with_the_first_request_alone(home: Path) -> None:
         "print([name for name in ('mcp', 'mcp_types', 'httpx2') if name in sys.modules])\n"
     )
     command = [sys.executable, "-c", code, str(home)]
-    answer = subprocess.run(command, env=environment({}), capture_output=True, text=True, check=False, timeout=SECONDS)
+    answer = subprocess.run(
+        command, env=environment({}), capture_output=True, text=True, check=False, timeout=PROCESS_SECONDS
+    )
     assert answer.stdout == "[]\n", answer.stderr
 
 
@@ -187,7 +189,7 @@ def program(home: Path, session: str = "main") -> StdioServerParameters:
 
 @requirement("cli:1")
 async def test_the_command_serves_every_tool_with_a_gateway_and_without(home: Path) -> None:
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         async with Client(program(home)) as client:
             await use_every_tool(client, "agent:main:main")
         with serving(home):
@@ -196,7 +198,7 @@ async def test_the_command_serves_every_tool_with_a_gateway_and_without(home: Pa
 
 
 async def test_the_command_goes_on_with_a_gateway_that_was_started_anew(home: Path) -> None:
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(PROCESS_SECONDS):
         with serving(home) as first:
             async with Client(program(home)) as client:
                 assert not (await client.call_tool("session_status", {})).is_error
@@ -206,7 +208,7 @@ async def test_the_command_goes_on_with_a_gateway_that_was_started_anew(home: Pa
 
 
 async def test_the_command_outlives_the_other_one_whose_gateway_it_used(home: Path) -> None:
-    with anyio.fail_after(SECONDS), on_terminal("chat", home=home) as terminal:
+    with anyio.fail_after(PROCESS_SECONDS), on_terminal("chat", home=home) as terminal:
         terminal.expect("> ")
         async with Client(program(home)) as client:
             assert not (await client.call_tool("session_status", {})).is_error

@@ -14,7 +14,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock
 from tests.gateway.served import Served, new_client, serve
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from antiphon.domain.actor import OWNER
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import parse_key
 from antiphon.domain.session import Session, SessionStatus, Source
@@ -46,15 +46,29 @@ def caller(agent: str = "main") -> Session:
 
 
 def reach_of(
-    rules: VisibilityRules, act: Act = Act.READ, by: Session | None = None, *, is_sandboxed: bool = False
+    rules: VisibilityRules,
+    act: Act = Act.READ,
+    by: Session | None = None,
+    *,
+    principal: Principal = OWNER,
+    is_sandboxed: bool = False,
 ) -> Reach:
-    reach = reach_of_session(by or caller(), OWNER, act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS)
+    reach = reach_of_session(
+        by or caller(), principal, act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS
+    )
     assert isinstance(reach, Reach)
     return reach
 
 
-def sees(rules: VisibilityRules, to: Session, act: Act = Act.READ, by: Session | None = None) -> bool:
-    decision = decide(reach_of(rules, act, by), to, incarnation=to.id, taint=to.taint, is_participant=True)
+def sees(
+    rules: VisibilityRules,
+    to: Session,
+    act: Act = Act.READ,
+    by: Session | None = None,
+    *,
+    principal: Principal = OWNER,
+) -> bool:
+    decision = decide(reach_of(rules, act, by, principal=principal), to, incarnation=to.id, taint=to.taint, is_participant=True)
     return isinstance(decision, Grant)
 
 
@@ -124,3 +138,17 @@ def test_a_sandbox_takes_the_smaller_and_widens_nothing(visibility: Visibility, 
     clamped = visibility_of(reach_of(rules, is_sandboxed=True))
     assert clamped is (visibility if clamp is Visibility.ALL else expected)
     assert visibility_of(reach_of(rules)) is visibility
+
+
+@requirement("access:4")
+@pytest.mark.parametrize("act", [Act.LIST, Act.READ, Act.SEND, Act.STATUS])
+def test_a_guest_sees_only_the_session_that_is_written_in_and_may_send_to_its_requester(act: Act) -> None:
+    rules = VisibilityRules(visibility=Visibility.ALL)
+
+    def guest_sees(to: Session) -> bool:
+        return sees(rules, to, act, principal=Principal(PrincipalKind.GUEST, "bob"))
+
+    assert guest_sees(session(OWN))
+    assert not guest_sees(session(CHILD, ancestors=(PARENT, OWN)))
+    assert not guest_sees(session(OTHER))
+    assert guest_sees(session(PARENT)) is (act is Act.SEND)

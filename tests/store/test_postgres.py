@@ -20,8 +20,8 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.store.database import CommitHook, OnCommit, Query, Transaction
 from antiphon.store.postgres.database import PostgresDatabase
 from tests.claims import requirement
-from tests.limits import SECONDS
 from tests.postgres import fresh_database
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

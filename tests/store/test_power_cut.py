@@ -21,8 +21,8 @@ from antiphon.domain.run import RunStatus
 from antiphon.engine.runs.runner import ConstantRunner
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
-from tests.limits import SECONDS
 from tests.store.faulty_disk import Cut, FaultyDisk, Mark, Replay
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

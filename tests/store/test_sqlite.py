@@ -25,8 +25,8 @@ from antiphon.store.migrations import StoreUnusable, migrations
 from antiphon.store.sqlite import MAX_BATCH, Connect, Connection, OnCommit, SqliteDatabase, connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.limits import SECONDS
 from tests.store.faulty_disk import FaultyDisk
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ class Gate:
 
     async def unit(self, tx: Transaction, word: str = "") -> None:
         anyio.from_thread.run_sync(self._entered.set, token=self._loop_call)
-        assert self._left.wait(5)
+        assert self._left.wait(SECONDS)
 
     async def is_entered(self) -> None:
         with anyio.fail_after(SECONDS):
@@ -198,7 +198,7 @@ async def test_results_are_released_only_after_the_commit(home: Path) -> None:
             moments[moment] = [row[0] for row in other.execute("SELECT word FROM kept")]
         if moment == "before":
             anyio.from_thread.run_sync(reached.set, token=token)
-            assert release.wait(5)
+            assert release.wait(SECONDS)
 
     async with open_store(home, commit_hook=hook) as database:
 

@@ -29,8 +29,8 @@ from antiphon.store.migrations import StoreUnusable
 from antiphon.store.runs import RunFilter
 from tests.engine.family import records, spawned_from_outside
 from tests.engine.stage import HeldRunner, ask, config, open_session, post, read_log, wait_end
-from tests.limits import SECONDS
 from tests.postgres import fresh_database
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -34,7 +34,7 @@ from tests.engine.parley import (
 )
 from tests.engine.stage import HeldRunner, ask, post, read_log, texts, wait_end
 from tests.gateway.served import serve
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_all_who_wait_for_one_run_are_released_with_its_end(open_home: Ope
         found: list[Run | None] = []
 
         async def wait() -> None:
-            found.append(await app.services.waits.wait(run_id, timedelta(seconds=60)))
+            found.append(await app.services.waits.wait(run_id, timedelta(seconds=SECONDS)))
 
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:

@@ -43,7 +43,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer, target_of
 from tests.engine.stage import ask, config, post, wait_end
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 

@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,6 +138,19 @@ async def test_filters_narrow_a_list(open_home: OpenHome, arguments: dict[str, A
         await open_peer(app, "work")
         await open_peer(app, "agent:main:discord:group:dev", label="devs")
         assert len(rows_of(await call(app, main, "sessions_list", **arguments))) == count
+
+
+@requirement("list:1", "list:5")
+async def test_a_list_has_two_hundred_sessions_at_most(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        main = await open_peer(app, "agent:main:main")
+        async with anyio.create_task_group() as tasks:
+            for number in range(201):
+                tasks.start_soon(open_peer, app, f"s{number}")
+        answer = await call(app, main, "sessions_list", limit=10_000)
+        assert answer["count"] == len(rows_of(answer)) == 200
+        rest = await call(app, main, "sessions_list", limit=10_000, cursor=answer["nextCursor"])
+        assert rest["count"] == 2
 
 
 @requirement("list:1", "list:5", "answers:1", "answers:3")
@@ -367,6 +381,17 @@ async def test_one_message_that_is_too_large_leaves_a_placeholder(open_home: Ope
         assert shown["content"] == [{"type": "text", "text": OMITTED}]
         assert page["truncated"] is page["droppedMessages"] is True and page["contentTruncated"] is False
         assert page["hasMore"] is False
+
+
+@requirement("history:3")
+async def test_secrets_of_other_sessions_are_hidden_and_it_is_said(open_home: OpenHome) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    async with open_home(settings()) as app:
+        asker, _ = await open_peer(app, "asker"), await open_peer(app, "other")
+        await ask(app, key_of("other"), f"the token is {secret}")
+        shown = await call(app, asker, "sessions_history", sessionKey=key_of("other"))
+        assert "the token is" in str(shown) and secret not in str(shown)
+        assert shown["contentRedacted"] is True
 
 
 @requirement("history:3")

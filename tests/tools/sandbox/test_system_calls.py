@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from antiphon.tools.sandbox.system_calls import CALLS, FAMILIES, MODES, OPENS, filter_for
-from tests.limits import SECONDS
+from tests.waiting import SECONDS
 
 MACHINES = ("x86_64", "aarch64")
 ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
