@@ -68,7 +68,8 @@ def sees(
     *,
     principal: Principal = OWNER,
 ) -> bool:
-    decision = decide(reach_of(rules, act, by, principal=principal), to, incarnation=to.id, taint=to.taint, is_participant=True)
+    reach = reach_of(rules, act, by, principal=principal)
+    decision = decide(reach, to, incarnation=to.id, taint=to.taint, is_participant=True)
     return isinstance(decision, Grant)
 
 
