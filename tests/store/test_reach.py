@@ -5,7 +5,7 @@ import inspect
 import pkgutil
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
@@ -84,7 +84,7 @@ def holds_content(hint: Any, within: frozenset[Any] = frozenset()) -> bool:
     if isinstance(hint, type) and hint.__module__.startswith("antiphon."):
         if issubclass(hint, CONTENT):
             return True
-        parts += get_type_hints(hint).values()
+        parts += get_type_hints(cast(Any, hint)).values()
     return any(holds_content(part, within) for part in parts)
 
 

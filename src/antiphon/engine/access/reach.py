@@ -91,10 +91,10 @@ def refuse_act(principal: Principal, act: Act) -> Refusal | None:
 async def find_target(query: Query, reach: Reach, target: Target, name: str | None = None) -> Found | Refusal:
     """The session that is named, if it is within the reach; `name` is how the actor wrote it."""
     if isinstance(target, NamedTarget):
-        candidate, name = await look_up(query, target), name or target_name(target)
+        candidate, written = await look_up(query, target), target_name(target)
     else:
-        candidate = await _look_up_relative(query, reach, target)
-    return await admit(query, reach, candidate) or Refusal(not_found(reach, name or target.value))
+        candidate, written = await _look_up_relative(query, reach, target), target.value
+    return await admit(query, reach, candidate) or Refusal(not_found(reach, name or written))
 
 
 async def find_session(query: Query, actor: Actor, act: Act, target: NamedTarget, rules: Rules) -> Found | Refusal:
