@@ -19,8 +19,9 @@ VIOLATIONS = {
         "from antiphon.engine.work.health import Health",
     ),
     "Rooms of the engine": ("engine/ledger/waits.py", "from antiphon.engine.runs.lifecycle import claim"),
+    "Floors of the gateway": ("gateway/operations/runs.py", "from antiphon.gateway.page.entries import Entry"),
     "Edges, tools and agents never touch the store": (
-        "gateway/runs.py",
+        "gateway/operations/runs.py",
         "from antiphon.store.runs import RunFilter as Stored",
     ),
     "Nouns and rules are pure": ("domain/run.py", "import time"),

@@ -11,7 +11,7 @@ from antiphon.domain.text import one_line
 from antiphon.engine.access.callers import Caller
 from antiphon.engine.children.govern import Child, Subagents
 from antiphon.tools.session_tool import Arguments, SessionTool
-from antiphon.wire import milliseconds
+from antiphon.wire.encoding import milliseconds
 
 DESCRIPTION = (
     "Governs this session's own sub-agents. list: all of them. cancel: calls one off, with all that it spawned; "

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import SessionId, SessionRow
@@ -24,6 +26,20 @@ class Found:
     session: Session
     incarnation: rows.Incarnation
     """The present one, unless the caller gave the id of an ended one."""
+
+    @property
+    def is_ended(self) -> bool:
+        return self.incarnation.last_seq is not None
+
+    @property
+    def as_named(self) -> Session:
+        """The session with the id, the taint and the part of the log of that incarnation. Contract: keys 6."""
+        ended = self.incarnation
+        if ended.last_seq is None:
+            return self.session
+        return replace(
+            self.session, id=ended.id, incarnation_seq=ended.first_seq, last_seq=ended.last_seq, taint=ended.taint
+        )
 
 
 def not_found(name: str) -> NotFound:

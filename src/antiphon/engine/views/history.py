@@ -22,11 +22,12 @@ class HistoryPage:
     """Messages of one incarnation, ascending, the newest that the request asked for."""
 
     session: Session
+    """As the incarnation that was read."""
     events: list[Event]
     has_more: bool
     """Whether there are older messages than these."""
     last_seq: int
-    """The newest `seq` of the log when the page was read; following goes on from here."""
+    """The newest `seq` of the log, or of an ended incarnation, when the page was read; following goes on from here."""
 
 
 class History:
@@ -48,7 +49,7 @@ class History:
         return accepted(await self._database.read(_read_page, principal, target, limit, before, include_tools))
 
     async def events(self, session: Session, after: int) -> AsyncIterator[Event]:
-        """Every event of the present incarnation above `after`, ascending, up to where the log ends now."""
+        """Every event of the session's incarnation above `after`, ascending, up to where the log ends now."""
         while True:
             page = await self._database.read(log.read_incarnation_after, session.row, session.id, after, PAGE_EVENTS)
             for event in page:
@@ -80,7 +81,7 @@ async def read_page(
     query: Query, found: Found, *, limit: int, before: int | None, include_tools: bool
 ) -> HistoryPage | Refusal:
     """The newest `limit` messages below `before` of the incarnation that was found."""
-    session, incarnation = found.session, found.incarnation
+    session, incarnation = found.as_named, found.incarnation
     if before is not None and before < session.first_seq:
         return Refusal(
             Conflict(
@@ -88,7 +89,7 @@ async def read_page(
                 code="cursor_pruned",
             )
         )
-    end = (incarnation.last_seq or session.last_seq) + 1
+    end = session.last_seq + 1
     events = await log.read_messages_before(
         query,
         session.row,
