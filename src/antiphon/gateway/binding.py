@@ -44,6 +44,7 @@ class Binding(Generic[P]):
         self._kind = kind
         self._is_lenient = http.is_lenient
         self._decoder = None if self.body is None else msgspec.json.Decoder(self.body)
+        self._no_body = b"" if any(field.required for field in in_body) else b"{}"
         self._lists = {field.encode_name for field in in_query if _is_list(field)}
         self._beside = {name: defstruct("Flag", [(name, bool)]) for name in beside if name not in self.own}
         self._needs_query = any(field.required for field in in_query)
@@ -60,7 +61,7 @@ class Binding(Generic[P]):
             values |= _values(convert(self._named(request.query_params) | said, self.query))
         values |= _said(self._headers, request)
         if self._decoder is not None:
-            values |= _values(decode(await request.body() or b"{}", self._decoder))
+            values |= _values(decode(await request.body() or self._no_body, self._decoder))
         return self._kind(**values)
 
     def _named(self, query: QueryParams) -> dict[str, object]:

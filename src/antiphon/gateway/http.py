@@ -1,7 +1,7 @@
 """The HTTP application, made from the table of operations. Contract: answers 5, access 5, gateway 4."""
 
 from collections.abc import Awaitable, Iterable, MutableMapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -113,7 +113,8 @@ class _Place:
         if isinstance(answer, Response):
             await answer(scope, receive, send)
         elif isinstance(answer, HttpReply):
-            await _send(send, answer.answer, answer.status or operation.http.status, answer.headers.items())
+            reply = cast("HttpReply[object]", answer)
+            await _send(send, reply.answer, reply.status or operation.http.status, reply.headers.items())
         else:
             await _send(send, answer, operation.http.status, ())
 
@@ -123,7 +124,7 @@ class _Place:
             query = request.query_params
             for operation, binding in self._others:
                 name = operation.http.when
-                if name in query and (name in binding.own or query[name].lower() in ("1", "true")):
+                if name is not None and name in query and (name in binding.own or query[name].lower() in ("1", "true")):
                     return operation, binding
         return self._usual
 

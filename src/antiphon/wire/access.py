@@ -8,7 +8,7 @@ from antiphon.engine.access.tokens import SessionToken
 from antiphon.wire.encoding import Shape
 
 
-class TokenRow(Shape, kw_only=True):
+class TokenRow(Shape, frozen=True, kw_only=True):
     """A token bound to a session, or a signed-in browser, without its secrets."""
 
     id: str
@@ -25,30 +25,30 @@ class TokenRow(Shape, kw_only=True):
     """The secret, in the answer to its creation alone."""
 
 
-class TokenList(Shape, kw_only=True):
+class TokenList(Shape, frozen=True, kw_only=True):
     count: int
     tokens: Sequence[TokenRow]
 
 
-class RotatedToken(Shape, kw_only=True):
+class RotatedToken(Shape, frozen=True, kw_only=True):
     ok: bool
     file: str
     """Where the new owner's token is."""
 
 
-class SignInLink(Shape, kw_only=True):
+class SignInLink(Shape, frozen=True, kw_only=True):
     code: str
     """Good once."""
     expires_in_seconds: int
 
 
-class SignedIn(Shape, kw_only=True):
+class SignedIn(Shape, frozen=True, kw_only=True):
     browser_id: str
     page_secret: str
     expires_at: int
 
 
-class Proof(Shape, kw_only=True):
+class Proof(Shape, frozen=True, kw_only=True):
     """Shows that this is the home's gateway."""
 
     proof: str

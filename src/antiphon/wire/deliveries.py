@@ -6,7 +6,7 @@ from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
 
 
-class DeliveryShape(Shape, kw_only=True):
+class DeliveryShape(Shape, frozen=True, kw_only=True):
     delivery_id: str
     session_key: str
     run_id: str | None = None
@@ -26,7 +26,7 @@ class DeliveryShape(Shape, kw_only=True):
     ended_at: int | None = None
 
 
-class DeliveryList(Shape, kw_only=True):
+class DeliveryList(Shape, frozen=True, kw_only=True):
     count: int
     deliveries: Sequence[DeliveryShape]
 

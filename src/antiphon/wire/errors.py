@@ -47,7 +47,7 @@ TYPES = {
 """`error.type` by status."""
 
 
-class ErrorShape(Shape, kw_only=True):
+class ErrorShape(Shape, frozen=True, kw_only=True):
     """What is wrong, and what to do."""
 
     type: str
@@ -56,7 +56,7 @@ class ErrorShape(Shape, kw_only=True):
     """Stable; docs/ERRORS.md lists them."""
 
 
-class ErrorAnswer(Shape, kw_only=True):
+class ErrorAnswer(Shape, frozen=True, kw_only=True):
     """Every answer that is an error."""
 
     ok: bool

@@ -3,11 +3,11 @@
 from antiphon.wire.encoding import Shape
 
 
-class Alive(Shape, kw_only=True):
+class Alive(Shape, frozen=True, kw_only=True):
     ok: bool
 
 
-class ReadyShape(Shape, kw_only=True):
+class ReadyShape(Shape, frozen=True, kw_only=True):
     ok: bool
     workers: int
     configured_alike: bool

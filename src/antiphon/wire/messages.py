@@ -28,17 +28,17 @@ from antiphon.domain.message import (
 from antiphon.wire.encoding import Shape, compact_json, milliseconds
 
 
-class TextShape(Shape, kw_only=True, tag="text", tag_field="type"):
+class TextShape(Shape, frozen=True, kw_only=True, tag="text", tag_field="type"):
     text: str
 
 
-class ToolCallShape(Shape, kw_only=True, tag="toolCall", tag_field="type"):
+class ToolCallShape(Shape, frozen=True, kw_only=True, tag="toolCall", tag_field="type"):
     id: str
     name: str
     arguments: Any
 
 
-class ImageShape(Shape, kw_only=True, tag="image", tag_field="type"):
+class ImageShape(Shape, frozen=True, kw_only=True, tag="image", tag_field="type"):
     mime_type: str
     bytes: int
     data: str | None = None
@@ -49,7 +49,7 @@ class ImageShape(Shape, kw_only=True, tag="image", tag_field="type"):
 Content: TypeAlias = TextShape | ToolCallShape | ImageShape
 
 
-class ProvenanceShape(Shape, kw_only=True):
+class ProvenanceShape(Shape, frozen=True, kw_only=True):
     """Where a message came from that no person wrote here."""
 
     kind: ProvenanceKind
@@ -58,7 +58,7 @@ class ProvenanceShape(Shape, kw_only=True):
     source_tool: str | None = None
 
 
-class ExchangeShape(Shape, kw_only=True):
+class ExchangeShape(Shape, frozen=True, kw_only=True):
     """The place of a message in its exchange."""
 
     id: str
@@ -67,7 +67,7 @@ class ExchangeShape(Shape, kw_only=True):
     of: int | None = None
 
 
-class ReportShape(Shape, kw_only=True):
+class ReportShape(Shape, frozen=True, kw_only=True):
     """The place of a message in a child's report."""
 
     id: str
@@ -75,14 +75,14 @@ class ReportShape(Shape, kw_only=True):
     answers: Sequence[str] | None = None
 
 
-class ClassificationShape(Shape, kw_only=True):
+class ClassificationShape(Shape, frozen=True, kw_only=True):
     """A classification, where it is not public."""
 
     level: str
     integrity: str
 
 
-class MessageShape(Shape, kw_only=True):
+class MessageShape(Shape, frozen=True, kw_only=True):
     """A message of a transcript."""
 
     seq: int
@@ -103,7 +103,7 @@ class MessageShape(Shape, kw_only=True):
     classification: ClassificationShape | None = None
 
 
-class EventShape(Shape, kw_only=True):
+class EventShape(Shape, frozen=True, kw_only=True):
     """Any event of the log, as `…/events` and `…/transcript` show it."""
 
     seq: int
@@ -116,7 +116,7 @@ class EventShape(Shape, kw_only=True):
     message: MessageShape | None = None
 
 
-class HistoryShape(Shape, kw_only=True):
+class HistoryShape(Shape, frozen=True, kw_only=True):
     """A page of messages, oldest first."""
 
     session_key: str

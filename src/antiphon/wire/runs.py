@@ -9,7 +9,7 @@ from antiphon.engine.sessions.inbox import Posted
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
 
 
-class UsageShape(Shape, kw_only=True):
+class UsageShape(Shape, frozen=True, kw_only=True):
     input_tokens: int
     output_tokens: int
     cached_tokens: int
@@ -17,7 +17,7 @@ class UsageShape(Shape, kw_only=True):
     steps: int
 
 
-class RunShape(Shape, kw_only=True):
+class RunShape(Shape, frozen=True, kw_only=True):
     """A run as the ledger has it."""
 
     run_id: str
@@ -36,12 +36,12 @@ class RunShape(Shape, kw_only=True):
     usage: UsageShape | None = None
 
 
-class RunList(Shape, kw_only=True):
+class RunList(Shape, frozen=True, kw_only=True):
     count: int
     runs: Sequence[RunShape]
 
 
-class PostedShape(Shape, kw_only=True):
+class PostedShape(Shape, frozen=True, kw_only=True):
     """What became of a message; with a wait also how the run ended that answers it."""
 
     session_key: str

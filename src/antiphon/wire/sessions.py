@@ -11,7 +11,7 @@ from antiphon.engine.access.lookup import Found
 from antiphon.wire.encoding import Shape, dollars, milliseconds, plain_json
 
 
-class DeliveryContextShape(Shape, kw_only=True):
+class DeliveryContextShape(Shape, frozen=True, kw_only=True):
     """Where answers of a session go."""
 
     channel: str | None = None
@@ -20,7 +20,7 @@ class DeliveryContextShape(Shape, kw_only=True):
     thread_id: str | None = None
 
 
-class SessionShape(Shape, kw_only=True):
+class SessionShape(Shape, frozen=True, kw_only=True):
     """A row as in `sessions_list`, with what people also see of their sessions."""
 
     key: str
@@ -56,7 +56,7 @@ class SessionShape(Shape, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-class SessionList(Shape, kw_only=True):
+class SessionList(Shape, frozen=True, kw_only=True):
     """A page of rows."""
 
     count: int
@@ -64,14 +64,14 @@ class SessionList(Shape, kw_only=True):
     next_cursor: str | None = None
 
 
-class DeletedSession(Shape, kw_only=True):
+class DeletedSession(Shape, frozen=True, kw_only=True):
     """A session was deleted."""
 
     ok: bool
     deleted: bool
 
 
-class CancelledWork(Shape, kw_only=True):
+class CancelledWork(Shape, frozen=True, kw_only=True):
     """What was at work in a session and below it, and is being cancelled."""
 
     ok: bool

@@ -6,12 +6,12 @@ from typing import Any
 from antiphon.wire.encoding import Shape
 
 
-class ToolShape(Shape, kw_only=True):
+class ToolShape(Shape, frozen=True, kw_only=True):
     name: str
     description: str
     parameters: dict[str, Any]
     """JSON Schema of the arguments."""
 
 
-class ToolList(Shape, kw_only=True):
+class ToolList(Shape, frozen=True, kw_only=True):
     tools: Sequence[ToolShape]

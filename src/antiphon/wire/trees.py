@@ -10,7 +10,7 @@ from antiphon.engine.views.trees import Member, Tree
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
 
 
-class CurrentRun(Shape, kw_only=True):
+class CurrentRun(Shape, frozen=True, kw_only=True):
     """The run that a session works on, or will begin next."""
 
     run_id: str
@@ -22,7 +22,7 @@ class CurrentRun(Shape, kw_only=True):
     waits_until: int | None = None
 
 
-class LastRunShape(Shape, kw_only=True):
+class LastRunShape(Shape, frozen=True, kw_only=True):
     run_id: str
     status: RunStatus
     code: str | None = None
@@ -30,7 +30,7 @@ class LastRunShape(Shape, kw_only=True):
     ended_at: int | None = None
 
 
-class MemberShape(Shape, kw_only=True):
+class MemberShape(Shape, frozen=True, kw_only=True):
     """A session in a tree."""
 
     key: str
@@ -58,7 +58,7 @@ class MemberShape(Shape, kw_only=True):
     busy_descendants: int
 
 
-class TreeShape(Shape, kw_only=True):
+class TreeShape(Shape, frozen=True, kw_only=True):
     """Sessions, each after the one that it is under."""
 
     count: int
@@ -67,7 +67,7 @@ class TreeShape(Shape, kw_only=True):
     has_more: bool
 
 
-class BusySession(Shape, kw_only=True):
+class BusySession(Shape, frozen=True, kw_only=True):
     key: str
     agent_id: str
     label: str | None = None
@@ -77,7 +77,7 @@ class BusySession(Shape, kw_only=True):
     process_id: str | None = None
 
 
-class ProcessShape(Shape, kw_only=True):
+class ProcessShape(Shape, frozen=True, kw_only=True):
     """A program at work on the database."""
 
     process_id: str
@@ -88,7 +88,7 @@ class ProcessShape(Shape, kw_only=True):
     agents: Sequence[str]
 
 
-class WorkShape(Shape, kw_only=True):
+class WorkShape(Shape, frozen=True, kw_only=True):
     """Who is at work."""
 
     count: int
