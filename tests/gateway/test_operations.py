@@ -20,9 +20,12 @@ from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Denied, NotFound
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import Guard
+from antiphon.gateway.openapi import describe
 from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind, TokenScope
 from antiphon.gateway.operations.table import TABLE, table_of
 from antiphon.wire.encoding import Shape
+from tests.attacks.attempt import Door
+from tests.attacks.test_table import ATTEMPTS
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -317,3 +320,13 @@ async def test_every_address_has_its_operations_and_says_what_it_allows(open_hom
         assert isinstance(guard, Guard)
         served = {(method, address.path) for address in guard.addresses for method in address.endpoints}
     assert {(each.http.method, each.http.path) for each in TABLE.values()} <= served
+
+
+@requirement("answers:5")
+def test_the_description_lists_every_status_that_attacks_were_answered_with() -> None:
+    statuses = {getattr(row, "status", None) for _, row in ATTEMPTS if row.door is Door.HTTP}
+    seen = {str(status) for status in statuses if isinstance(status, int) and status >= 400}
+    assert len(seen) >= 3
+    for path, methods in describe(TABLE.values())["paths"].items():
+        for method, described in methods.items():
+            assert seen <= described["responses"].keys(), (method, path)
