@@ -8,7 +8,7 @@ from antiphon.agents.fence import DataFences
 from antiphon.domain.ids import SessionId
 from antiphon.domain.redaction import redact
 from antiphon.domain.words import words_of
-from antiphon.gateway.markdown import html_from_markdown
+from antiphon.gateway.page.markdown import html_from_markdown
 from bench.measure import Row
 
 SIZES = (1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20)

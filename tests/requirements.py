@@ -48,7 +48,6 @@ REQUIREMENTS = {
     ),
     "keys:6": Requirement(
         "A key is an address with one current incarnation; seq counts over resets and deletion.",
-        remaining="the row and transcript of an ended id come with the table of operations",
     ),
     "keys:7": Requirement(
         "Session ids are `<namespace>:<rest>`; opening by id makes the key; a reset keeps the namespace.",
@@ -225,7 +224,10 @@ REQUIREMENTS = {
         "A role says what a person, and every run that the person's words began, may do.",
         remaining="roles other than guest, and what roles may beside tools, come with people",
     ),
-    "access:5": Requirement("Every operation stands in one table; one function decides below all transports.", PEOPLE),
+    "access:5": Requirement(
+        "Every operation stands in one table; one function decides below all transports.",
+        remaining="the one decision by scopes and target comes with people and tokens",
+    ),
     # 12. Information flow
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement("Events carry what they were made of; taint rises by the session's own act.", FLOW),

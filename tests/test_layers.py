@@ -22,8 +22,9 @@ VIOLATIONS = {
     "Rooms of the command line": ("cli/rendering/rows.py", "from antiphon.cli.connection.client import Client"),
     "Rooms of the configuration": ("config/file.py", "from antiphon.config.config import Config"),
     "Rooms of PostgreSQL": ("store/postgres/link.py", "from antiphon.store.postgres.lane import Lane"),
+    "Floors of the gateway": ("gateway/operations/runs.py", "from antiphon.gateway.page.entries import Entry"),
     "Edges, tools and agents never touch the store": (
-        "gateway/runs.py",
+        "gateway/operations/runs.py",
         "from antiphon.store.runs import RunFilter as Stored",
     ),
     "Nouns and rules are pure": ("domain/run.py", "import time"),

@@ -78,6 +78,7 @@ from antiphon.engine.work.health import Health
 from antiphon.engine.work.watchdog import Watchdog
 from antiphon.engine.work.worker import Worker
 from antiphon.feed.follow import Hub
+from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import AsgiApp, GatewaySettings
 from antiphon.gateway.http import build_gateway, build_probes
 from antiphon.mcp.client import McpTools
@@ -566,16 +567,25 @@ def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> Asg
         allowed_hosts=(app.config.gateway.host, *app.config.gateway.allowed_hosts),
         max_body_bytes=app.config.gateway.max_body_bytes,
     )
+    return build_gateway(_gateway_of(app), app.mcp, settings)
 
+
+def probe_app(app: App) -> AsgiApp:
+    """What a process without a gateway answers over HTTP: whether it lives, and whether it can work."""
+    return build_probes(_gateway_of(app))
+
+
+def _gateway_of(app: App) -> Gateway:
     async def check_model(name: str) -> None:
         await app.models.find(name)
 
     async def rotate(principal: Principal) -> str:
         return str(await app.services.ownership.rotate(principal))
 
-    return build_gateway(app.services, app.tool_calls, app.mcp, settings, check_model, app.webhook_inbox, rotate)
-
-
-def probe_app(app: App) -> AsgiApp:
-    """What a process without a gateway answers over HTTP: whether it lives, and whether it can work."""
-    return build_probes(app.services.health)
+    return Gateway(
+        services=app.services,
+        tool_calls=app.tool_calls,
+        check_model=check_model,
+        webhooks=app.webhook_inbox,
+        rotate_owner_token=rotate,
+    )

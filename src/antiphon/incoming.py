@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 from pydantic import ValidationError
 
+from antiphon.domain.errors import Invalid
+
 MAX_PROBLEMS = 10
 """Told of one refused value."""
 MAX_PROBLEM_LENGTH = 200
@@ -24,15 +26,24 @@ _VALUE = re.compile(r"'.*'|\".*\"", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
-class NotJson(Exception):
-    """What came is no JSON that is read; `str` says why."""
+class NotJson(Invalid):
+    """What came is no JSON that is read."""
+
+    default_code = "not_json"
 
 
-class Misfit(Exception):
-    """What came is JSON, and not what is wanted there."""
+class Misfit(Invalid):
+    """What came can be read, and is not what is wanted there."""
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(bounded(problems))
+    default_code = "invalid_request"
+
+
+def not_json(reason: str) -> NotJson:
+    return NotJson(f"Body is not JSON that can be read: {reason}.")
+
+
+def misfit(*problems: str) -> Misfit:
+    return Misfit(bounded(problems))
 
 
 def bounded(problems: Iterable[str]) -> str:
@@ -65,7 +76,7 @@ def problems_of(error: ValidationError) -> Iterator[tuple[str, str]]:
 def check_values(body: bytes) -> None:
     """Raises `NotJson` for a body of so many values that reading it would hold up everybody."""
     if holds_more_than(MAX_VALUES, body):
-        raise NotJson(f"it holds more than {MAX_VALUES} values")
+        raise not_json(f"it holds more than {MAX_VALUES} values")
 
 
 def holds_more_than(most: int, body: bytes) -> bool:
@@ -97,7 +108,7 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
             left -= len(items)
             inner = items
         if left < 0:
-            raise Misfit([f"arguments: hold more than {MAX_VALUES} values"])
+            raise misfit(f"arguments: hold more than {MAX_VALUES} values")
         pending += [each for each in inner if isinstance(each, Mapping | list | tuple)]
 
 
@@ -107,13 +118,21 @@ def decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise Misfit([_problem(str(error), decoder.type)]) from None
+        raise misfit(_problem(str(error), decoder.type)) from None
     except UnicodeDecodeError:
-        raise NotJson(_not_utf8(body)) from None
+        raise not_json(_not_utf8(body)) from None
     except msgspec.DecodeError as error:
-        raise NotJson(_reason(body, error)) from None
+        raise not_json(_reason(body, error)) from None
     except RecursionError:
-        raise NotJson("it is nested too deeply") from None
+        raise not_json("it is nested too deeply") from None
+
+
+def convert(values: Mapping[str, object], kind: type[T]) -> T:
+    """Texts, of a query say, as the type. Raises `Misfit`, which holds no value that came in."""
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise misfit(_problem(str(error), kind)) from None
 
 
 def _not_utf8(body: bytes) -> str:

@@ -25,8 +25,10 @@ import anyio.lowlevel
 import uvicorn
 from anyio import to_thread
 from anyio.from_thread import start_blocking_portal
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from antiphon.domain.message import JsonObject, JsonValue
@@ -163,16 +165,18 @@ class FakeProvider:
         await to_thread.run_sync(lambda: self.wait_for(condition, timeout_seconds=timeout_seconds))
 
     async def serve(self) -> None:
-        application = FastAPI(openapi_url=None)
-        application.add_api_route("/v1/chat/completions", self._complete, methods=["POST"])
-        application.add_api_route("/v1/models", self._list_models, methods=["GET"])
+        routes = [
+            Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/v1/models", self._list_models, methods=["GET"]),
+        ]
+        application = Starlette(routes=routes)
         config = uvicorn.Config(application, log_config=None, log_level="critical", lifespan="off", ws="none")
         await _Server(config, self._stopped).serve([self._socket])
 
     def stop(self) -> None:
         self._stopped.set()
 
-    async def _list_models(self) -> Response:
+    async def _list_models(self, request: Request) -> Response:
         models: list[JsonValue] = [_model(name) for name in self._models]
         return JSONResponse({"object": "list", "data": models})
 

@@ -9,7 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec.json import schema_components
+
 from antiphon.agents.model import ToolSchema
+from antiphon.gateway.operations.operation import AnyOperation
 
 
 def parameters_of_tools(schemas: Iterable[ToolSchema]) -> set[str]:
@@ -17,23 +20,25 @@ def parameters_of_tools(schemas: Iterable[ToolSchema]) -> set[str]:
     return {f"{schema.name} {place}" for schema in schemas for place in _places(schema.parameters, schema.parameters)}
 
 
-def parameters_of_routes(openapi: dict[str, Any]) -> set[str]:
-    """As `<METHOD> <path> <place>`; parameters of the path, the query and headers by their names."""
+def parameters_of_operations(operations: Iterable[AnyOperation]) -> set[str]:
+    """As `<operation> <place>`."""
     found: set[str] = set()
-    for path, operations in openapi["paths"].items():
-        for method, operation in operations.items():
-            route = f"{method.upper()} {path}"
-            found |= {f"{route} {parameter['name']}" for parameter in operation.get("parameters", [])}
-            for content in operation.get("requestBody", {}).get("content", {}).values():
-                found |= {f"{route} {place}" for place in _places(content.get("schema", {}), openapi)}
+    for operation in operations:
+        _, schemas = schema_components([operation.params], ref_template="#/{name}")
+        found |= {f"{operation.name} {place}" for place in _places(schemas[operation.params.__name__], schemas)}
     return found
+
+
+def headers_declared(operations: Iterable[AnyOperation]) -> set[str]:
+    """The headers that say what parameters say, in lower case."""
+    return {header.name.lower() for operation in operations for header in operation.http.headers.values()}
 
 
 def headers_read(package: Path) -> set[str]:
     """The headers of requests that the package's own code reads, in lower case, by its source."""
     return {
         name
-        for pattern in ("gateway/*.py", "mcp/endpoint.py", "channels/signature.py")
+        for pattern in ("gateway/**/*.py", "mcp/endpoint.py", "channels/signature.py")
         for path in package.glob(pattern)
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         for name in _header_in(node)
@@ -130,53 +135,49 @@ _TOOLS: dict[Kind, str] = {
         "sessions_wait mode | sessions_wait timeoutSeconds | subagents action"
     ),
 }
-_ROUTES: dict[Kind, str] = {
-    Kind.CONFIGURED_AGENT: "GET /sessions agentId | POST /sessions agentId",
-    Kind.OWNERS_MODEL: "PATCH /sessions/{key} model",
-    Kind.CREDENTIAL: "POST /auth/prove nonce",
-    Kind.TOOL: "POST /tools/{name} name | POST /tools/{name} arguments",
+_OPERATIONS: dict[Kind, str] = {
+    Kind.CONFIGURED_AGENT: "sessions.create agentId | sessions.list agentId",
+    Kind.OWNERS_MODEL: "sessions.patch model",
+    Kind.CREDENTIAL: "gateways.prove nonce",
+    Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
-        "DELETE /sessions/{key} key | GET /sessions/{key} key | GET /sessions/{key}/events key | "
-        "GET /sessions/{key}/history key | GET /sessions/{key}/transcript key | GET /sessions/{key}/tree key | "
-        "GET /tools sessionKey | PATCH /sessions/{key} key | POST /sessions key | POST /sessions sessionId | "
-        "POST /sessions/{key}/cancel key | POST /sessions/{key}/fork key | POST /sessions/{key}/messages key | "
-        "POST /sessions/{key}/reset key | POST /tokens sessionKey | POST /tools/{name} sessionKey | "
-        "GET /runs session | GET /tree roots | GET /sessions label | GET /sessions search"
+        "pages.follow session | pages.header session | pages.older session | pages.sessions search | "
+        "pages.sessions session | pages.show session | runs.list session | sessions.append key | sessions.cancel "
+        "key | sessions.create key | sessions.create sessionId | sessions.delete key | sessions.events key | "
+        "sessions.fork key | sessions.get key | sessions.history key | sessions.list label | sessions.list search "
+        "| sessions.patch key | sessions.post key | sessions.reset key | sessions.transcript key | sessions.tree "
+        "key | tokens.create sessionKey | tools.invoke sessionKey | tools.list sessionKey"
     ),
     Kind.ROW: (
-        "DELETE /tokens/{token_id} token_id | GET /deliveries/{delivery_id} delivery_id | "
-        "GET /runs/{run_id} run_id | POST /deliveries/{delivery_id}/retry delivery_id | "
-        "POST /runs/{run_id}/cancel run_id | GET /deliveries before | GET /runs before | POST /auth/exchange code"
-        " | POST /auth/prove nonce"
+        "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
+        "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
+        "tokens.revoke tokenId"
     ),
-    Kind.WEBHOOK: "POST /channels/webhook/{name} name",
+    Kind.WEBHOOK: "webhooks.receive name",
     Kind.STORED: (
-        "PATCH /sessions/{key} description | PATCH /sessions/{key} displayName | PATCH /sessions/{key} label | "
-        "PATCH /sessions/{key} verboseLevel | POST /sessions label | POST /sessions metadata | "
-        "POST /sessions source.triggerId | POST /sessions source.kind | POST /sessions source.platform | "
-        "POST /sessions/{key}/messages content.data | POST /sessions/{key}/messages content.mimeType | "
-        "POST /sessions/{key}/messages content.text | POST /sessions/{key}/messages messageId | "
-        "POST /sessions/{key}/messages sender | POST /sessions/{key}/messages text | POST /tokens name | "
-        "POST /tools/{name} Idempotency-Key"
+        "sessions.append content.data | sessions.append content.mimeType | sessions.append content.text | "
+        "sessions.append messageId | sessions.append sender | sessions.append text | sessions.create label | "
+        "sessions.create metadata | sessions.create source.kind | sessions.create source.platform | "
+        "sessions.create source.triggerId | sessions.patch description | sessions.patch displayName | "
+        "sessions.patch label | sessions.patch verboseLevel | sessions.post content.data | sessions.post "
+        "content.mimeType | sessions.post content.text | sessions.post messageId | sessions.post sender | "
+        "sessions.post text | tokens.create name | tools.invoke idempotencyKey"
     ),
     Kind.CHOICE: (
-        "GET /deliveries limit | GET /deliveries status | GET /runs kept | GET /runs limit | GET /runs status | "
-        "GET /runs/{run_id} wait | GET /sessions activeMinutes | GET /sessions cursor | "
-        "GET /sessions includeInactive | GET /sessions kinds | GET /sessions limit | "
-        "GET /sessions/{key}/events after | GET /sessions/{key}/history after | "
-        "GET /sessions/{key}/history cursor | GET /sessions/{key}/history follow | "
-        "GET /sessions/{key}/history includeTools | GET /sessions/{key}/history limit | "
-        "GET /sessions/{key}/tree includeInactive | GET /sessions/{key}/tree limit | GET /tree includeInactive | "
-        "GET /tree limit | GET /who limit | PATCH /sessions/{key} clearance | "
-        "PATCH /sessions/{key} clearance.level | PATCH /sessions/{key} sendPolicy | "
-        "PATCH /sessions/{key} thinkingLevel | POST /sessions clearance | POST /sessions clearance.level | "
-        "POST /sessions source | POST /sessions source.interactive | POST /sessions source.type | "
-        "POST /sessions taint | POST /sessions taint.level | POST /sessions/{key}/fork seq | "
-        "POST /sessions/{key}/messages append | POST /sessions/{key}/messages content | "
-        "POST /sessions/{key}/messages content.type | POST /sessions/{key}/messages mentioned | "
-        "POST /sessions/{key}/messages occurredAt | POST /sessions/{key}/messages queueMode | "
-        "POST /sessions/{key}/messages role | POST /sessions/{key}/messages stream | "
-        "POST /sessions/{key}/messages wait | POST /tokens days"
+        "activities.list limit | deliveries.list limit | deliveries.list status | pages.follow after | "
+        "pages.older before | pages.sessions shown | runs.list kept | runs.list limit | runs.list status | "
+        "runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
+        "sessions.append occurredAt | sessions.append queueMode | sessions.append role | sessions.create "
+        "clearance | sessions.create clearance.level | sessions.create source | sessions.create "
+        "source.interactive | sessions.create source.type | sessions.create taint | sessions.create taint.level | "
+        "sessions.events after | sessions.fork seq | sessions.history after | sessions.history cursor | "
+        "sessions.history follow | sessions.history includeTools | sessions.history limit | sessions.list "
+        "activeMinutes | sessions.list cursor | sessions.list includeInactive | sessions.list kinds | "
+        "sessions.list limit | sessions.patch clearance | sessions.patch clearance.level | sessions.patch "
+        "sendPolicy | sessions.patch thinkingLevel | sessions.post content | sessions.post content.type | "
+        "sessions.post mentioned | sessions.post occurredAt | sessions.post queueMode | sessions.post role | "
+        "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
+        "tokens.create days | trees.list includeInactive | trees.list limit | trees.list roots"
     ),
 }
 _WEBHOOK: dict[Kind, str] = {
@@ -189,10 +190,9 @@ _HEADERS: dict[Kind, str] = {
     Kind.ORIGIN: "host | origin | sec-fetch-site",
     Kind.CREDENTIAL: "authorization | cookie | antiphon-page",
     Kind.WEBHOOK: "antiphon-signature | antiphon-timestamp",
-    Kind.STORED: "user-agent",
+    Kind.STORED: "user-agent | idempotency-key",
     Kind.CHOICE: "accept | content-length | content-type | expect | last-event-id | transfer-encoding",
 }
-"""Beside `Idempotency-Key`, which the routes declare."""
 SENT = {"antiphon-delivery"}
 """Headers of requests that go out alone."""
 
@@ -201,4 +201,4 @@ def _listed(kinds: dict[Kind, str]) -> dict[str, Kind]:
     return {name.strip(): kind for kind, names in kinds.items() for name in names.split(" | ")}
 
 
-TOOLS, ROUTES, WEBHOOK, HEADERS = map(_listed, (_TOOLS, _ROUTES, _WEBHOOK, _HEADERS))
+TOOLS, OPERATIONS, WEBHOOK, HEADERS = map(_listed, (_TOOLS, _OPERATIONS, _WEBHOOK, _HEADERS))

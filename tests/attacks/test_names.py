@@ -25,18 +25,20 @@ from antiphon.channels.webhook_inbox import WebhookMessage
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.gateway.connections import SINGLE
-from antiphon.gateway.guard import Guard
+from antiphon.gateway.operations.table import TABLE
+from antiphon.gateway.page.routes import ROUTES as PAGE
 from antiphon.gateway.server import bind, serving
 from antiphon.store.runs import RunFilter
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.attacks.names import (
     HEADERS,
-    ROUTES,
+    OPERATIONS,
     TOOLS,
     WEBHOOK,
     Kind,
+    headers_declared,
     headers_read,
-    parameters_of_routes,
+    parameters_of_operations,
     parameters_of_tools,
 )
 from tests.claims import requirement
@@ -274,16 +276,14 @@ async def test_a_peer_is_one_segment_of_a_key_of_its_own(world: World, attempt: 
 async def test_every_parameter_says_what_it_names(tmp_path: Path) -> None:
     settings = Config.model_validate({"tools": {"run_command": {"mode": "sandboxed"}}})
     async with open_app(tmp_path / "home", settings) as app:
-        guard = gateway_app(app, TOKEN)
-        assert isinstance(guard, Guard)
-        api: Any = guard.application
         assert parameters_of_tools(app.tool_calls.schemas) == TOOLS.keys()
-        assert parameters_of_routes(api.openapi()) == ROUTES.keys()
+    assert parameters_of_operations((*TABLE.values(), *PAGE)) == OPERATIONS.keys()
     assert {field.encode_name for field in fields(WebhookMessage)} == WEBHOOK.keys()
 
 
 def test_every_header_that_is_read_says_what_it_names() -> None:
-    assert headers_read(Path(antiphon.__file__).parent) == HEADERS.keys()
+    declared = headers_declared((*TABLE.values(), *PAGE))
+    assert headers_read(Path(antiphon.__file__).parent) | declared == HEADERS.keys()
     decisive = {name for name, kind in HEADERS.items() if kind not in (Kind.STORED, Kind.CHOICE)}
     assert decisive <= {name.decode() for name in SINGLE}
 

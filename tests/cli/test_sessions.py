@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.claims import requirement
@@ -296,3 +297,18 @@ def test_a_run_that_yielded_is_shown_with_what_became_of_its_work(gateway: Servi
     assert cancelled["Status"].strip() == "cancelled", "the code says nothing else"
     assert cancelled["Continued"].strip().startswith("by run_") and cancelled["Ended"]
     assert shown(child["run"]["runId"])["Status"].strip().startswith("cancelled")
+
+
+@requirement("keys:6")
+def test_a_word_names_the_chat_and_an_id_the_conversation_that_ended(gateway: Serving) -> None:
+    antiphon_json("chat", "twice", "--new", "-m", "first", home=gateway.home)
+    token = (gateway.home / "owner.token").read_text("ascii").strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    address = f"{gateway.url}/sessions/agent:main:cli:twice/reset"
+    httpx.post(address, headers=headers, timeout=PROCESS_SECONDS, trust_env=False).raise_for_status()
+    antiphon_json("chat", "twice", "-m", "second", home=gateway.home)
+    for name, text in (("twice", "second"), ("agent:main:cli:twice", "second"), ("cli:twice", "first")):
+        row = antiphon_json("sessions", "show", name, home=gateway.home)
+        assert (row["sessionId"] == "cli:twice") == (text == "first") and row["key"] == "agent:main:cli:twice"
+        page = antiphon_json("sessions", "history", name, home=gateway.home)
+        assert [message["content"][0]["text"] for message in page["messages"]] == [text, f"echo: {text}"]

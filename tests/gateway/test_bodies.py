@@ -4,24 +4,21 @@ import importlib
 import json
 import pkgutil
 import time
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from starlette.routing import Route
 
 import antiphon
 from antiphon.app import App, gateway_app
 from antiphon.domain.message import MAX_PARTS, MAX_TEXT_BYTES
-from antiphon.gateway.bodies import BODY_LIMITS, LARGE_BYTES, SMALL_BYTES, WEBHOOK_BYTES, body_limit
-from antiphon.gateway.guard import AsgiApp, Guard
-from antiphon.gateway.requests import MESSAGE
+from antiphon.gateway.asgi import AsgiApp
+from antiphon.gateway.bodies import LARGE_BYTES, SMALL_BYTES, WEBHOOK_BYTES, limit_of
+from antiphon.gateway.guard import Guard
+from antiphon.gateway.operations.messages import PostMessage
 from antiphon.incoming import MAX_VALUES, Misfit, NotJson, check_values, decode
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -33,46 +30,24 @@ MOST_TOLD = 2400
 """Ten problems of 200 characters, and what stands around them."""
 
 
-def routes_of(app: AsgiApp) -> Iterator[tuple[str, str]]:
-    """Every method and path that the gateway serves."""
-    assert isinstance(app, Guard)
-    api = cast(FastAPI, app.application)
-    pending: list[Any] = list(api.router.routes)
-    while pending:
-        route = pending.pop()
-        if isinstance(route, APIRoute | Route):
-            for method in route.methods or ():
-                yield method, route.path
-        elif hasattr(route, "routes"):
-            pending += route.routes or []
-        elif hasattr(route, "original_router"):
-            pending += route.original_router.routes
-
-
 @requirement("gateway:5")
 async def test_only_where_messages_enter_may_bodies_be_large(open_home: OpenHome) -> None:
-    found: dict[tuple[str, str], int] = {}
-
-    def build(app: App, token: str) -> AsgiApp:
-        guard = gateway_app(app, token)
-        for method, path in routes_of(guard):
-            filled = path.replace("{key:path}", "x").format_map(_Filled())
-            found[method, path] = body_limit(method, filled, LARGE_BYTES)
-        return guard
-
-    async with serve(open_home, build=build) as served:
-        description = (await served.client.get("/openapi.json")).json()
-    described = {(method.upper(), path) for path, item in description["paths"].items() for method in item}
-    assert described <= set(found) | {("POST", "/mcp")} and len(found) > 30
-    for route, limit in found.items():
-        assert limit == BODY_LIMITS.get(route, SMALL_BYTES), route
-    assert set(BODY_LIMITS) <= set(found), "each limit is that of a route"
-    assert set(BODY_LIMITS.values()) == {LARGE_BYTES, WEBHOOK_BYTES}
-
-
-class _Filled(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        return "x"
+    large = {("POST", "/sessions/{key}/messages"), ("POST", "/tools/{name}"), ("POST", "/mcp")}
+    async with open_home() as app:
+        guard = gateway_app(app, TOKEN)
+        assert isinstance(guard, Guard)
+        limits = {
+            (method, address.path): endpoint.max_body_bytes
+            for address in guard.addresses
+            for method, endpoint in address.endpoints.items()
+        }
+    assert {place for place, limit in limits.items() if limit == LARGE_BYTES} == large
+    assert {place for place, limit in limits.items() if limit == WEBHOOK_BYTES} == {
+        ("POST", "/channels/webhook/{name}")
+    }
+    assert set(limits.values()) == {SMALL_BYTES, WEBHOOK_BYTES, LARGE_BYTES} and len(limits) > 30
+    assert {limit_of(limit, 1000) for limit in limits.values()} == {1000}
+    assert limit_of(LARGE_BYTES, 10**9) == 10**9 and limit_of(SMALL_BYTES, 10**9) == SMALL_BYTES
 
 
 @requirement("gateway:5")
@@ -151,7 +126,7 @@ async def test_commas_within_texts_are_no_values() -> None:
 def test_whatever_comes_is_decoded_or_refused(body: bytes) -> None:
     for wrapped in (body, b'{"text": ' + body, b'{"' + body + b'": 1}', b'{"content": [' + body + b"]}"):
         try:
-            decode(wrapped, msgspec.json.Decoder(MESSAGE.kind))
+            decode(wrapped, msgspec.json.Decoder(PostMessage))
         except (Misfit, NotJson) as error:
             assert len(str(error)) <= MOST_TOLD
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from antiphon.app import Parts
+from antiphon.gateway.addresses import Addresses, Endpoint
 from antiphon.gateway.asgi import Receive, Scope, Send
 from antiphon.gateway.guard import GatewaySettings, Guard
 from tests.claims import requirement
@@ -365,9 +366,9 @@ async def test_nothing_behind_the_guard_reads_a_cookie_but_the_pages_own(served:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    guard = Guard(
-        application, served.app.services, GatewaySettings(owner_token=TOKEN), open_paths=["/health"], open_prefixes=[]
-    )
+    addresses = Addresses()
+    addresses.add("GET", "/health", Endpoint(answer=application, is_open=True))
+    guard = Guard(application, served.app.services, GatewaySettings(owner_token=TOKEN), addresses)
     transport = httpx.ASGITransport(app=guard)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{served.port}") as client:
         for others in ('a="' + '\\"' * 100 + '"', "b=1; c", f"{name}=x", f'{name}="{secret}"', f"{name}=" + "a" * 200):

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from antiphon.gateway.trees import MAX_ROOTS
+from antiphon.gateway.operations.trees import MAX_ROOTS
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import key_of, open_peer, until_work

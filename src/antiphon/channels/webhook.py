@@ -13,7 +13,7 @@ from antiphon.channels.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
 from antiphon.clock import Clock
 from antiphon.domain.delivery import Delivery, DeliveryFailed
-from antiphon.wire import compact_json, milliseconds
+from antiphon.wire.encoding import compact_json, milliseconds
 
 MAX_ANSWER_BYTES = 16 * 1024
 MAX_PLATFORM_ID = 200

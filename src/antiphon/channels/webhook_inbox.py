@@ -3,10 +3,11 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
@@ -15,7 +16,7 @@ from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.ids import Ids
 from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
-from antiphon.domain.run import Run
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.buckets import Buckets
@@ -24,8 +25,8 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.sessions import Sessions
 from antiphon.incoming import decode
-from antiphon.wire import posted as shown_posted
-from antiphon.wire import run as shown_run
+from antiphon.wire.runs import PostedShape
+from antiphon.wire.runs import posted as shown_posted
 
 MAX_WAIT_SECONDS = 600.0
 
@@ -87,7 +88,7 @@ class WebhookInbox:
         """Raises `Unproven` for headers that can sign nothing, so that no body needs to be read."""
         check_form(headers)
 
-    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PostedShape:
         """Stores the message and queues its run; the same message again gets the same answer.
 
         `headers` have names in lower case. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and what posting raises.
@@ -118,13 +119,13 @@ class WebhookInbox:
             sender=message.sender,
             place=place,
         )
-        answer = {**shown_posted(posted), "messageId": message.message_id}
+        answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:
             return answer
         run = await self._waits.wait(posted.run_id, timedelta(seconds=message.wait))
         if run is None:
-            return {**answer, "status": "timeout"}
-        return {**answer, **_shown_end(run, await self._replies.outward(run, _chat(webhook, message)), webhook)}
+            return replace(answer, status=RunStatus.TIMEOUT)
+        return _with_end(answer, run, await self._replies.outward(run, _chat(webhook, message)), webhook)
 
     def _key_of(self, webhook: WebhookSettings, message: WebhookMessage) -> SessionKey:
         """The session of the chat, or the one that all chats share. Contract: keys 3, 5."""
@@ -145,17 +146,17 @@ def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
     return DeliveryContext(channel=NAME, to=message.peer, account_id=webhook.name, thread_id=message.thread_id)
 
 
-def _shown_end(run: Run, reply: Reply, webhook: WebhookSettings) -> dict[str, Any]:
+def _with_end(answer: PostedShape, run: Run, reply: Reply, webhook: WebhookSettings) -> PostedShape:
     """What failed is told by its code; in words, which may name hosts, settings and budgets, to the owner alone."""
-    shown = shown_run(run)
     is_told = webhook.principal is not None and reply.suppressed != "send_denied"
-    fields = ("status", "error", "code") if is_told else ("status", "code")
-    end = {field: shown[field] for field in fields if field in shown}
-    if reply.text is not None:
-        end["reply"] = reply.text
-    if reply.suppressed is not None:
-        end["suppressed"] = reply.suppressed
-    return end
+    return replace(
+        answer,
+        status=run.status,
+        reply=reply.text,
+        error=run.error if is_told else None,
+        code=run.code,
+        suppressed=reply.suppressed,
+    )
 
 
 def principal_of(webhook: WebhookSettings, peer: str) -> Principal:

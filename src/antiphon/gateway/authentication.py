@@ -19,8 +19,6 @@ PAGE_HEADER = "antiphon-page"
 OWN_SITES = ("same-origin", "none")
 """What a browser says in `Sec-Fetch-Site` where our page asks, or a person does."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-MCP_PATH = "/mcp"
-TOOLS_PATH = "/tools/"
 BOUND_PREFIX = "tok_"
 
 _COOKIE = re.compile(r"[0-9a-f]{1,128}")
@@ -47,14 +45,17 @@ class Authentication:
         self._owner_token = owner_token
         self._own_hash = "" if own_token is None else hash_of(own_token)
 
-    async def find(self, scope: Scope, headers: Mapping[str, str], *, is_open: bool) -> Entry | None:
+    async def find(
+        self, scope: Scope, headers: Mapping[str, str], *, is_open: bool, serves_bound: bool
+    ) -> Entry | None:
         """Who asks; None for nobody in particular, whom open addresses answer. Raises `Unproven`, `Denied`.
 
-        Whatever is raised reads no secret back. A browser counts only where its address is not open.
+        Whatever is raised reads no secret back. A browser counts only where its address is not open, a token that is
+        bound to a session only where such tokens are served.
         """
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return await self._by_token(scope, shown.strip())
+            return await self._by_token(shown.strip(), serves_bound=serves_bound)
         if is_open:
             return None
         entry = await self._by_browser(scope, headers)
@@ -81,11 +82,11 @@ class Authentication:
     def release(self, watch: Watch) -> None:
         self._services.credentials.release(watch)
 
-    async def _by_token(self, scope: Scope, secret: str) -> Entry:
+    async def _by_token(self, secret: str, *, serves_bound: bool) -> Entry:
         if self._own_hash and hmac.compare_digest(hash_of(secret), self._own_hash):
             return Entry(principal=OWNER, credential=None)
         if secret.startswith(BOUND_PREFIX):
-            return await self._by_bound_token(scope, secret)
+            return await self._by_bound_token(secret, is_served=serves_bound)
         ownership = self._services.ownership
         try:
             is_valid = await ownership.holds(secret, first=self._owner_token)
@@ -98,12 +99,12 @@ class Authentication:
             raise _bad_token()
         return Entry(principal=OWNER, credential=hash_of(secret))
 
-    async def _by_bound_token(self, scope: Scope, secret: str) -> Entry:
+    async def _by_bound_token(self, secret: str, *, is_served: bool) -> Entry:
         """The session that the token is bound to; it calls tools as that, and reaches nothing else."""
         token = await self._services.tokens.find(secret)
         if token is None:
             raise _bad_token()
-        if scope["method"] != "POST" or not (scope["path"] == MCP_PATH or scope["path"].startswith(TOOLS_PATH)):
+        if not is_served:
             raise Denied(
                 "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else.",
                 code="token_bound",

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from antiphon.gateway.refusals import Refusals
-from antiphon.wire import compact_json
+from antiphon.wire.encoding import compact_json
 
 PIECE_BYTES = 16 * 1024
 """Fed to the parser at a time: what is counted by the piece is wrong by no more than this."""

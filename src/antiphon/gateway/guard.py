@@ -1,6 +1,6 @@
 """What every request passes first: Host and Origin, who it is, how large. Contract: gateway 5, 6, answers 5."""
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,11 +10,13 @@ import anyio
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Limited
 from antiphon.engine.services import Services
+from antiphon.gateway.addresses import Addresses, Endpoint
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.authentication import Authentication, Entry, keep_own_cookie, with_cookie
-from antiphon.gateway.bodies import LARGE_BYTES, body_limit, body_too_large
+from antiphon.gateway.bodies import LARGE_BYTES, SMALL_BYTES, body_too_large, limit_of
 from antiphon.gateway.strangers import StrangersBodies
-from antiphon.wire import compact_json
+from antiphon.wire.encoding import compact_json
+from antiphon.wire.errors import error_answer, status_of
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_DISCARDED_BYTES = 64 * 1024 * 1024
@@ -22,18 +24,6 @@ MAX_DISCARD_SECONDS = 5.0
 MAX_PARAMETERS = 100
 """In a query. Each costs as much time as hundreds of bytes of one do, before anybody knows what it asks."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-
-_KINDS = {401: "unauthorized", 403: "forbidden", 503: "unavailable"}
-_STATUSES = {
-    "Invalid": 400,
-    "TooLarge": 413,
-    "Unproven": 401,
-    "Denied": 403,
-    "NotFound": 404,
-    "Conflict": 409,
-    "Unavailable": 503,
-    "Limited": 429,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +36,16 @@ class GatewaySettings:
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, kind: str, code: str, message: str, retry_after: int | None = None) -> None:
+    def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
-        self.body = {"ok": False, "error": {"type": kind, "message": message, "code": code}}
+        self.body = compact_json(error_answer(status, code, message))
 
 
 class Guard:
-    """The outermost application. Puts `antiphon.principal` and the raw `antiphon.send` into the scope.
+    """The outermost application. Puts `antiphon.principal`, what is at the address as `antiphon.found`, and the raw
+    `antiphon.send` into the scope.
 
     With a token that is bound to a session it puts the session's key there too, as `antiphon.session`.
     """
@@ -64,9 +55,7 @@ class Guard:
         app: AsgiApp,
         services: Services,
         settings: GatewaySettings,
-        *,
-        open_paths: Iterable[str],
-        open_prefixes: Iterable[str],
+        addresses: Addresses,
     ) -> None:
         self.application = app
         self._services = services
@@ -74,8 +63,7 @@ class Guard:
         self._authentication = Authentication(services, owner_token=settings.owner_token, own_token=settings.own_token)
         self._hosts = frozenset((*LOCAL_HOSTS, *settings.allowed_hosts))
         self._strangers = StrangersBodies()
-        self._open_paths = tuple(open_paths)
-        self._open_prefixes = tuple(open_prefixes)
+        self.addresses = addresses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -117,13 +105,12 @@ class Guard:
         if _host_name(host) not in self._hosts:
             raise _Refused(
                 403,
-                "forbidden",
                 "host_not_allowed",
                 f"Host is not allowed: {host[:100]!r}. Name it in gateway.allowed_hosts.",
             )
         origin = headers.get("origin")
         if origin is not None and not self._is_own_origin(origin, host):
-            raise _Refused(403, "forbidden", "origin_not_allowed", f"Origin is not allowed: {origin[:100]!r}.")
+            raise _Refused(403, "origin_not_allowed", f"Origin is not allowed: {origin[:100]!r}.")
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
         try:
@@ -132,10 +119,15 @@ class Guard:
             return False
 
     async def _enter(self, scope: Scope, headers: dict[str, str]) -> Entry | None:
-        path: str = scope["path"]
-        is_open = path == "/" or path in self._open_paths or path.startswith(self._open_prefixes)
+        found = scope["antiphon.found"] = self.addresses.find(scope["path"])
+        endpoint = self._endpoint(scope)
         try:
-            entry = await self._authentication.find(scope, headers, is_open=is_open)
+            entry = await self._authentication.find(
+                scope,
+                headers,
+                is_open=found is not None and found.address.is_open,
+                serves_bound=endpoint is not None and endpoint.serves_bound,
+            )
         except AntiphonError as error:
             raise _refused(error) from error
         scope["antiphon.principal"] = None if entry is None else entry.principal
@@ -159,9 +151,7 @@ class Guard:
         try:
             self._services.buckets.take(principal)
         except Limited as limited:
-            raise _Refused(
-                429, "rate_limited", limited.code, limited.message, retry_after=limited.retry_after_seconds
-            ) from limited
+            raise _Refused(429, limited.code, limited.message, retry_after=limited.retry_after_seconds) from limited
 
     def _check_body(self, scope: Scope, headers: dict[str, str]) -> None:
         limit = self._body_limit(scope)
@@ -173,13 +163,18 @@ class Guard:
             if kind not in ("application/json", "application/x-www-form-urlencoded"):
                 raise _Refused(
                     415,
-                    "unsupported_media_type",
                     "not_json",
                     f"Body is {kind or 'of no type'!r}. Send application/json.",
                 )
 
+    def _endpoint(self, scope: Scope) -> Endpoint | None:
+        found = scope["antiphon.found"]
+        return None if found is None else found.address.endpoints.get(scope["method"])
+
     def _body_limit(self, scope: Scope) -> int:
-        return body_limit(scope["method"], scope["path"], self._settings.max_body_bytes)
+        endpoint = self._endpoint(scope)
+        most = SMALL_BYTES if endpoint is None else endpoint.max_body_bytes
+        return limit_of(most, self._settings.max_body_bytes)
 
     async def _take_unmeasured(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Measures a body that comes without its length; raises `_Refused` whatever the application made of it."""
@@ -203,22 +198,15 @@ class Guard:
             raise _too_large(limit)
 
 
-def status_of(error: AntiphonError) -> int:
-    """Contract: answers 5."""
-    return _STATUSES.get(type(error).__name__, 500)
-
-
 def _refused(error: AntiphonError) -> _Refused:
     status = status_of(error)
-    retry_after = 1 if status == 503 else None
-    return _Refused(status, _KINDS.get(status, "internal_error"), error.code, error.message, retry_after)
+    return _Refused(status, error.code, error.message, 1 if status == 503 else None)
 
 
 def _check_query(scope: Scope) -> None:
     if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
         raise _Refused(
             400,
-            "invalid_request",
             "too_many_parameters",
             f"Query has more than {MAX_PARAMETERS} parameters. Send fewer.",
         )
@@ -226,7 +214,7 @@ def _check_query(scope: Scope) -> None:
 
 def _too_large(limit: int) -> _Refused:
     error = body_too_large(limit)
-    return _Refused(413, "too_large", error.code, error.message)
+    return _Refused(413, error.code, error.message)
 
 
 async def _discard(receive: Receive) -> None:
@@ -241,15 +229,14 @@ async def _discard(receive: Receive) -> None:
 
 
 async def _answer(send: Send, refused: _Refused) -> None:
-    body = compact_json(refused.body)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(refused.body)).encode())]
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if refused.retry_after is not None:
         headers.append((b"retry-after", str(refused.retry_after).encode()))
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": refused.body})
 
 
 def _host_name(host: str) -> str:
@@ -259,7 +246,6 @@ def _host_name(host: str) -> str:
 
 _CREDENTIAL_ENDED = _Refused(
     401,
-    "unauthorized",
     "credential_ended",
     "Token or sign-in ended before this was answered. What was asked may be done.",
 )
@@ -269,9 +255,7 @@ async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     await _answer(send, _CREDENTIAL_ENDED)
 
 
-_CROWDED = _Refused(
-    503, "unavailable", "too_many_bodies", "Gateway reads too many bodies at once. Try again.", retry_after=1
-)
+_CROWDED = _Refused(503, "too_many_bodies", "Gateway reads too many bodies at once. Try again.", retry_after=1)
 
 
 async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,9 +15,9 @@ import anyio.lowlevel
 import uvicorn
 
 from antiphon.domain.errors import AntiphonError
+from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.connections import Connection, ConnectionLimits, Connections
-from antiphon.gateway.guard import AsgiApp, Receive, Scope, Send
-from antiphon.gateway.http import error_response
+from antiphon.gateway.responses import error_response
 
 GRACE_SECONDS = 5
 QUICK_SECONDS = 3.0

@@ -11,19 +11,21 @@ from functools import lru_cache
 import anyio
 from starlette.responses import Response
 
-from antiphon import wire
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.engine.access.credentials import Ending, Watch
 from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, ReaderEnded, View
-from antiphon.gateway.guard import Receive, Scope, Send
+from antiphon.gateway.asgi import Receive, Scope, Send
 from antiphon.policy.reach import Grant
+from antiphon.wire import messages as wire
+from antiphon.wire.encoding import compact_json
 
+SSE_TYPE = "text/event-stream"
 PIECE_BYTES = 64 * 1024
 KEEP_ALIVE = b": keep-alive\n\n"
 HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"content-type", f"{SSE_TYPE}; charset=utf-8".encode()),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
@@ -32,14 +34,14 @@ HEADERS = [
 def frame(name: str, data: object, *, id: int | None = None) -> Frame:
     """One event of the stream."""
     head = f"event: {name}\n" if id is None else f"event: {name}\nid: {id}\n"
-    return head.encode() + b"data: " + wire.compact_json(data) + b"\n\n"
+    return head.encode() + b"data: " + compact_json(data) + b"\n\n"
 
 
 def _delta(run_id: RunId, text: str | None) -> Frame:
     return frame("delta", {"runId": run_id, "text": text or "", **({} if text is not None else {"restart": True})})
 
 
-def _reset(reason: str) -> Frame:
+def reset_frame(reason: str) -> Frame:
     return frame("reset", {"reason": reason})
 
 
@@ -68,13 +70,13 @@ def message_view(*, include_tools: bool) -> View:
             return b""
         return frame("message", wire.message(event), id=event.seq)
 
-    return View(encode=encode, encode_delta=_delta, encode_reset=_reset, keep_alive=KEEP_ALIVE)
+    return View(encode=encode, encode_delta=_delta, encode_reset=reset_frame, keep_alive=KEEP_ALIVE)
 
 
 EVENT_VIEW = View(
     encode=lambda event: frame(event.type, wire.event(event), id=event.seq),
     encode_delta=_delta,
-    encode_reset=_reset,
+    encode_reset=reset_frame,
     keep_alive=KEEP_ALIVE,
 )
 

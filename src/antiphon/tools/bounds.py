@@ -5,22 +5,23 @@ Contract: history 3, list 4.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec.structs import replace
 
-from antiphon import wire
 from antiphon.domain.event import Event
 from antiphon.domain.excerpt import excerpt
 from antiphon.domain.message import text_content
+from antiphon.wire.encoding import compact_json
+from antiphon.wire.messages import MessageShape
+from antiphon.wire.messages import message as shown_message
 
 OMITTED = "[omitted: the message is too large]"
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedPage:
-    messages: list[dict[str, Any]]
-    """As on the wire, oldest first."""
+    messages: list[MessageShape]
+    """Oldest first."""
     size: int
     """Bytes of the messages as a JSON array."""
     dropped: int
@@ -31,19 +32,19 @@ class BoundedPage:
 
 def newest_within(events: Sequence[Event], max_bytes: int) -> BoundedPage:
     """The newest of the message events, redacted and cut, as many as fit."""
-    shown: list[dict[str, Any]] = []
+    shown: list[MessageShape] = []
     was_cut = was_redacted = False
     size = 2
     for event in reversed(events):
         assert event.message is not None
         part = excerpt(event.message)
-        message = wire.message(replace(event, message=part.message), with_images=False)
-        cost = len(wire.compact_json(message)) + (1 if shown else 0)
+        message = shown_message(replace(event, message=part.message), with_images=False)
+        cost = len(compact_json(message)) + (1 if shown else 0)
         if size + cost > max_bytes and shown:
             break
         if size + cost > max_bytes:
-            message = wire.message(replace(event, message=replace(event.message, content=text_content(OMITTED))))
-            cost = len(wire.compact_json(message))
+            message = shown_message(replace(event, message=replace(event.message, content=text_content(OMITTED))))
+            cost = len(compact_json(message))
             shown.append(message)
             size += cost
             return BoundedPage(shown, size, len(events), was_cut=was_cut, was_redacted=was_redacted)

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from antiphon import wire
 from antiphon.domain.targets import parse_target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.views.views import Views
 from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.wire.encoding import milliseconds
+from antiphon.wire.sessions import channel
 
 DESCRIPTION = (
     "Returns the state of a session: its id, channel, model, usage and the run in progress. Use it to see whether "
@@ -36,11 +37,11 @@ def session_status(views: Views, rules: Rules) -> SessionTool[StatusArguments]:
         answer: dict[str, Any] = {
             "sessionKey": str(session.key),
             "sessionId": session.id,
-            "channel": wire.channel(session),
+            "channel": channel(session),
             "user": view.user,
             "taint": session.taint.level.name,
-            "createdAt": wire.milliseconds(session.created_at),
-            "updatedAt": wire.milliseconds(session.updated_at),
+            "createdAt": milliseconds(session.created_at),
+            "updatedAt": milliseconds(session.updated_at),
             "status": session.status.value,
             "model": session.model or (agent.model if agent else "unknown"),
             "usage": {

@@ -21,6 +21,7 @@ from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.caller import Caller
 from antiphon.incoming import MAX_NAME_LENGTH, MAX_PROBLEMS, Misfit, bounded, check_arguments, shortened, shown_place
+from antiphon.wire.errors import tool_status_of
 
 _encode = Encoder().encode
 
@@ -54,8 +55,6 @@ class Arguments(BaseModel):
 
 
 A = TypeVar("A", bound=Arguments)
-
-STATUSES = {"Denied": "forbidden", "NotFound": "not_found"}
 
 
 class SessionTool(Generic[A]):
@@ -190,8 +189,7 @@ def _is_whole(text: str) -> bool:
 
 def failure_text(error: AntiphonError) -> str:
     """Contract: answers 1."""
-    status = STATUSES.get(type(error).__name__, "error")
-    return json.dumps({"status": status, "code": error.code, "error": error.message}, ensure_ascii=False)
+    return json.dumps({"status": tool_status_of(error), "code": error.code, "error": error.message}, ensure_ascii=False)
 
 
 def _parameters(arguments: type[Arguments]) -> JsonObject:

@@ -63,7 +63,7 @@ def sessions_history(views: Views, cursors: Cursors) -> SessionTool[HistoryArgum
             "bytes": shown.size,
         }
         if has_more and shown.messages:
-            answer["nextCursor"] = cursors.seal(about, shown.messages[0]["seq"])
+            answer["nextCursor"] = cursors.seal(about, shown.messages[0].seq)
         return answer
 
     return SessionTool(

@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from antiphon import wire
 from antiphon.clock import Clock
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.ids import AgentId, SessionRow
@@ -18,6 +17,7 @@ from antiphon.engine.sessions.sessions import ListCursor, SessionFilter
 from antiphon.engine.views.views import Listed, Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.wire.sessions import listed_row
 
 DESCRIPTION = (
     "Lists the sessions that this session can see, newest first: key, kind, channel, label, status, model, usage. Use "
@@ -103,7 +103,7 @@ def _rows(listed: Sequence[Listed], rules: Rules, with_messages: bool) -> list[d
     left = MAX_BYTES
     for entry in listed:
         agent = rules.agents.get(entry.session.agent_id)
-        row = wire.listed_row(entry.session, default_model=agent.model if agent else "unknown")
+        row = listed_row(entry.session, default_model=agent.model if agent else "unknown")
         if entry.children:
             row["childSessions"] = list(entry.children)
         if with_messages:

@@ -8,7 +8,7 @@ from pydantic import Field
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.views.search import Search
 from antiphon.tools.session_tool import Arguments, SessionTool
-from antiphon.wire import milliseconds
+from antiphon.wire.encoding import milliseconds
 
 DESCRIPTION = (
     "Finds messages that contain all words of the query, in the sessions that this session may read, newest first. "

@@ -11,7 +11,7 @@ from antiphon.domain.text import one_line
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.children.govern import Child, Subagents
 from antiphon.tools.session_tool import Arguments, SessionTool
-from antiphon.wire import milliseconds
+from antiphon.wire.encoding import milliseconds
 
 DESCRIPTION = (
     "Manages this session's own sub-agents. list: shows them. cancel: stops a sub-agent and everything it spawned; "

@@ -145,13 +145,13 @@ def show_history(
     """Show the newest messages, oldest first."""
     from antiphon.cli.connection.client import session_path
     from antiphon.cli.connection.connect import connect
-    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.connection.names import find_session, name_to_read
     from antiphon.cli.rendering.output import show, show_json
     from antiphon.cli.rendering.rows import messages_of, show_message
 
     with connect(home, config) as client:
-        key = str(find_session(client, session)["key"])
-        page = client.get(session_path(key, "/history"), limit=limit, includeTools=tools, cursor=cursor)
+        name = name_to_read(find_session(client, session), session)
+        page = client.get(session_path(name, "/history"), limit=limit, includeTools=tools, cursor=cursor)
     if as_json:
         show_json(page)
         return

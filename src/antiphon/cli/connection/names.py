@@ -16,17 +16,26 @@ def session_name(text: str, agent: str | None = None) -> str:
 
 
 def find_session(client: Client, text: str, agent: str | None = None) -> JsonObject:
-    """The session's row; creates `main` if needed. Raises `NotFound` with a remedy."""
+    """The session's row; creates `main` if needed. Raises `NotFound` with a remedy.
+
+    A plain word names the chat, whatever it was reset to since; an id its own incarnation.
+    """
     name = session_name(text, agent)
     if text == "main":
         return open_session(client, text, agent)
     try:
-        return client.get(session_path(name))
+        row = client.get(session_path(name))
+        return client.get(session_path(str(row["key"]))) if ":" not in text else row
     except NotFound as error:
         if name.startswith(_CHILD) and (key := _key_of_child(client, name, agent)):
             return client.get(session_path(key))
         begin = "." if _is_made_by_spawning(name) else f"; `antiphon chat {text} --new` creates it."
         raise NotFound(f"Session not found: {text!r}. `antiphon sessions list` shows all sessions{begin}") from error
+
+
+def name_to_read(row: JsonObject, text: str) -> str:
+    """By what the session of that row is read: the id that was given, else its key."""
+    return text if text == row["sessionId"] else str(row["key"])
 
 
 def _key_of_child(client: Client, name: str, agent: str | None) -> str | None:

@@ -4,7 +4,7 @@ People, holders of tokens and sessions alike. What is missing and what is hidden
 of statements. Contract: answers 2, access 1, visibility.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from antiphon.domain.actor import Principal
@@ -53,6 +53,21 @@ class Found:
     grant: Grant
     session: Session
     incarnation: rows.Incarnation
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether an incarnation was named that has ended."""
+        return self.incarnation.last_seq is not None
+
+    @property
+    def as_named(self) -> Session:
+        """The session with the id, the taint and the part of the log of that incarnation. Contract: keys 6."""
+        ended = self.incarnation
+        if ended.last_seq is None:
+            return self.session
+        return replace(
+            self.session, id=ended.id, incarnation_seq=ended.first_seq, last_seq=ended.last_seq, taint=ended.taint
+        )
 
 
 @dataclass(frozen=True, slots=True)

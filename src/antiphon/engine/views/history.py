@@ -29,11 +29,12 @@ class HistoryPage:
     grant: Grant
     """By which the session may be followed."""
     session: Session
+    """As the incarnation that was read."""
     events: list[Event]
     has_more: bool
     """Whether there are older messages than these."""
     last_seq: int
-    """The newest `seq` of the log when the page was read; following goes on from here."""
+    """The newest `seq` of the log, or of an ended incarnation, when the page was read; following goes on from here."""
 
 
 class History:
@@ -57,7 +58,7 @@ class History:
         return accepted(await read(_read_page, principal, self._rules, target, limit, before, include_tools))
 
     async def events(self, principal: Principal, target: NamedTarget, after: int = 0) -> AsyncIterator[Event]:
-        """Every event of the present incarnation above `after`, ascending, up to where the log ends now.
+        """Every event above `after` of the incarnation that is named, ascending, up to where the log ends now.
 
         Raises `NotFound`, also between two pages for a session that was deleted, or that may be seen no longer.
         """
@@ -95,7 +96,7 @@ async def read_page(
     query: Query, found: Found, *, limit: int, before: int | None, include_tools: bool
 ) -> HistoryPage | Refusal:
     """The newest `limit` messages below `before` of the incarnation that was found."""
-    session, incarnation = found.session, found.incarnation
+    session, incarnation = found.as_named, found.incarnation
     if before is not None and before < session.first_seq:
         return Refusal(
             Conflict(
@@ -103,7 +104,7 @@ async def read_page(
                 code="cursor_pruned",
             )
         )
-    end = (incarnation.last_seq or session.last_seq) + 1
+    end = session.last_seq + 1
     events = await log.read_messages_before(
         query,
         found.grant,
@@ -130,11 +131,11 @@ class _EventPage(NamedTuple):
 async def _read_events(
     query: Query, principal: Principal, rules: Rules, target: NamedTarget, incarnation: SessionId | None, after: int
 ) -> _EventPage | Refusal:
-    """A page of the incarnation, of the present one if none was begun with."""
+    """A page of the incarnation, of the one that is named if none was begun with."""
     found = await find_session(query, principal, Act.READ, target, rules)
     if isinstance(found, Refusal):
         return found
-    incarnation = incarnation or SessionId(found.session.id)
+    incarnation = incarnation or found.incarnation.id
     return _EventPage(
         incarnation, await log.read_incarnation_after(query, found.grant, incarnation, after, PAGE_EVENTS)
     )

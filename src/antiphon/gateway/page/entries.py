@@ -8,7 +8,6 @@ from typing import cast
 
 from markupsafe import Markup, escape
 
-from antiphon import wire
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.message import (
     AssistantMessage,
@@ -26,7 +25,8 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import RunStatus
-from antiphon.gateway.markdown import html_from_markdown
+from antiphon.gateway.page.markdown import html_from_markdown
+from antiphon.wire.messages import arguments as read_arguments
 
 LONGEST_RESULT = 20_000
 """Characters shown of a tool's arguments or result."""
@@ -198,7 +198,7 @@ def _readable(text: str) -> str:
     """JSON over several lines, anything else as it is."""
     if len(text) > LONGEST_RESULT:
         return text
-    value: object = wire.arguments(text)
+    value: object = read_arguments(text)
     if not isinstance(value, dict | list) or _is_deep(cast("JsonValue", value), DEEPEST):
         return text
     return json.dumps(value, ensure_ascii=False, indent=2)

@@ -12,8 +12,8 @@ from antiphon.domain.text import plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.entries import Entry, entries_of
-from antiphon.gateway.listing import AT_FIRST, Item, items_of
+from antiphon.gateway.page.entries import Entry, entries_of
+from antiphon.gateway.page.listing import AT_FIRST, Item, items_of
 
 MESSAGES = 60
 UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
-from fastapi.responses import FileResponse, HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec import Meta
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, NotFound
@@ -18,42 +18,70 @@ from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.sessions.sessions import SessionFilter
-from antiphon.gateway.assets import DIRECTORY, HEADERS, Assets, asset
-from antiphon.gateway.context import Gateway, browser_of, gateway_of
-from antiphon.gateway.conversation import Conversation, conversation_head, read_conversation, title_of
-from antiphon.gateway.entries import Entry, entries_of, entry_of
-from antiphon.gateway.guard import status_of
-from antiphon.gateway.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
-from antiphon.gateway.requests import MAX_SEARCH
+from antiphon.gateway.context import Gateway
+from antiphon.gateway.operations.following import LAST_EVENT_ID, resume
+from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, TokenScope, operation
+from antiphon.gateway.operations.sessions import Search
+from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
+from antiphon.gateway.page.conversation import (
+    Conversation,
+    conversation_head,
+    read_conversation,
+    title_of,
+)
+from antiphon.gateway.page.entries import Entry, entries_of, entry_of
+from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
+from antiphon.wire.errors import status_of
 
 LISTED = 40
 MOST_LISTED = 1000
-MAX_SEQ = 2**62
 WEB = Source(kind="api", platform="web")
 
-router = APIRouter(include_in_schema=False)
+
+class ShowPage(Params, frozen=True, kw_only=True):
+    session: str | None = None
 
 
-def mount(api: FastAPI) -> None:
-    """Adds the page's routes."""
-    api.include_router(router)
-    api.mount("/static", Assets())
+class ShowSessions(Params, frozen=True, kw_only=True):
+    search: Search = ""
+    shown: Annotated[int, Meta(ge=1)] = LISTED
+    opened: str = ""
+    session: str | None = None
 
 
-@router.get("/")
-async def index() -> Response:
+class ShowHeader(Params, frozen=True, kw_only=True):
+    session: str
+
+
+class ShowOlder(Params, frozen=True, kw_only=True):
+    session: str
+    before: Annotated[int, Meta(ge=1)]
+
+
+class FollowPage(Params, frozen=True, kw_only=True):
+    session: str
+    after: int
+    """As the `Last-Event-ID`."""
+
+
+def _at(path: str, **headers: Header) -> Http:
+    return Http(method="GET", path=path, headers=headers, media_type="text/html", is_lenient=True)
+
+
+@operation("pages.shell", NoParams, Response, _at("/"), scope=None)
+async def show_shell(ask: Ask, params: NoParams) -> Response:
     """The page without any content, the same for everybody: its script fetches that with the page's secret."""
     return _html("shell.html", {})
 
 
-@router.get("/page")
-async def page(request: Request, session: str | None = None) -> Response:
+@operation("pages.show", ShowPage, Response, _at("/page"), scope=TokenScope.READ)
+async def show_page(ask: Ask, params: ShowPage) -> Response:
     """What the page shows: the list, and the conversation."""
-    gateway, principal = gateway_of(request), _principal(request)
+    gateway, principal = ask.gateway, ask.principal
     conversation, status, problem = None, 200, ""
     try:
-        conversation = await _conversation(gateway, principal, session)
+        conversation = await _conversation(gateway, principal, params.session)
     except AntiphonError as error:
         status, problem = status_of(error), error.message
     opened = {} if conversation is None else opened_around(conversation.session)
@@ -64,66 +92,65 @@ async def page(request: Request, session: str | None = None) -> Response:
     return _html("page.html", values, status=status)
 
 
-@router.get("/page/browsers")
-async def browsers_fragment(request: Request) -> Response:
+@operation("pages.browsers", NoParams, Response, _at("/page/browsers"), scope=TokenScope.ADMIN)
+async def show_browsers(ask: Ask, params: NoParams) -> Response:
     """The browsers that are signed in, each but the one that asks with a way to end it."""
-    browser = browser_of(request)
-    browsers = await gateway_of(request).services.sign_in.list(_principal(request))
-    return _html("browsers.html", {"browsers": browsers, "this": None if browser is None else browser.id})
+    browsers = await ask.services.sign_in.list(ask.principal)
+    return _html("browsers.html", {"browsers": browsers, "this": None if ask.browser is None else ask.browser.id})
 
 
-@router.get("/favicon.ico")
-async def favicon() -> Response:
+@operation("pages.icon", NoParams, Response, _at("/favicon.ico"), scope=None)
+async def show_icon(ask: Ask, params: NoParams) -> Response:
     return FileResponse(DIRECTORY / "favicon.svg", media_type="image/svg+xml", headers=HEADERS)
 
 
-@router.get("/page/sessions")
-async def sessions_fragment(
-    request: Request,
-    search: Annotated[str, Query(max_length=MAX_SEARCH)] = "",
-    shown: Annotated[int, Query(ge=1)] = LISTED,
-    opened: str = "",
-    session: str | None = None,
-) -> Response:
+@operation("pages.sessions", ShowSessions, Response, _at("/page/sessions"), scope=TokenScope.READ)
+async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
     """The list, newest first, with the children of those that are opened."""
     listed = await _listed(
-        gateway_of(request),
-        _principal(request),
-        search=search,
-        shown=shown,
-        current=session,
-        opened=read_opened(opened),
+        ask.gateway,
+        ask.principal,
+        search=params.search,
+        shown=params.shown,
+        current=params.session,
+        opened=read_opened(params.opened),
     )
     return _html("sessions.html", listed)
 
 
-@router.get("/page/header")
-async def header_fragment(request: Request, session: str) -> Response:
+@operation("pages.header", ShowHeader, Response, _at("/page/header"), scope=TokenScope.READ)
+async def show_header(ask: Ask, params: ShowHeader) -> Response:
     """The head of a conversation: name, state and usage."""
-    conversation = await conversation_head(gateway_of(request), _principal(request), session)
+    conversation = await conversation_head(ask.gateway, ask.principal, params.session)
     return _html("header.html", {"conversation": conversation})
 
 
-@router.get("/page/older")
-async def older_fragment(request: Request, session: str, before: Annotated[int, Query(ge=1)]) -> Response:
+@operation("pages.older", ShowOlder, Response, _at("/page/older"), scope=TokenScope.READ)
+async def show_older(ask: Ask, params: ShowOlder) -> Response:
     """The entries before a cursor, and the mark that loads those before them."""
-    gateway, principal = gateway_of(request), _principal(request)
-    conversation = await read_conversation(gateway, principal, session, before=before)
+    conversation = await read_conversation(ask.gateway, ask.principal, params.session, before=params.before)
     return _html("entries.html", {"conversation": conversation})
 
 
-@router.get("/page/follow")
-async def follow(request: Request, session: str, last_event_id: Annotated[int, Header(ge=0, le=MAX_SEQ)]) -> Response:
+@operation("pages.follow", FollowPage, Response, _at("/page/follow", after=LAST_EVENT_ID), scope=TokenScope.READ)
+async def follow_page(ask: Ask, params: FollowPage) -> Response:
     """The log after the `Last-Event-ID`, live: one frame an event, with the HTML that people see of it."""
-    gateway, after = gateway_of(request), last_event_id
-    sessions = gateway.services.sessions
-    opened = await sessions.get(_principal(request), sessions.target(session))
-    found = opened.session
-    if found.first_seq - 1 <= after <= found.last_seq:
-        return FollowResponse(gateway.services.hub, opened.grant, after=after, view=PAGE_VIEW)
-    reason = "ahead" if after > found.last_seq else "pruned"
-    first = [frame("reset", {"reason": reason})]
-    return FollowResponse(gateway.services.hub, opened.grant, after=found.last_seq, view=PAGE_VIEW, first=first)
+    found = await ask.services.sessions.get(ask.principal, ask.target(params.session))
+    after, first = resume(found.session, params.after, otherwise=found.session.last_seq)
+    return FollowResponse(ask.services.hub, found.grant, after=after, view=PAGE_VIEW, first=first)
+
+
+ROUTES = (
+    show_shell,
+    show_page,
+    show_browsers,
+    show_icon,
+    show_sessions,
+    show_header,
+    show_older,
+    follow_page,
+)
+"""Not of the table: people see them, programs do not."""
 
 
 def _encode(event: Event) -> bytes:
@@ -149,12 +176,6 @@ async def _prepare(events: Sequence[Event]) -> None:
 
 
 PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
-
-
-def _principal(request: Request) -> Principal:
-    principal = request.scope["antiphon.principal"]
-    assert isinstance(principal, Principal)
-    return principal
 
 
 async def _conversation(gateway: Gateway, principal: Principal, name: str | None) -> Conversation:
@@ -226,7 +247,7 @@ def _sum_of(tokens: int, microusd: int | None) -> str:
 
 
 _templates = Environment(
-    loader=PackageLoader("antiphon.gateway"),
+    loader=PackageLoader("antiphon.gateway.page"),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from antiphon.gateway.guard import Scope
+from antiphon.gateway.asgi import Receive, Scope, Send
 
 DIRECTORY = Path(__file__).parent / "static"
 POLICY = "; ".join(
@@ -33,11 +33,17 @@ LONGEST_PATH = 200
 ONE_YEAR = "public, max-age=31536000, immutable"
 
 
+PREFIX = "/static"
+
+
 class Assets(StaticFiles):
     """Files under `/static`. One that is asked for by its present version may be kept for good."""
 
     def __init__(self) -> None:
         super().__init__(directory=DIRECTORY)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__({**scope, "root_path": PREFIX}, receive, send)
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         """Nothing for a path that is longer than any of ours: the file system would be asked for each of its parts."""
@@ -55,7 +61,7 @@ class Assets(StaticFiles):
 
 def asset(name: str) -> str:
     """The address of a static file in its present version."""
-    return f"/static/{name}?v={_version(name)}"
+    return f"{PREFIX}/{name}?v={_version(name)}"
 
 
 @lru_cache

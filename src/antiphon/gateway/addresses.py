@@ -1,0 +1,96 @@
+"""What is served where: by path and method, found once for each request."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from antiphon.gateway.asgi import AsgiApp
+from antiphon.gateway.bodies import SMALL_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Who answers one method at an address, and what the guard lets through to it."""
+
+    answer: AsgiApp
+    max_body_bytes: int = SMALL_BYTES
+    is_open: bool = False
+    """Whether it answers those who show no credential."""
+    serves_bound: bool = False
+    """Whether it answers a token that is bound to a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One path, with what stands there."""
+
+    path: str
+    endpoints: dict[str, Endpoint] = field(default_factory=dict[str, Endpoint])
+    """By method."""
+
+    @property
+    def is_open(self) -> bool:
+        return any(endpoint.is_open for endpoint in self.endpoints.values())
+
+    @property
+    def allowed(self) -> str:
+        return ", ".join(sorted(self.endpoints))
+
+
+class Match(NamedTuple):
+    """An address, and the parameters that a path has in it."""
+
+    address: Address
+    parameters: Mapping[str, str]
+
+
+_NO_PARAMETERS: Mapping[str, str] = {}
+
+
+class Addresses:
+    """Addresses with `{name}` for a segment of their path, and with `*` at its end for all that begins so."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, Address] = {}
+        self._plain: dict[str, Match] = {}
+        self._by_shape: dict[tuple[int, str], list[tuple[tuple[str, ...], Address]]] = {}
+        """Those with parameters, by the number of their segments and the first."""
+        self._by_prefix: list[tuple[str, Match]] = []
+
+    def __iter__(self):
+        return iter(self._by_path.values())
+
+    def add(self, method: str, path: str, endpoint: Endpoint) -> None:
+        """The method must not be there already."""
+        address = self._by_path.get(path) or self._begin(path)
+        if method in address.endpoints:
+            raise ValueError(f"Address stands twice: {method} {path}")
+        address.endpoints[method] = endpoint
+
+    def _begin(self, path: str) -> Address:
+        address = self._by_path[path] = Address(path)
+        if path.endswith("*"):
+            self._by_prefix.append((path[:-1], Match(address, _NO_PARAMETERS)))
+        elif "{" in path:
+            segments = tuple(path.split("/"))
+            self._by_shape.setdefault((len(segments), segments[1]), []).append((segments, address))
+        else:
+            self._plain[path] = Match(address, _NO_PARAMETERS)
+        return address
+
+    def find(self, path: str) -> Match | None:
+        if (plain := self._plain.get(path)) is not None:
+            return plain
+        segments = path.split("/")
+        for pattern, address in self._by_shape.get((len(segments), segments[1] if len(segments) > 1 else ""), ()):
+            parameters: dict[str, str] = {}
+            for wanted, given in zip(pattern, segments, strict=True):
+                if wanted.startswith("{"):
+                    if not given:
+                        break
+                    parameters[wanted[1:-1]] = given
+                elif wanted != given:
+                    break
+            else:
+                return Match(address, parameters)
+        return next((found for prefix, found in self._by_prefix if path.startswith(prefix)), None)

@@ -1,0 +1,146 @@
+"""Operations on tokens, on signed-in browsers and on signing in. Contract: access 2, gateway 6."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from msgspec import Meta
+
+from antiphon.domain.errors import Denied
+from antiphon.domain.user_agents import browser_name
+from antiphon.engine.access.signin import LINK_LIFE
+from antiphon.gateway.authentication import PAGE_HEADER, browser_cookie, read_cookie
+from antiphon.gateway.operations.operation import (
+    Ask,
+    Http,
+    HttpReply,
+    NoParams,
+    Params,
+    TargetKind,
+    TokenScope,
+    operation,
+)
+from antiphon.owner_token import identity_proof
+from antiphon.wire import access as wire
+
+NOTHING = {204: "Done."}
+
+
+class CreateToken(Params, frozen=True, kw_only=True):
+    session_key: str
+    name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    days: Annotated[float, Meta(gt=0, le=3650)] | None = None
+    """How long it is good; for ever unless set."""
+
+
+class NamedToken(Params, frozen=True, kw_only=True):
+    token_id: str
+
+
+class SignIn(Params, frozen=True, kw_only=True):
+    code: Annotated[str, Meta(max_length=200)]
+
+
+class Prove(Params, frozen=True, kw_only=True):
+    nonce: Annotated[str, Meta(pattern=r"^[0-9a-f]{32,128}$(?!\n)", max_length=128)]
+
+
+@operation("tokens.list", NoParams, wire.TokenList, Http(method="GET", path="/tokens"), scope=TokenScope.ADMIN)
+async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
+    """Tokens that are valid and browsers that are signed in, without their secrets."""
+    rows = [wire.token_row(token) for token in await ask.services.tokens.list(ask.principal)]
+    rows += [wire.browser_row(browser, ask.browser) for browser in await ask.services.sign_in.list(ask.principal)]
+    return wire.TokenList(count=len(rows), tokens=rows)
+
+
+@operation(
+    "tokens.create",
+    CreateToken,
+    wire.TokenRow,
+    Http(method="POST", path="/tokens", statuses={201: "The new token."}),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.SESSION,
+)
+async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
+    """A token that calls tools as the session, and does nothing else. It is shown this once."""
+    token, secret = await ask.services.tokens.create(
+        ask.principal,
+        ask.target(params.session_key),
+        name=params.name,
+        life=None if params.days is None else timedelta(days=params.days),
+    )
+    return wire.token_row(token, secret)
+
+
+@operation(
+    "tokens.rotate", NoParams, wire.RotatedToken, Http(method="POST", path="/tokens/rotate"), scope=TokenScope.ADMIN
+)
+async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
+    """Replaces the owner's token in the home's file, and ends the browsers and links that it let in."""
+    ask.outlive_credential()
+    return wire.RotatedToken(ok=True, file=await ask.gateway.rotate_owner_token(ask.principal))
+
+
+@operation(
+    "tokens.revoke",
+    NamedToken,
+    type(None),
+    Http(method="DELETE", path="/tokens/{token_id}", statuses=NOTHING),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.TOKEN,
+)
+async def revoke_token(ask: Ask, params: NamedToken) -> None:
+    """Ends a token or a browser: the next request with it is refused, and open ones end within a second."""
+    if ask.browser is not None and ask.browser.id == params.token_id:
+        ask.outlive_credential()
+    await ask.services.tokens.revoke(ask.principal, params.token_id)
+
+
+@operation("links.create", NoParams, wire.SignInLink, Http(method="POST", path="/auth/link"), scope=TokenScope.ADMIN)
+async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
+    """A new code for a sign-in link, for the owner."""
+    code = await ask.services.sign_in.new_link_code(ask.principal)
+    return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
+
+
+@operation("browsers.sign-in", SignIn, wire.SignedIn, Http(method="POST", path="/auth/exchange"), scope=None)
+async def sign_in(ask: Ask, params: SignIn) -> HttpReply[wire.SignedIn]:
+    """Takes the code of a link, once: sets the cookie, and answers the page's secret, which goes with it."""
+    service, headers, scheme = ask.services.sign_in, ask.request.headers, ask.request.scope["scheme"]
+    found = await service.exchange(params.code, browser_name(headers.get("user-agent", "")))
+    if found is None:
+        raise Denied("Link was used or is too old. `antiphon open` prints another.", code="bad_code")
+    cookie, page = read_cookie(headers, scheme), headers.get(PAGE_HEADER)
+    if cookie and page and (browser := await service.find(cookie, page)):
+        await service.sign_out(browser)
+    answer = wire.SignedIn(browser_id=found.browser.id, page_secret=found.page, expires_at=found.browser.expires_at_ms)
+    kept = browser_cookie(headers, scheme, found.cookie)
+    return HttpReply(answer, headers={"Set-Cookie": kept, "Cache-Control": "no-store"})
+
+
+@operation(
+    "browsers.sign-out",
+    NoParams,
+    type(None),
+    Http(method="POST", path="/auth/sign-out", statuses=NOTHING),
+    scope=TokenScope.READ,
+)
+async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
+    """Ends the browser that asks; its open streams end with it."""
+    if ask.browser is None:
+        raise Denied("Only a browser signs out. Replace the owner's token by `antiphon tokens rotate`.")
+    ask.outlive_credential()
+    await ask.services.sign_in.sign_out(ask.browser)
+    return HttpReply(
+        None, headers={"Set-Cookie": browser_cookie(ask.request.headers, ask.request.scope["scheme"], None)}
+    )
+
+
+@operation("gateways.prove", Prove, wire.Proof, Http(method="POST", path="/auth/prove"), scope=None)
+async def prove(ask: Ask, params: Prove) -> wire.Proof:
+    """Proves that this is the home's gateway, to a client that knows the owner's token and has not sent it."""
+    host, port = ask.request.scope["server"]
+    key = await ask.services.ownership.proof_key()
+    return wire.Proof(proof=identity_proof(key, params.nonce, host, port))
+
+
+OPERATIONS = (list_tokens, create_token, rotate_owner_token, revoke_token, create_link, sign_in, sign_out, prove)

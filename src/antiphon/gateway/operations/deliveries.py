@@ -1,0 +1,64 @@
+"""Operations on the outbox, for the owner. Contract: channels 1."""
+
+from antiphon.domain.delivery import DeliveryStatus
+from antiphon.engine.deliveries.deliveries import DeliveryFilter
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.sessions import Limit
+from antiphon.wire import deliveries as wire
+
+MAX_LIMIT = 200
+
+
+class ListDeliveries(Params, frozen=True, kw_only=True):
+    status: list[DeliveryStatus] | None = None
+    limit: Limit = 50
+    before: str | None = None
+
+
+class NamedDelivery(Params, frozen=True, kw_only=True):
+    delivery_id: str
+
+
+@operation(
+    "deliveries.list",
+    ListDeliveries,
+    wire.DeliveryList,
+    Http(method="GET", path="/deliveries"),
+    scope=TokenScope.READ,
+)
+async def list_deliveries(ask: Ask, params: ListDeliveries) -> wire.DeliveryList:
+    """What has left and what is to leave by channels, newest first; `before` takes the last `deliveryId` of a page."""
+    statuses = None if params.status is None else frozenset(params.status)
+    where = DeliveryFilter(statuses=statuses, before=params.before)
+    limit = min(max(params.limit, 1), MAX_LIMIT)
+    found = await ask.services.deliveries.list(ask.principal, where, limit=limit)
+    return wire.DeliveryList(count=len(found), deliveries=[wire.delivery(delivery) for delivery in found])
+
+
+@operation(
+    "deliveries.get",
+    NamedDelivery,
+    wire.DeliveryShape,
+    Http(method="GET", path="/deliveries/{delivery_id}"),
+    scope=TokenScope.READ,
+    target=TargetKind.DELIVERY,
+)
+async def get_delivery(ask: Ask, params: NamedDelivery) -> wire.DeliveryShape:
+    """One text that leaves, or has left, by a channel."""
+    return wire.delivery(await ask.services.deliveries.get(ask.principal, params.delivery_id))
+
+
+@operation(
+    "deliveries.retry",
+    NamedDelivery,
+    wire.DeliveryShape,
+    Http(method="POST", path="/deliveries/{delivery_id}/retry"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.DELIVERY,
+)
+async def retry_delivery(ask: Ask, params: NamedDelivery) -> wire.DeliveryShape:
+    """Queues a dead or suppressed one anew, under the same id; one that waits is due now."""
+    return wire.delivery(await ask.services.deliveries.retry(ask.principal, params.delivery_id))
+
+
+OPERATIONS = (list_deliveries, get_delivery, retry_delivery)

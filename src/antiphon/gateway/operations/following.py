@@ -1,0 +1,137 @@
+"""What operations share that wait, stream or page: resuming, one incarnation's view, the bound of a page.
+
+Contract: gateway 1.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+from msgspec.structs import replace as replaced
+
+from antiphon.domain.cursors import read_event_id
+from antiphon.domain.event import Event
+from antiphon.domain.ids import RunId, SessionId
+from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.session import Session
+from antiphon.engine.access.reach import Found
+from antiphon.engine.sessions.inbox import Posted
+from antiphon.engine.views.history import HistoryPage
+from antiphon.feed.follow import Frame, View
+from antiphon.gateway.operations.operation import Ask, Header
+from antiphon.gateway.sse import SSE_TYPE, FollowResponse, frame, reset_frame, run_view
+from antiphon.wire.encoding import compact_json
+from antiphon.wire.messages import HistoryShape, message
+from antiphon.wire.runs import PostedShape, posted
+
+MAX_PAGE_BYTES = 6 * 1024 * 1024
+MAX_WAIT_SECONDS = 600
+STOPPED = "Gateway stops before the run ends. The message is stored; GET /runs/{runId} has the end once it is back."
+
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait.")]
+After: TypeAlias = Annotated[int, Meta(ge=0, description="The `seq` after which to go on.")]
+
+LAST_EVENT_ID = Header("Last-Event-ID", read_event_id)
+"""Says what `after` says, as browsers do that reconnect, and decides."""
+ACCEPT = Header("Accept", lambda value: True if SSE_TYPE in value else None, is_described=False)
+
+
+def is_in_log(session: Session, cursor: int) -> bool:
+    return session.first_seq - 1 <= cursor <= session.last_seq
+
+
+def resume(session: Session, cursor: int | None, *, otherwise: int) -> tuple[int, list[Frame]]:
+    """After which `seq` to go on, and what to say first: a `reset` where the log does not hold the cursor."""
+    if cursor is not None and is_in_log(session, cursor):
+        return cursor, []
+    return otherwise, [] if cursor is None else [reset_of(session, cursor)]
+
+
+def reset_of(session: Session, cursor: int) -> Frame:
+    """Says why the log does not hold the cursor."""
+    return reset_frame("ahead" if cursor > session.last_seq else "pruned")
+
+
+def start_of(found: Found) -> int:
+    """The cursor before the first event: of an ended incarnation that was named, else of the whole log."""
+    session = found.as_named
+    return max(session.first_seq, session.incarnation_seq if found.is_ended else 0) - 1
+
+
+def view_of(view: View, session_id: SessionId, *, is_ended: bool) -> View:
+    """What readers see that named an ended incarnation: its own events, which may still come late, and no more."""
+    if not is_ended:
+        return view
+
+    def encode(event: Event) -> Frame:
+        return view.encode(event) if event.session_id == session_id else b""
+
+    def encode_delta(run: RunId, text: str | None) -> Frame:
+        return b""
+
+    return replace(view, encode=encode, encode_delta=encode_delta)
+
+
+def history_of(page: HistoryPage, seal: Callable[[int], str]) -> HistoryShape:
+    """The page within 6 MiB: the oldest messages are dropped, and the flags say so."""
+    messages = [message(event) for event in page.events]
+    dropped, size = _oldest_beyond([len(compact_json(each)) + 1 for each in messages])
+    kept, has_more = messages[dropped:], page.has_more or dropped > 0
+    return HistoryShape(
+        session_key=page.session.key.value,
+        session_id=page.session.id,
+        messages=kept,
+        has_more=has_more,
+        truncated=dropped > 0,
+        dropped_messages=dropped > 0,
+        content_truncated=False,
+        content_redacted=False,
+        bytes=size,
+        next_cursor=seal(kept[0].seq) if has_more and kept else None,
+    )
+
+
+def _oldest_beyond(sizes: Sequence[int]) -> tuple[int, int]:
+    """How many of the oldest have to go, and how many bytes the others are as a list; the newest stays."""
+    total, dropped = sum(sizes) + 1, 0
+    while total > MAX_PAGE_BYTES and dropped < len(sizes) - 1:
+        total -= sizes[dropped]
+        dropped += 1
+    return dropped, total
+
+
+async def wait_for_run(ask: Ask, run_id: RunId, seconds: float) -> Run | None:
+    """The run in which the work ended; None if it has not in that time."""
+    return await ask.services.waits.wait(run_id, timedelta(seconds=seconds))
+
+
+async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
+    """What became of the message, once the run has ended that answers it, or as `timeout`."""
+    if stored.run_id is None:
+        return posted(stored)
+    run = await wait_for_run(ask, stored.run_id, seconds)
+    if run is None:
+        return replaced(posted(stored), status=RunStatus.TIMEOUT)
+    return replaced(posted(stored), status=run.status, reply=run.reply, error=run.error, code=run.code)
+
+
+async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
+    """What became of the message, then what its run brings, until it ends."""
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+
+    found = await ask.services.sessions.get(ask.principal, ask.target(stored.session_key))
+    return FollowResponse(
+        ask.services.hub,
+        found.grant,
+        after=stored.seq,
+        view=run_view(run_id, end),
+        first=[frame("message_ack", posted(stored))],
+        is_over=lambda: is_over,
+        cut=frame("error", {"code": "stopped", "message": STOPPED, "runId": run_id}),
+    )

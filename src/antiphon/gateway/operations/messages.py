@@ -1,0 +1,241 @@
+"""Operations on what is said in a session: posting, appending, reading, following. Contract: gateway 1, 4."""
+
+import base64
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from starlette.responses import StreamingResponse
+
+from antiphon.domain.errors import Invalid
+from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
+from antiphon.domain.run import QueueMode
+from antiphon.gateway.bodies import LARGE_BYTES
+from antiphon.gateway.operations.following import (
+    ACCEPT,
+    LAST_EVENT_ID,
+    After,
+    Seconds,
+    history_of,
+    is_in_log,
+    reset_of,
+    resume,
+    start_of,
+    stream_run,
+    view_of,
+    with_end,
+)
+from antiphon.gateway.operations.operation import AnswerKind, Ask, Http, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.sessions import Limit, NamedSession
+from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view
+from antiphon.wire import messages as wire
+from antiphon.wire.encoding import compact_json
+from antiphon.wire.runs import PostedShape, posted
+
+MAX_MESSAGES = 1000
+JSON_LINES = "application/jsonl"
+
+
+class TextItem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="text", tag_field="type"):
+    text: str
+
+
+class ImageItem(
+    Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, tag="image", tag_field="type"
+):
+    mime_type: Annotated[str, Meta(pattern=r"^image/[a-z0-9.+-]+$(?!\n)", max_length=100)]
+    data: str
+    """Base64."""
+
+
+class MessageParams(NamedSession, frozen=True, kw_only=True):
+    """`text`, or `content` for parts; `role` and `occurredAt` to append."""
+
+    text: str | None = None
+    content: Annotated[list[TextItem | ImageItem], Meta(max_length=MAX_PARTS)] | None = None
+    message_id: str | None = None
+    queue_mode: QueueMode | None = None
+    sender: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    mentioned: bool = True
+    role: Literal["user", "assistant"] = "user"
+    occurred_at: Annotated[int, Meta(ge=0, le=253402300799000)] | None = None
+    """Milliseconds since 1970."""
+
+    def parts(self) -> tuple[Part, ...]:
+        """Raises `Invalid` unless exactly one of `text` and `content` is given."""
+        if (self.text is None) == (self.content is None):
+            raise Invalid("Message needs either 'text' or 'content'.", code="invalid_message")
+        if self.content is None:
+            return text_content(self.text or "")
+        return tuple(_part(item) for item in self.content)
+
+
+class PostMessage(MessageParams, frozen=True, kw_only=True):
+    wait: Seconds | None = None
+    stream: bool = False
+
+
+class AppendMessage(MessageParams, frozen=True, kw_only=True):
+    pass
+
+
+class ReadHistory(NamedSession, frozen=True, kw_only=True):
+    limit: Limit = 50
+    cursor: str | None = None
+    include_tools: bool = False
+    follow: bool = False
+    after: After | None = None
+
+
+class FollowEvents(NamedSession, frozen=True, kw_only=True):
+    after: After | None = None
+
+
+def _messages(query: tuple[str, ...] = (), when: str | None = None) -> Http:
+    return Http(method="POST", path="/sessions/{key}/messages", query=query, when=when, max_body_bytes=LARGE_BYTES)
+
+
+@operation(
+    "sessions.post",
+    PostMessage,
+    PostedShape,
+    _messages(query=("wait", "stream")),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+    kind=AnswerKind.STREAM,
+)
+async def post_message(ask: Ask, params: PostMessage) -> PostedShape | FollowResponse:
+    """Posts a message and answers at once, after its run (`wait`), or while it streams (`stream`)."""
+    target = ask.target(params.key)
+    if params.role != "user" or params.occurred_at is not None:
+        raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
+    stored = await ask.services.inbox.post(
+        ask.principal,
+        target,
+        params.parts(),
+        message_id=params.message_id,
+        mode=params.queue_mode,
+        sender=params.sender,
+        mentioned=params.mentioned,
+    )
+    if params.stream and stored.run_id is not None:
+        return await stream_run(ask, stored, stored.run_id)
+    return posted(stored) if params.wait is None else await with_end(ask, stored, params.wait)
+
+
+@operation(
+    "sessions.append",
+    AppendMessage,
+    PostedShape,
+    _messages(when="append"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+)
+async def append_message(ask: Ask, params: AppendMessage) -> PostedShape:
+    """Stores a message, which starts no run."""
+    occurred_at = None
+    if params.occurred_at is not None:
+        occurred_at = datetime.fromtimestamp(params.occurred_at / 1000, UTC)
+    stored = await ask.services.inbox.append(
+        ask.principal,
+        ask.target(params.key),
+        params.parts(),
+        message_id=params.message_id,
+        role=Role(params.role),
+        sender=params.sender,
+        occurred_at=occurred_at,
+    )
+    return posted(stored)
+
+
+@operation(
+    "sessions.history",
+    ReadHistory,
+    wire.HistoryShape,
+    Http(method="GET", path="/sessions/{key}/history", headers={"after": LAST_EVENT_ID, "follow": ACCEPT}),
+    scope=TokenScope.READ,
+    target=TargetKind.SESSION,
+    kind=AnswerKind.STREAM,
+)
+async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | FollowResponse:
+    """The newest messages, oldest first; with `follow=1`, live from there on."""
+    services, principal, target = ask.services, ask.principal, ask.target(params.key)
+    view = message_view(include_tools=params.include_tools)
+    if params.follow:
+        found = await services.sessions.get(principal, target)
+        view = view_of(view, found.as_named.id, is_ended=found.is_ended)
+        if params.after is not None and is_in_log(found.as_named, params.after):
+            return FollowResponse(services.hub, found.grant, after=params.after, view=view)
+    about = ("GET /sessions/{key}/history", str(principal), repr(target), repr(params.include_tools))
+    page = await services.history.page(
+        principal,
+        target,
+        limit=min(max(params.limit, 1), MAX_MESSAGES),
+        before=None if params.cursor is None else services.cursors.unseal(about, params.cursor)[0],
+        include_tools=params.include_tools,
+    )
+    shown = history_of(page, lambda seq: services.cursors.seal(about, seq))
+    if not params.follow:
+        return shown
+    first = [frame("history", shown, id=page.last_seq)]
+    if params.after is not None:
+        first.insert(0, reset_of(page.session, params.after))
+    return FollowResponse(services.hub, page.grant, after=page.last_seq, view=view, first=first)
+
+
+@operation(
+    "sessions.events",
+    FollowEvents,
+    wire.EventShape,
+    Http(
+        method="GET",
+        path="/sessions/{key}/events",
+        headers={"after": LAST_EVENT_ID},
+        media_type="text/event-stream",
+    ),
+    scope=TokenScope.READ,
+    target=TargetKind.SESSION,
+    kind=AnswerKind.STREAM,
+)
+async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
+    """Every event of the log, from the start or after a cursor, then live."""
+    found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+    session = found.as_named
+    after, first = resume(session, params.after, otherwise=start_of(found))
+    view = view_of(EVENT_VIEW, session.id, is_ended=found.is_ended)
+    return FollowResponse(ask.services.hub, found.grant, after=after, view=view, first=first)
+
+
+@operation(
+    "sessions.transcript",
+    NamedSession,
+    wire.EventShape,
+    Http(method="GET", path="/sessions/{key}/transcript", media_type=JSON_LINES),
+    scope=TokenScope.READ,
+    target=TargetKind.SESSION,
+)
+async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
+    """The events of one incarnation, one JSON object a line: the present one, or an ended one by its id."""
+    target = ask.target(params.key)
+    await ask.services.sessions.get(ask.principal, target)
+    events = ask.services.history.events(ask.principal, target)
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for event in events:
+            yield compact_json(wire.event(event)) + b"\n"
+
+    return StreamingResponse(lines(), media_type=JSON_LINES)
+
+
+def _part(item: TextItem | ImageItem) -> Part:
+    if isinstance(item, TextItem):
+        return TextPart(text=item.text)
+    try:
+        base64.b64decode(item.data, validate=True)
+    except ValueError as error:
+        raise Invalid("Image is not valid base64.", code="invalid_message") from error
+    return ImagePart(mime_type=item.mime_type, data=item.data)
+
+
+OPERATIONS = (post_message, append_message, read_history, follow_events, read_transcript)

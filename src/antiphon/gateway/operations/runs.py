@@ -1,0 +1,94 @@
+"""Operations on runs. Contract: runs 3, 5, gateway 4."""
+
+from antiphon.domain.ids import RunId
+from antiphon.domain.run import RunStatus
+from antiphon.engine.runs.cancel import RunFilter
+from antiphon.gateway.operations.following import Seconds, wait_for_run
+from antiphon.gateway.operations.operation import AnswerKind, Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.sessions import Limit
+from antiphon.wire import runs as wire
+
+MAX_LIMIT = 200
+
+
+class ListRuns(Params, frozen=True, kw_only=True):
+    session: str | None = None
+    status: list[RunStatus] | None = None
+    kept: bool = False
+    limit: Limit = 50
+    before: str | None = None
+
+
+class NamedRun(Params, frozen=True, kw_only=True):
+    run_id: str
+
+
+class WaitForRun(NamedRun, frozen=True, kw_only=True):
+    wait: Seconds
+
+
+@operation("runs.list", ListRuns, wire.RunList, Http(method="GET", path="/runs"), scope=TokenScope.READ)
+async def list_runs(ask: Ask, params: ListRuns) -> wire.RunList:
+    """Runs, newest first; `before` takes the last `runId` of the page before.
+
+    With `kept` those of sub-agents whose result nobody is left for.
+    """
+    row = None
+    if params.session is not None:
+        row = (await ask.services.sessions.get(ask.principal, ask.target(params.session))).session.row
+    where = RunFilter(
+        session=row,
+        statuses=None if params.status is None else frozenset(params.status),
+        is_kept=params.kept,
+        before=None if params.before is None else RunId(params.before),
+    )
+    runs = await ask.services.runs.list(ask.principal, where, limit=min(max(params.limit, 1), MAX_LIMIT))
+    return wire.RunList(count=len(runs), runs=[wire.run(run) for run in runs])
+
+
+@operation(
+    "runs.get",
+    NamedRun,
+    wire.RunShape,
+    Http(method="GET", path="/runs/{run_id}"),
+    scope=TokenScope.READ,
+    target=TargetKind.RUN,
+)
+async def get_run(ask: Ask, params: NamedRun) -> wire.RunShape:
+    """The run."""
+    return wire.run(await ask.services.runs.get(ask.principal, RunId(params.run_id)))
+
+
+@operation(
+    "runs.wait",
+    WaitForRun,
+    wire.RunShape,
+    Http(method="GET", path="/runs/{run_id}", when="wait"),
+    scope=TokenScope.READ,
+    target=TargetKind.RUN,
+    kind=AnswerKind.WAIT,
+)
+async def wait_for_end(ask: Ask, params: WaitForRun) -> wire.RunShape:
+    """With `wait`, the run once its work is over, or as `timeout` without `endedAt`.
+
+    The work of a run that yielded is over with the run that continues it, whose end is answered then.
+    """
+    run = await ask.services.runs.get(ask.principal, RunId(params.run_id))
+    ended = await wait_for_run(ask, run.id, params.wait)
+    return wire.run(ended) if ended is not None else wire.unfinished_run(run)
+
+
+@operation(
+    "runs.cancel",
+    NamedRun,
+    wire.RunShape,
+    Http(method="POST", path="/runs/{run_id}/cancel"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.RUN,
+)
+async def cancel_run(ask: Ask, params: NamedRun) -> wire.RunShape:
+    """Cancels the run; the answer shows it as it stands, which may still be `running` while its work unwinds."""
+    return wire.run(await ask.services.runs.cancel(ask.principal, RunId(params.run_id)))
+
+
+OPERATIONS = (list_runs, get_run, wait_for_end, cancel_run)

@@ -1,0 +1,281 @@
+"""Operations on sessions. Contract: sessions 2, 3, 6 to 8, gateway 4."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict
+
+from antiphon.domain.classification import Classification, parse_level
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import SessionId, SessionRow
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
+from antiphon.domain.session import SessionType, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.engine.sessions.sessions import ListCursor, SessionFilter, session_columns
+from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, TokenScope, operation
+from antiphon.incoming import misfit
+from antiphon.wire import sessions as wire
+from antiphon.wire.encoding import compact_json
+
+MAX_LIMIT = 200
+MAX_SEARCH = 200
+"""Characters looked for in names; the tool `sessions_list` takes as many."""
+
+Limit: TypeAlias = Annotated[int, Meta(description="At most so many; clamped to what is allowed.")]
+Label: TypeAlias = Annotated[str, Meta(max_length=MAX_LABEL_LENGTH)]
+Search: TypeAlias = Annotated[str, Meta(max_length=MAX_SEARCH)]
+Word: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]
+
+
+class ListSessions(Params, frozen=True, kw_only=True):
+    limit: Limit = 50
+    kinds: list[SessionKind] | None = None
+    agent_id: str | None = None
+    label: str | None = None
+    search: Search | None = None
+    active_minutes: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    include_inactive: bool = False
+    cursor: str | None = None
+
+
+class SourceParams(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Where a session comes from."""
+
+    kind: Word = "api"
+    interactive: bool = True
+    platform: Word | None = None
+    trigger_id: str | None = None
+    type: SessionType = SessionType.DIRECT
+
+
+class ClassificationParams(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    level: str
+
+    def parsed(self) -> Classification:
+        return Classification(parse_level(self.level))
+
+
+class CreateSession(Params, frozen=True, kw_only=True):
+    """A key or a session id."""
+
+    key: str | None = None
+    session_id: str | None = None
+    agent_id: str | None = None
+    source: SourceParams = SourceParams()
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    label: Label | None = None
+    taint: ClassificationParams | None = None
+    clearance: ClassificationParams | None = None
+
+
+class NamedSession(Params, frozen=True, kw_only=True):
+    key: str
+    """Its key, `main`, or the id of an incarnation."""
+
+
+class PatchSession(NamedSession, frozen=True, kw_only=True):
+    """What is named is changed, null unsets."""
+
+    label: Label | None | UnsetType = UNSET
+    display_name: Label | None | UnsetType = UNSET
+    description: Annotated[str, Meta(max_length=80)] | None | UnsetType = UNSET
+    model: str | None | UnsetType = UNSET
+    thinking_level: Literal["off", "low", "medium", "high"] | None | UnsetType = UNSET
+    verbose_level: Annotated[str, Meta(max_length=32)] | None | UnsetType = UNSET
+    send_policy: Literal["allow", "deny"] | None | UnsetType = UNSET
+    clearance: ClassificationParams | None | UnsetType = UNSET
+
+
+class ForkSession(NamedSession, frozen=True, kw_only=True):
+    seq: Annotated[int, Meta(ge=1, lt=10**18)] | None = None
+
+
+@operation("sessions.list", ListSessions, wire.SessionList, Http(method="GET", path="/sessions"), scope=TokenScope.READ)
+async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
+    """Sessions, newest first."""
+    services = ask.services
+    minutes = params.active_minutes
+    where = SessionFilter(
+        agent_id=services.rules.agent_id(params.agent_id),
+        kinds=None if params.kinds is None else frozenset(params.kinds),
+        label=params.label,
+        search=params.search,
+        updated_since=None if minutes is None else services.clock.now() - timedelta(minutes=minutes),
+        include_inactive=params.include_inactive,
+    )
+    kinds = sorted(params.kinds or ())
+    asked = (params.agent_id, kinds, params.label, params.search, minutes, params.include_inactive)
+    about = ("GET /sessions", str(ask.principal), repr(asked))
+    after = None
+    if params.cursor is not None:
+        updated_at_ms, row = services.cursors.unseal(about, params.cursor)
+        after = ListCursor(updated_at_ms, SessionRow(row))
+    page = await services.sessions.list(ask.principal, where, limit=min(max(params.limit, 1), MAX_LIMIT), after=after)
+    default_model = ask.gateway.default_model
+    following = page.next
+    return wire.SessionList(
+        count=len(page.sessions),
+        sessions=[wire.session_row(each, default_model=default_model(each.agent_id)) for each in page.sessions],
+        next_cursor=None if following is None else services.cursors.seal(about, following.updated_at_ms, following.row),
+    )
+
+
+@operation(
+    "sessions.create",
+    CreateSession,
+    wire.SessionShape,
+    Http(method="POST", path="/sessions", statuses={201: "It is new.", 200: "It existed."}),
+    scope=TokenScope.WRITE,
+)
+async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.SessionShape]:
+    """Creates the session (201) or reopens it (200)."""
+    services = ask.services
+    named = params.key if params.key is not None else params.session_id
+    if named is None or (params.key is not None and params.session_id is not None):
+        raise Invalid("Session needs either 'key' or 'sessionId'.", code="invalid_request")
+    agent_id = services.rules.agent_id(params.agent_id)
+    target = services.sessions.target(named, agent_id=agent_id)
+    if params.session_id is not None and target.session_id is not None:
+        target = NamedTarget(None, SessionId(named))
+    source = params.source
+    opened = await services.sessions.open(
+        ask.principal,
+        target,
+        agent_id=agent_id,
+        source=Source(**asdict(source)),
+        metadata=_checked_metadata(params.metadata),
+        label=None if params.label is None else _checked_label("label", params.label),
+        taint=params.taint.parsed() if params.taint else None,
+        clearance=params.clearance.parsed() if params.clearance else None,
+    )
+    row = wire.session_row(opened.session, default_model=ask.gateway.default_model(opened.session.agent_id))
+    return HttpReply(row, status=201 if opened.is_new else 200)
+
+
+@operation(
+    "sessions.get",
+    NamedSession,
+    wire.SessionShape,
+    Http(method="GET", path="/sessions/{key}"),
+    scope=TokenScope.READ,
+    target=TargetKind.SESSION,
+)
+async def get_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
+    """The session's row; by the id of an ended incarnation, that one's."""
+    found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+    return wire.found_row(found, default_model=ask.gateway.default_model(found.session.agent_id))
+
+
+@operation(
+    "sessions.patch",
+    PatchSession,
+    wire.SessionShape,
+    Http(method="PATCH", path="/sessions/{key}"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+)
+async def patch_session(ask: Ask, params: PatchSession) -> wire.SessionShape:
+    """Changes what is named; null unsets."""
+    named: dict[str, object] = {
+        name: value for name, value in asdict(params).items() if name != "key" and value is not UNSET
+    }
+    if isinstance(model := named.get("model"), str):
+        await ask.gateway.check_model(model)
+    if isinstance(clearance := named.get("clearance"), ClassificationParams):
+        named["clearance"] = clearance.parsed()
+    for name, shown in (("label", "label"), ("display_name", "displayName")):
+        if isinstance(text := named.get(name), str):
+            named[name] = _checked_label(shown, text)
+    sessions, target = ask.services.sessions, ask.target(params.key)
+    if not named:
+        session = (await sessions.get(ask.principal, target)).session
+    else:
+        session = await sessions.patch(ask.principal, target, session_columns(named))
+    return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
+
+
+@operation(
+    "sessions.delete",
+    NamedSession,
+    wire.DeletedSession,
+    Http(method="DELETE", path="/sessions/{key}"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+)
+async def delete_session(ask: Ask, params: NamedSession) -> wire.DeletedSession:
+    """Deletes the session with its log."""
+    await ask.services.sessions.delete(ask.principal, ask.target(params.key))
+    return wire.DeletedSession(ok=True, deleted=True)
+
+
+@operation(
+    "sessions.reset",
+    NamedSession,
+    wire.SessionShape,
+    Http(method="POST", path="/sessions/{key}/reset"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+)
+async def reset_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
+    """Begins anew under the same key."""
+    session = await ask.services.resets.reset(ask.principal, ask.target(params.key))
+    return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
+
+
+@operation(
+    "sessions.cancel",
+    NamedSession,
+    wire.CancelledWork,
+    Http(method="POST", path="/sessions/{key}/cancel"),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+)
+async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
+    """Cancels what the session and those that it spawned are at work on."""
+    cancelled = await ask.services.runs.cancel_session(ask.principal, ask.target(params.key))
+    is_any = cancelled.run_id is not None or cancelled.below > 0
+    return wire.CancelledWork(ok=True, cancelled=is_any, below=cancelled.below, run_id=cancelled.run_id)
+
+
+@operation(
+    "sessions.fork",
+    ForkSession,
+    wire.SessionShape,
+    Http(method="POST", path="/sessions/{key}/fork", statuses={201: "The new session."}),
+    scope=TokenScope.WRITE,
+    target=TargetKind.SESSION,
+)
+async def fork_session(ask: Ask, params: ForkSession) -> wire.SessionShape:
+    """A new session with a copy of the log up to `seq`."""
+    session = await ask.services.forks.fork(ask.principal, ask.target(params.key), params.seq)
+    return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
+
+
+def _checked_label(name: str, text: str) -> str:
+    try:
+        return parse_label(text)
+    except ValueError as error:
+        raise misfit(f"{name}: {error}") from error
+
+
+def _checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Raises `Misfit` for what no answer could show: whole numbers beyond 64 bits."""
+    try:
+        compact_json(metadata)
+    except OverflowError as error:
+        raise misfit("metadata: holds a number with too many digits") from error
+    return metadata
+
+
+OPERATIONS = (
+    list_sessions,
+    create_session,
+    get_session,
+    patch_session,
+    delete_session,
+    reset_session,
+    cancel_session,
+    fork_session,
+)

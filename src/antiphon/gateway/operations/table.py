@@ -1,0 +1,36 @@
+"""The table: every operation, each once. Contract: access 5."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from antiphon.gateway.operations import access, deliveries, health, messages, runs, sessions, tools, trees, webhooks
+from antiphon.gateway.operations.operation import AnyOperation
+
+
+def table_of(operations: Iterable[AnyOperation]) -> Mapping[str, AnyOperation]:
+    """The operations by name. Two of one name, or at one place over HTTP, are an error."""
+    table: dict[str, AnyOperation] = {}
+    places: dict[tuple[str, str, str | None], str] = {}
+    for operation in operations:
+        http = operation.http
+        place = (http.method, http.path, http.when)
+        if operation.name in table or place in places:
+            raise ValueError(f"Operation stands twice: {operation.name!r}, {http.method} {http.path}")
+        table[operation.name] = operation
+        places[place] = operation.name
+    return MappingProxyType(table)
+
+
+TABLE = table_of(
+    (
+        *sessions.OPERATIONS,
+        *messages.OPERATIONS,
+        *trees.OPERATIONS,
+        *runs.OPERATIONS,
+        *deliveries.OPERATIONS,
+        *tools.OPERATIONS,
+        *access.OPERATIONS,
+        *webhooks.OPERATIONS,
+        *health.OPERATIONS,
+    )
+)

@@ -1,0 +1,75 @@
+"""Operations on tools, for people and programs that act as a session. Contract: gateway 4, tools 1."""
+
+from typing import Any
+
+from msgspec import field
+
+from antiphon.domain.errors import Invalid
+from antiphon.domain.targets import NamedTarget
+from antiphon.gateway.bodies import LARGE_BYTES
+from antiphon.gateway.operations.operation import Ask, Header, Http, Params, TargetKind, TokenScope, operation
+from antiphon.wire import tools as wire
+
+
+class ListTools(Params, frozen=True, kw_only=True):
+    session_key: str | None = None
+
+
+class InvokeTool(Params, frozen=True, kw_only=True):
+    name: str
+    session_key: str | None = None
+    """The session that the call acts as; a token that is bound to one needs none, and can name no other."""
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    idempotency_key: str | None = None
+    """The same again is the same call."""
+
+
+@operation(
+    "tools.list",
+    ListTools,
+    wire.ToolList,
+    Http(method="GET", path="/tools"),
+    scope=TokenScope.READ,
+    target=TargetKind.SESSION,
+)
+async def list_tools(ask: Ask, params: ListTools) -> wire.ToolList:
+    """The tools that there are, or that a session has, with the JSON Schema of their arguments."""
+    calls = ask.gateway.tool_calls
+    target = await _acting_target(ask, params.session_key)
+    schemas = calls.schemas if target is None else await calls.schemas_for(ask.principal, target)
+    tools = [
+        wire.ToolShape(name=schema.name, description=schema.description, parameters=dict(schema.parameters))
+        for schema in schemas
+    ]
+    return wire.ToolList(tools=tools)
+
+
+@operation(
+    "tools.invoke",
+    InvokeTool,
+    dict[str, Any],
+    Http(
+        method="POST",
+        path="/tools/{name}",
+        headers={"idempotency_key": Header("Idempotency-Key")},
+        max_body_bytes=LARGE_BYTES,
+    ),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.SESSION,
+    serves_bound=True,
+)
+async def invoke_tool(ask: Ask, params: InvokeTool) -> dict[str, Any]:
+    """Calls the tool as that session. The answer is the tool's object as it is, failures too."""
+    target = await _acting_target(ask, params.session_key)
+    if target is None:
+        raise Invalid("Call needs 'sessionKey', the session that it acts as.", code="session_missing")
+    return await ask.gateway.tool_calls.call(
+        ask.principal, target, params.name, params.arguments, idempotency_key=params.idempotency_key
+    )
+
+
+async def _acting_target(ask: Ask, named: str | None) -> NamedTarget | None:
+    return await ask.gateway.tool_calls.acting_target(ask.bound_session, named, ask.services.sessions.target)
+
+
+OPERATIONS = (list_tools, invoke_tool)

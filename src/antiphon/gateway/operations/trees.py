@@ -1,0 +1,72 @@
+"""Operations on trees of sessions, and on who is at work."""
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.sessions import NamedSession
+from antiphon.wire import trees as wire
+
+MAX_LIMIT = 1000
+MAX_ROOTS = 200
+
+Members: TypeAlias = Annotated[
+    int, Meta(ge=1, description="Sessions shown under the roots, which are not counted; clamped to what is allowed.")
+]
+Roots: TypeAlias = Annotated[int, Meta(ge=1, description="Roots shown; clamped to what is allowed.")]
+
+
+class ReadTree(NamedSession, frozen=True, kw_only=True):
+    limit: Members = 300
+    include_inactive: bool = False
+
+
+class ListTrees(Params, frozen=True, kw_only=True):
+    roots: Roots = 30
+    limit: Members = 300
+    include_inactive: bool = False
+
+
+class ListWork(Params, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1)] = 100
+
+
+@operation(
+    "sessions.tree",
+    ReadTree,
+    wire.TreeShape,
+    Http(method="GET", path="/sessions/{key}/tree"),
+    scope=TokenScope.READ,
+    target=TargetKind.SESSION,
+)
+async def read_tree(ask: Ask, params: ReadTree) -> wire.TreeShape:
+    """The session, with all that it spawned, and what these spawned."""
+    tree = await ask.services.trees.under(
+        ask.principal,
+        ask.target(params.key),
+        include_inactive=params.include_inactive,
+        limit=min(params.limit, MAX_LIMIT),
+    )
+    return wire.tree(tree, ask.gateway.default_model)
+
+
+@operation("trees.list", ListTrees, wire.TreeShape, Http(method="GET", path="/tree"), scope=TokenScope.READ)
+async def list_trees(ask: Ask, params: ListTrees) -> wire.TreeShape:
+    """The sessions that nobody spawned and that changed last, each with what it spawned."""
+    tree = await ask.services.trees.recent(
+        ask.principal,
+        include_inactive=params.include_inactive,
+        roots=min(params.roots, MAX_ROOTS),
+        limit=min(params.limit, MAX_LIMIT),
+    )
+    return wire.tree(tree, ask.gateway.default_model)
+
+
+@operation("activities.list", ListWork, wire.WorkShape, Http(method="GET", path="/who"), scope=TokenScope.READ)
+async def list_work(ask: Ask, params: ListWork) -> wire.WorkShape:
+    """The sessions with a run that has not ended, and the processes that there are."""
+    return wire.work(await ask.services.activities.now(ask.principal, limit=min(params.limit, MAX_ROOTS)))
+
+
+OPERATIONS = (read_tree, list_trees, list_work)

@@ -1,0 +1,1 @@
+"""The web page. Contract: gateway 6."""

@@ -1,0 +1,55 @@
+"""Answers over HTTP: JSON, and one shape for every error. Contract: answers 5."""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from antiphon.domain.errors import AntiphonError, Limited, Unavailable, Unproven
+from antiphon.gateway.asgi import Scope
+from antiphon.wire.encoding import compact_json
+from antiphon.wire.errors import TYPES, error_answer, status_of
+
+logger = logging.getLogger(__name__)
+
+JSON_TYPE = "application/json"
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(compact_json(value), status, headers, JSON_TYPE)
+
+
+def error_response(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    return json_response(error_answer(status, code, message), status, headers)
+
+
+def response_to(error: Exception, scope: Scope) -> Response:
+    """What is answered to the request in which the error was raised."""
+    match error:
+        case AntiphonError():
+            return error_response(status_of(error), error.code, error.message, _headers_of(error))
+        case HTTPException() if error.status_code in TYPES:
+            phrase = HTTPStatus(error.status_code).name.lower()
+            messages = {404: f"No such address: {scope['path'][:200]!r}", 405: "Method is not allowed here"}
+            text = messages.get(error.status_code, str(error.detail))
+            return error_response(error.status_code, phrase, text, error.headers)
+        case ClientDisconnect():
+            return Response(status_code=400)  # before its body was whole: nobody reads this, and nothing went wrong
+        case _:
+            logger.error("Request failed", exc_info=error, extra={"action": "request_failed", "path": scope["path"]})
+            return error_response(500, "internal_error", "Antiphon failed inside; its log says more.")
+
+
+def _headers_of(error: AntiphonError) -> dict[str, str]:
+    match error:
+        case Limited():
+            return {"Retry-After": str(error.retry_after_seconds)}
+        case Unavailable():
+            return {"Retry-After": "1"}
+        case Unproven():
+            return {"WWW-Authenticate": "Signature"}
+        case _:
+            return {}

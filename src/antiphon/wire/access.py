@@ -1,0 +1,78 @@
+"""Tokens, browsers and signing in. Contract: access 2, gateway 6."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from antiphon.engine.access.signin import Browser
+from antiphon.engine.access.tokens import SessionToken
+from antiphon.wire.encoding import Shape
+
+
+class TokenRow(Shape, frozen=True, kw_only=True):
+    """A token bound to a session, or a signed-in browser, without its secrets."""
+
+    id: str
+    kind: Literal["session", "browser"]
+    session_key: str | None = None
+    created_at: int
+    name: str | None = None
+    last_used_at: int | None = None
+    """Of a browser, to the day."""
+    expires_at: int | None = None
+    is_this: bool | None = None
+    """Whether it is the browser that asks."""
+    token: str | None = None
+    """The secret, in the answer to its creation alone."""
+
+
+class TokenList(Shape, frozen=True, kw_only=True):
+    count: int
+    tokens: Sequence[TokenRow]
+
+
+class RotatedToken(Shape, frozen=True, kw_only=True):
+    ok: bool
+    file: str
+    """Where the new owner's token is."""
+
+
+class SignInLink(Shape, frozen=True, kw_only=True):
+    code: str
+    """Good once."""
+    expires_in_seconds: int
+
+
+class SignedIn(Shape, frozen=True, kw_only=True):
+    browser_id: str
+    page_secret: str
+    expires_at: int
+
+
+class Proof(Shape, frozen=True, kw_only=True):
+    """Shows that this is the home's gateway."""
+
+    proof: str
+
+
+def token_row(token: SessionToken, secret: str | None = None) -> TokenRow:
+    return TokenRow(
+        id=token.id,
+        kind="session",
+        session_key=token.session_key,
+        created_at=token.created_at_ms,
+        name=token.name,
+        expires_at=token.expires_at_ms,
+        token=secret,
+    )
+
+
+def browser_row(browser: Browser, asking: Browser | None) -> TokenRow:
+    return TokenRow(
+        id=browser.id,
+        kind="browser",
+        name=browser.name,
+        created_at=browser.created_at_ms,
+        last_used_at=browser.last_used_at_ms,
+        expires_at=browser.expires_at_ms,
+        is_this=True if asking is not None and asking.id == browser.id else None,
+    )

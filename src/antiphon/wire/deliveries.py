@@ -1,0 +1,53 @@
+"""Deliveries, as the owner sees them. Contract: channels 1."""
+
+from collections.abc import Sequence
+
+from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
+
+
+class DeliveryShape(Shape, frozen=True, kw_only=True):
+    delivery_id: str
+    session_key: str
+    run_id: str | None = None
+    channel: str | None = None
+    to: str | None = None
+    account_id: str | None = None
+    thread_id: str | None = None
+    text: str
+    status: DeliveryStatus
+    attempts: int
+    due_at: int | None = None
+    """Of one that waits."""
+    platform_id: str | None = None
+    error: str | None = None
+    code: str | None = None
+    created_at: int
+    ended_at: int | None = None
+
+
+class DeliveryList(Shape, frozen=True, kw_only=True):
+    count: int
+    deliveries: Sequence[DeliveryShape]
+
+
+def delivery(delivery: Delivery) -> DeliveryShape:
+    place = delivery.place
+    return DeliveryShape(
+        delivery_id=delivery.id,
+        session_key=delivery.session_key,
+        run_id=delivery.run_id,
+        channel=place.channel,
+        to=place.to,
+        account_id=place.account_id,
+        thread_id=place.thread_id,
+        text=delivery.text,
+        status=delivery.status,
+        attempts=delivery.attempts,
+        due_at=milliseconds(delivery.due_at) if delivery.status is DeliveryStatus.QUEUED else None,
+        platform_id=delivery.platform_id,
+        error=delivery.error,
+        code=delivery.code,
+        created_at=milliseconds(delivery.created_at),
+        ended_at=optional_milliseconds(delivery.ended_at),
+    )

@@ -1,0 +1,255 @@
+"""Messages, events and pages of them. Contract: events 1, 3, gateway 1."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.event import Event
+from antiphon.domain.message import (
+    EXTERNAL,
+    AssistantMessage,
+    ExchangeStage,
+    ExchangeStep,
+    ImagePart,
+    Part,
+    Provenance,
+    ProvenanceKind,
+    ReportStage,
+    ReportStep,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+    role_of,
+)
+from antiphon.wire.encoding import Shape, compact_json, milliseconds
+
+
+class TextShape(Shape, frozen=True, kw_only=True, tag="text", tag_field="type"):
+    text: str
+
+
+class ToolCallShape(Shape, frozen=True, kw_only=True, tag="toolCall", tag_field="type"):
+    id: str
+    name: str
+    arguments: Any
+
+
+class ImageShape(Shape, frozen=True, kw_only=True, tag="image", tag_field="type"):
+    mime_type: str
+    bytes: int
+    data: str | None = None
+    """Base64."""
+    omitted: bool | None = None
+
+
+Content: TypeAlias = TextShape | ToolCallShape | ImageShape
+
+
+class ProvenanceShape(Shape, frozen=True, kw_only=True):
+    """Where a message came from that no person wrote here."""
+
+    kind: ProvenanceKind
+    source_session_key: str | None = None
+    source_channel: str | None = None
+    source_tool: str | None = None
+
+
+class ExchangeShape(Shape, frozen=True, kw_only=True):
+    """The place of a message in its exchange."""
+
+    id: str
+    stage: ExchangeStage
+    turn: int | None = None
+    of: int | None = None
+
+
+class ReportShape(Shape, frozen=True, kw_only=True):
+    """The place of a message in a child's report."""
+
+    id: str
+    stage: ReportStage
+    answers: Sequence[str] | None = None
+
+
+class ClassificationShape(Shape, frozen=True, kw_only=True):
+    """A classification, where it is not public."""
+
+    level: str
+    integrity: str
+
+
+class MessageShape(Shape, frozen=True, kw_only=True):
+    """A message of a transcript."""
+
+    seq: int
+    message_id: str
+    role: Role
+    content: Sequence[Content]
+    created_at: int
+    run_id: str | None = None
+    sender: str | None = None
+    model: str | None = None
+    partial: bool | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    is_error: bool | None = None
+    provenance: ProvenanceShape | None = None
+    exchange: ExchangeShape | None = None
+    report: ReportShape | None = None
+    classification: ClassificationShape | None = None
+
+
+class EventShape(Shape, frozen=True, kw_only=True):
+    """Any event of the log, as `…/events` and `…/transcript` show it."""
+
+    seq: int
+    type: str
+    created_at: int
+    actor: str
+    session_id: str
+    run_id: str | None = None
+    data: dict[str, Any] | None = None
+    message: MessageShape | None = None
+
+
+class HistoryShape(Shape, frozen=True, kw_only=True):
+    """A page of messages, oldest first."""
+
+    session_key: str
+    session_id: str
+    """Of the incarnation that was read."""
+    messages: Sequence[MessageShape]
+    has_more: bool
+    truncated: bool
+    dropped_messages: bool
+    content_truncated: bool
+    content_redacted: bool
+    bytes: int
+    """Of the messages, as a JSON array."""
+    next_cursor: str | None = None
+
+
+def message(event: Event, *, with_images: bool = True) -> MessageShape:
+    """A transcript message. `event` holds one."""
+    body = event.message
+    assert body is not None
+    label = None
+    if event.classification != PUBLIC:
+        label = ClassificationShape(
+            level=event.classification.level.name, integrity=event.classification.integrity.value
+        )
+    content = _parts(body.content, with_images=with_images)
+    created_at = milliseconds(event.created_at)
+    match body:
+        case UserMessage():
+            return MessageShape(
+                seq=event.seq,
+                message_id=body.message_id,
+                role=role_of(body),
+                content=content,
+                created_at=created_at,
+                run_id=event.run_id,
+                sender=body.sender,
+                provenance=None if body.provenance == EXTERNAL else _provenance(body.provenance),
+                exchange=None if body.exchange is None else _exchange(body.exchange),
+                report=None if body.report is None else _report(body.report),
+                classification=label,
+            )
+        case AssistantMessage():
+            return MessageShape(
+                seq=event.seq,
+                message_id=body.message_id,
+                role=role_of(body),
+                content=content,
+                created_at=created_at,
+                run_id=event.run_id,
+                model=body.model,
+                partial=body.partial or None,
+                provenance=_provenance(body.provenance) if body.provenance else None,
+                classification=label,
+            )
+        case ToolResult():
+            return MessageShape(
+                seq=event.seq,
+                message_id=body.message_id,
+                role=role_of(body),
+                content=content,
+                created_at=created_at,
+                run_id=event.run_id,
+                tool_call_id=body.tool_call_id,
+                tool_name=body.tool,
+                is_error=body.is_error or None,
+                classification=label,
+            )
+
+
+def _parts(content: Sequence[Part], *, with_images: bool) -> list[Content]:
+    parts = (_part(part, with_images=with_images) for part in content)
+    return [part for part in parts if part is not None]
+
+
+def _part(part: Part, *, with_images: bool) -> Content | None:
+    match part:
+        case TextPart():
+            return TextShape(text=part.text)
+        case ToolCallPart():
+            return ToolCallShape(id=part.call_id, name=part.name, arguments=arguments(part.arguments))
+        case ImagePart():
+            size = len(part.data) // 4 * 3 - part.data[-2:].count("=")
+            if with_images:
+                return ImageShape(mime_type=part.mime_type, bytes=size, data=part.data)
+            return ImageShape(mime_type=part.mime_type, bytes=size, omitted=True)
+        case ThinkingPart():
+            return None
+
+
+def arguments(text: str) -> object:
+    """The object that the model meant, or its words where JSON cannot say that again."""
+    try:
+        value = json.loads(text or "{}", parse_constant=_refuse)
+        json.dumps(value, allow_nan=False)
+        compact_json(value)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"No JSON number: {constant!r}")
+
+
+def _provenance(provenance: Provenance) -> ProvenanceShape:
+    return ProvenanceShape(
+        kind=provenance.kind,
+        source_session_key=provenance.source_session_key,
+        source_channel=provenance.source_channel,
+        source_tool=provenance.source_tool,
+    )
+
+
+def _exchange(step: ExchangeStep) -> ExchangeShape:
+    is_turn = step.turn > 0
+    return ExchangeShape(
+        id=step.id, stage=step.stage, turn=step.turn if is_turn else None, of=step.of if is_turn else None
+    )
+
+
+def _report(step: ReportStep) -> ReportShape:
+    return ReportShape(id=step.id, stage=step.stage, answers=step.answers or None)
+
+
+def event(event: Event) -> EventShape:
+    return EventShape(
+        seq=event.seq,
+        type=event.type,
+        created_at=milliseconds(event.created_at),
+        actor=event.actor,
+        session_id=event.session_id,
+        run_id=event.run_id,
+        data=event.data or None,
+        message=None if event.message is None else message(event),
+    )

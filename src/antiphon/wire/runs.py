@@ -1,0 +1,99 @@
+"""Runs, and what became of a message. Contract: sessions 4, runs 3, gateway 4."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from antiphon.domain.run import Run, RunStatus
+from antiphon.engine.sessions.inbox import Posted
+from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
+
+
+class UsageShape(Shape, frozen=True, kw_only=True):
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None = None
+    steps: int
+
+
+class RunShape(Shape, frozen=True, kw_only=True):
+    """A run as the ledger has it."""
+
+    run_id: str
+    session_key: str
+    status: RunStatus
+    """`timeout` without `endedAt` is the end of a wait, not of the run."""
+    created_at: int
+    started_at: int | None = None
+    ended_at: int | None = None
+    reply: str | None = None
+    error: str | None = None
+    code: str | None = None
+    continues: str | None = None
+    continued_by: str | None = None
+    is_parked: bool | None = None
+    usage: UsageShape | None = None
+
+
+class RunList(Shape, frozen=True, kw_only=True):
+    count: int
+    runs: Sequence[RunShape]
+
+
+class PostedShape(Shape, frozen=True, kw_only=True):
+    """What became of a message; with a wait also how the run ended that answers it."""
+
+    session_key: str
+    message_id: str
+    seq: int
+    run_id: str | None = None
+    triggered: bool
+    status: RunStatus | None = None
+    reply: str | None = None
+    error: str | None = None
+    code: str | None = None
+    suppressed: str | None = None
+    """Why the reply to a webhook's message is held back."""
+
+
+def run(run: Run) -> RunShape:
+    usage = run.usage
+    return RunShape(
+        run_id=run.id,
+        session_key=run.session_key,
+        status=run.status,
+        created_at=milliseconds(run.created_at),
+        started_at=optional_milliseconds(run.started_at),
+        ended_at=optional_milliseconds(run.ended_at),
+        reply=run.reply,
+        error=run.error,
+        code=run.code,
+        continues=run.continues,
+        continued_by=run.continued_by,
+        is_parked=run.is_parked or None,
+        usage=UsageShape(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            cost_usd=dollars(usage.cost_microusd),
+            steps=usage.steps,
+        )
+        if usage.steps
+        else None,
+    )
+
+
+def posted(posted: Posted) -> PostedShape:
+    return PostedShape(
+        session_key=posted.session_key,
+        message_id=posted.message_id,
+        seq=posted.seq,
+        run_id=posted.run_id,
+        triggered=posted.triggered,
+    )
+
+
+def unfinished_run(stored: Run) -> RunShape:
+    """A run whose work was not over when a wait for it ended: `timeout` without `endedAt`."""
+    return replace(run(stored), status=RunStatus.TIMEOUT, ended_at=None)

@@ -1,0 +1,168 @@
+"""Rows of sessions. Contract: list 2, 3, gateway 4."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.session import NOWHERE, DeliveryContext, SendOverride, SessionStatus, SessionSummary
+from antiphon.engine.access.reach import Found
+from antiphon.wire.encoding import Shape, dollars, milliseconds, plain_json
+
+
+class DeliveryContextShape(Shape, frozen=True, kw_only=True):
+    """Where answers of a session go."""
+
+    channel: str | None = None
+    to: str | None = None
+    account_id: str | None = None
+    thread_id: str | None = None
+
+
+class SessionShape(Shape, frozen=True, kw_only=True):
+    """A row as in `sessions_list`, with what people also see of their sessions."""
+
+    key: str
+    kind: SessionKind
+    channel: str
+    agent_id: str
+    display_name: str | None = None
+    label: str | None = None
+    description: str | None = None
+    preview: str | None = None
+    updated_at: int
+    created_at: int
+    session_id: str
+    status: SessionStatus
+    model: str
+    context_tokens: int | None = None
+    """Of the newest prompt and answer. Absent, as counts, preview and description are, for an ended incarnation."""
+    total_tokens: int
+    cost_usd: float | None = None
+    message_count: int | None = None
+    turn_count: int | None = None
+    last_seq: int
+    thinking_level: str | None = None
+    verbose_level: str | None = None
+    system_sent: bool
+    aborted_last_run: bool
+    send_policy: SendOverride | None = None
+    last_channel: str | None = None
+    last_to: str | None = None
+    delivery_context: DeliveryContextShape | None = None
+    transcript_path: str
+    spawned_by: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SessionList(Shape, frozen=True, kw_only=True):
+    """A page of rows."""
+
+    count: int
+    sessions: Sequence[SessionShape]
+    next_cursor: str | None = None
+
+
+class DeletedSession(Shape, frozen=True, kw_only=True):
+    """A session was deleted."""
+
+    ok: bool
+    deleted: bool
+
+
+class CancelledWork(Shape, frozen=True, kw_only=True):
+    """What was at work in a session and below it, and is being cancelled."""
+
+    ok: bool
+    cancelled: bool
+    below: int
+    """Runs of descendants."""
+    run_id: str | None = None
+    """Of the session itself."""
+
+
+def found_row(found: Found, *, default_model: str) -> SessionShape:
+    """The row of the incarnation that was named. Contract: keys 6."""
+    return session_row(found.as_named, default_model=default_model, is_ended=found.is_ended)
+
+
+def session_row(session: SessionSummary, *, default_model: str, is_ended: bool = False) -> SessionShape:
+    delivery = session.delivery
+    return SessionShape(
+        key=session.key.value,
+        kind=session.key.kind,
+        channel=channel(session),
+        agent_id=session.agent_id,
+        display_name=session.display_name,
+        label=session.label,
+        description=None if is_ended else session.description,
+        preview=None if is_ended else session.preview,
+        updated_at=milliseconds(session.updated_at),
+        created_at=milliseconds(session.created_at),
+        session_id=session.id,
+        status=session.status,
+        model=session.model or default_model,
+        context_tokens=None if is_ended else session.context_tokens,
+        total_tokens=session.usage.total_tokens,
+        cost_usd=dollars(session.usage.cost_microusd),
+        message_count=None if is_ended else session.message_count,
+        turn_count=None if is_ended else session.turn_count,
+        last_seq=session.last_seq,
+        thinking_level=session.thinking_level,
+        verbose_level=session.verbose_level,
+        system_sent=session.usage.steps > 0,
+        aborted_last_run=session.aborted_last_run,
+        send_policy=session.send_policy,
+        last_channel=delivery.channel,
+        last_to=delivery.to,
+        delivery_context=_place(delivery),
+        transcript_path=_transcript_path(session.id),
+        spawned_by=session.parent_key,
+        metadata=session.metadata or None,
+    )
+
+
+def listed_row(session: SessionSummary, *, default_model: str) -> dict[str, Any]:
+    """A row as agents get it: the fields of `sessions_list` alone. Contract: list 2."""
+    row = plain_json(session_row(session, default_model=default_model))
+    for name in _FOR_PEOPLE:
+        row.pop(name, None)
+    return row
+
+
+_FOR_PEOPLE = (
+    "agentId",
+    "description",
+    "preview",
+    "createdAt",
+    "costUsd",
+    "messageCount",
+    "turnCount",
+    "lastSeq",
+    "metadata",
+)
+
+
+def _place(delivery: DeliveryContext) -> DeliveryContextShape | None:
+    if delivery == NOWHERE:
+        return None
+    return DeliveryContextShape(
+        channel=delivery.channel, to=delivery.to, account_id=delivery.account_id, thread_id=delivery.thread_id
+    )
+
+
+@lru_cache(maxsize=4096)
+def _transcript_path(session_id: str) -> str:
+    return f"/sessions/{quote(session_id, safe=':')}/transcript"
+
+
+def channel(session: SessionSummary) -> str:
+    """Contract: list 3."""
+    match session.key.kind:
+        case SessionKind.CRON | SessionKind.HOOK | SessionKind.NODE:
+            return "internal"
+        case SessionKind.GROUP:
+            return session.key.channel or session.delivery.channel or "unknown"
+        case _:
+            return session.delivery.channel or session.key.channel or "unknown"

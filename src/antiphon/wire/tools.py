@@ -1,0 +1,17 @@
+"""Tools, as they are offered to people and programs. Contract: tools 1."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from antiphon.wire.encoding import Shape
+
+
+class ToolShape(Shape, frozen=True, kw_only=True):
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of the arguments."""
+
+
+class ToolList(Shape, frozen=True, kw_only=True):
+    tools: Sequence[ToolShape]

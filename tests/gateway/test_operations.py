@@ -1,0 +1,332 @@
+"""The table of operations: complete, typed, and the same over HTTP, in its description and for whoever asks."""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+import httpx
+import jsonschema_rs
+import msgspec
+import pytest
+from msgspec import Struct
+from msgspec.structs import fields
+
+from antiphon.app import Parts, gateway_app
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.errors import AntiphonError, Denied, NotFound
+from antiphon.gateway.context import Gateway
+from antiphon.gateway.guard import Guard
+from antiphon.gateway.openapi import describe
+from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind, TokenScope
+from antiphon.gateway.operations.table import TABLE, table_of
+from antiphon.wire.encoding import Shape
+from tests.attacks.attempt import Door
+from tests.attacks.test_table import ATTEMPTS
+from tests.channels.fake_channel import NAME, Act, FakeChannel
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.engine.parley import set_place
+from tests.gateway.asking import filled, request_of
+from tests.gateway.served import TOKEN, EventParser, Json, Served, new_client, serve
+
+pytestmark = pytest.mark.anyio
+
+CHAT, OTHER, NONE = "agent:main:api:chat", "agent:main:api:other", "agent:main:api:none"
+SECRET = "s3cret-of-the-door-bell"
+OPEN = {"webhooks.receive", "browsers.sign-in", "gateways.prove", "health.get", "health.ready"}
+UNTYPED = {"tools.invoke": dict[str, Any]}
+"""A tool's object is answered as it is."""
+NAMES = {TargetKind.SESSION: ("key", "session_key"), TargetKind.RUN: ("run_id",), TargetKind.DELIVERY: ("delivery_id",)}
+
+operations = pytest.mark.parametrize("operation", [pytest.param(each, id=each.name) for each in TABLE.values()])
+
+
+@requirement("access:5")
+@operations
+def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOperation) -> None:
+    assert re.fullmatch(r"[a-z]+s?\.[a-z]+(-[a-z]+)?", operation.name) and operation.description
+    config = operation.params.__struct_config__
+    assert issubclass(operation.params, Params) and config.frozen and config.forbid_unknown_fields
+    answer = operation.answer
+    assert answer is type(None) or answer == UNTYPED.get(operation.name) or issubclass(answer, Shape)
+    assert (operation.scope is None) == (operation.name in OPEN)
+    assert operation.serves_bound == (operation.name == "tools.invoke")
+    names = {field.name for field in fields(operation.params)}
+    assert set(re.findall(r"\{(\w+)\}", operation.http.path)) <= names
+    assert {*operation.http.query, *operation.http.headers} <= names
+    if operation.target in NAMES:
+        assert names & set(NAMES[operation.target])
+    if operation.http.method == "GET" and operation.scope is not None and operation.noun != "tokens":
+        assert operation.scope is TokenScope.READ
+
+
+@requirement("access:5")
+def test_every_shape_is_made_of_shapes_and_plain_values() -> None:
+    """Nothing that goes out is an object without a type, but where people or tools decide what is in it."""
+    free = {"metadata", "parameters", "arguments", "data"}
+    pending: list[Any] = [each.answer for each in TABLE.values() if each.name not in UNTYPED]
+    seen: set[type[Struct]] = set()
+    while pending:
+        kind = pending.pop()
+        pending += get_args(kind)
+        if not (isinstance(kind, type) and issubclass(kind, Struct)) or kind in seen:
+            continue
+        seen.add(kind)
+        for each in fields(kind):
+            pending.append(each.type)
+            assert each.name in free or "Any" not in str(each.type), (kind.__name__, each.name)
+    assert len(seen) > 25
+
+
+@requirement("access:5")
+def test_an_operation_that_stands_twice_is_an_error() -> None:
+    first, second, *_ = TABLE.values()
+    with pytest.raises(ValueError, match="twice"):
+        table_of((first, second, first))
+    with pytest.raises(ValueError, match="twice"):
+        table_of((first, replace(first, name=second.name)))
+
+
+@dataclass(slots=True)
+class Story:
+    """Operations asked for over real HTTP, and what they answered."""
+
+    served: Served
+    description: Json
+    statuses: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+
+    async def ask(self, name: str, status: int | None = None, /, **params: Any) -> Any:
+        """The answer, which fits its type and its published schema; parameters fit the type without HTTP too."""
+        operation = TABLE[name]
+        msgspec.convert(params, operation.params)
+        answer = await self.served.client.send(request_of(self.served.client, operation, params))
+        assert answer.status_code == (status or operation.http.status), (name, answer.text)
+        return self.check(operation, answer)
+
+    def check(self, operation: AnyOperation, answer: httpx.Response) -> Any:
+        self.statuses.setdefault(operation.name, set()).add(answer.status_code)
+        described = self._described(operation)["responses"][str(answer.status_code)]
+        if operation.answer is type(None):
+            assert answer.content == b"" and "content" not in described
+            return None
+        media_type = answer.headers["content-type"].partition(";")[0]
+        schema = described["content"][media_type]["schema"]
+        if media_type == "application/json":
+            return self.part(operation, answer.content, schema)
+        for line in answer.content.splitlines():
+            self.part(operation, line, schema["x-part"])
+        return answer.content
+
+    def part(self, operation: AnyOperation, content: bytes, schema: Json) -> Any:
+        value = json.loads(content)
+        decoded = msgspec.json.decode(content, type=operation.answer)
+        assert json.loads(msgspec.json.encode(decoded)) == value, "its type has all that was answered"
+        jsonschema_rs.validate({**schema, "components": self.description["components"]}, value)
+        return value
+
+    async def first_event(self, name: str, **params: Any) -> None:
+        """Reads one event of a stream that does not end."""
+        operation = TABLE[name]
+        parser = EventParser()
+        response = await self.served.client.send(request_of(self.served.client, operation, params), stream=True)
+        try:
+            async for chunk in response.aiter_bytes():
+                if events := parser.feed(chunk):
+                    schema = self._described(operation)["responses"]["200"]["content"]["text/event-stream"]["schema"]
+                    self.part(operation, json.dumps(events[0].data).encode(), schema["x-part"])
+                    self.statuses.setdefault(name, set()).add(response.status_code)
+                    return
+        finally:
+            await response.aclose()
+        raise AssertionError("The stream ended without an event")
+
+    def _described(self, operation: AnyOperation) -> Json:
+        return self.description["paths"][operation.http.path][operation.http.method.lower()]
+
+
+@pytest.fixture
+async def channel() -> FakeChannel:
+    return FakeChannel()
+
+
+@pytest.fixture
+async def served(open_home: OpenHome, channel: FakeChannel) -> AsyncGenerator[Served]:
+    settings: Json = {"channels": {"webhook": {"door": {"secret": SECRET}}}}
+    async with serve(open_home, settings, Parts(channels=[channel])) as served:
+        yield served
+
+
+@requirement("access:5", "gateway:4")
+async def test_every_operation_answers_what_its_type_and_its_description_say(
+    served: Served, channel: FakeChannel
+) -> None:
+    story = Story(served, (await served.client.get("/openapi.json")).json())
+    await story.ask("health.get")
+    await story.ask("health.ready")
+    await story.ask("gateways.prove", nonce="0" * 32)
+    row = await story.ask("sessions.create", 201, key="api:chat", label="Chat", metadata={"a": [1]})
+    await story.ask("sessions.create", 200, key=CHAT)
+    await story.ask("sessions.patch", key=CHAT, description="what", sendPolicy="allow", label=None)
+    posted = await story.ask("sessions.post", key=CHAT, text="hello", wait=60.0)
+    picture = {"type": "image", "mimeType": "image/png", "data": "iVBORw0K"}
+    await story.ask("sessions.append", key=CHAT, content=[picture], role="assistant", occurredAt=1)
+    await story.ask("sessions.post", key=CHAT, text="!call session_status {}", wait=60.0)
+    page = await story.ask("sessions.history", key=CHAT, limit=2, includeTools=True)
+    await story.ask("sessions.history", key=CHAT, cursor=page["nextCursor"], includeTools=True)
+    await story.ask("sessions.transcript", key=CHAT)
+    await story.first_event("sessions.events", key=CHAT, after=0)
+    await story.ask("sessions.get", key=CHAT)
+    await story.ask("runs.get", runId=posted["runId"])
+    await story.ask("runs.wait", runId=posted["runId"], wait=1.0)
+    await story.ask("runs.cancel", runId=posted["runId"])
+    await story.ask("runs.list", session=CHAT, status=["ok", "error"])
+    await story.ask("sessions.fork", key=CHAT)
+    await story.ask("sessions.tree", key=CHAT)
+    await story.ask("trees.list", roots=2)
+    await story.ask("activities.list")
+    await story.ask("sessions.cancel", key=CHAT)
+    await story.ask("sessions.reset", key=CHAT)
+    await story.ask("sessions.get", key=row["sessionId"])
+    await story.ask("sessions.list", search="chat", kinds=["other"], limit=1)
+    await story.ask("tools.list", sessionKey=CHAT)
+    await story.ask("tools.invoke", name="session_status", sessionKey=CHAT, arguments={}, idempotencyKey="once")
+    await deliver(story, channel)
+    await ring(story)
+    token = await story.ask("tokens.create", sessionKey=CHAT, name="one", days=1.0)
+    await sign_in_and_out(story)
+    await story.ask("tokens.list")
+    await story.ask("tokens.revoke", tokenId=token["id"])
+    await story.ask("sessions.delete", key=CHAT)
+    await story.ask("tokens.rotate")
+    assert story.statuses.keys() == TABLE.keys()
+    for name, statuses in story.statuses.items():
+        assert statuses == set(TABLE[name].http.statuses), name
+
+
+async def deliver(story: Story, channel: FakeChannel) -> None:
+    """A reply that the platform refuses, and takes the second time."""
+    services = story.served.app.services
+    found = await services.sessions.get(OWNER, services.sessions.target(CHAT))
+    await set_place(story.served.app, found.session, "room", NAME)
+    channel.will(Act.REFUSE)
+    await story.ask("sessions.post", key=CHAT, text="!say to the room", wait=60.0)
+    await story.served.app.deliverer.wait_idle()
+    (delivery,) = (await story.ask("deliveries.list", status=["dead"]))["deliveries"]
+    await story.ask("deliveries.retry", deliveryId=delivery["deliveryId"])
+    await story.ask("deliveries.get", deliveryId=delivery["deliveryId"])
+
+
+async def ring(story: Story) -> None:
+    """A webhook's message, waited for."""
+    body = json.dumps({"messageId": "1", "peer": "anna", "text": "hello", "wait": 60}).encode()
+    timestamp = str(int(story.served.app.services.clock.now().timestamp()))
+    digest = hmac.new(SECRET.encode(), f"v2.in.door.{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+    headers = {
+        "Content-Type": "application/json",
+        "Antiphon-Timestamp": timestamp,
+        "Antiphon-Signature": f"v2={digest}",
+    }
+    async with new_client(story.served.url) as nobody:
+        answer = await nobody.post("/channels/webhook/door", content=body, headers=headers)
+    assert story.check(TABLE["webhooks.receive"], answer)["status"] == "ok"
+
+
+async def sign_in_and_out(story: Story) -> None:
+    code = (await story.ask("links.create"))["code"]
+    async with new_client(story.served.url) as browser:
+        answer = await browser.send(request_of(browser, TABLE["browsers.sign-in"], {"code": code}))
+        secret = story.check(TABLE["browsers.sign-in"], answer)["pageSecret"]
+        await story.ask("tokens.list")
+        browser.headers.update({"Antiphon-Page": secret, "Origin": story.served.url})
+        answer = await browser.send(request_of(browser, TABLE["browsers.sign-out"], {}))
+        story.check(TABLE["browsers.sign-out"], answer)
+
+
+@requirement("access:5", "access:1", "access:2", "answers:2")
+async def test_operations_answer_by_who_asks_alone(open_home: OpenHome) -> None:
+    """Operation × caller: nobody and a bound token get no further than the door, a guest learns of nothing.
+
+    What is hidden and what is missing get the same answer.
+    """
+    async with serve(open_home) as served:
+        for key in (CHAT, OTHER):
+            await served.open(key)
+        run = (await served.post(OTHER, "hello"))["runId"]
+        token = (await served.client.post("/tokens", json={"sessionKey": CHAT})).json()["token"]
+        async with new_client(served.url) as nobody, new_client(served.url, token) as bound:
+            last = [TABLE["sessions.create"], TABLE["tokens.rotate"]]
+            for operation in [*(each for each in TABLE.values() if each not in last), *last]:
+                hidden = filled(operation, key=OTHER, sessionKey=OTHER, runId=run, name="sessions_history")
+                missing = filled(operation, key=NONE, sessionKey=NONE, runId="run_none", name="sessions_history")
+                await check_door(operation, nobody, bound, hidden, missing)
+                if operation.scope is not None:
+                    guest = Ask(gateway=gateway_of(served), who=Principal(PrincipalKind.GUEST, "webhook:door:eve"))
+                    told = [await refusal(operation, guest, each) for each in (hidden, missing)]
+                    # Who may choose keys is told the same whoever asks; the engine answers for keys that exist.
+                    assert told[0] == told[1] or operation.name == "sessions.create", operation.name
+                    request = request_of(served.client, operation, missing)
+                    answer = await served.client.send(request, stream=True)
+                    await answer.aclose()
+                    assert (answer.status_code == 404) == (operation.target is not TargetKind.NONE), operation.name
+
+
+async def check_door(
+    operation: AnyOperation, nobody: httpx.AsyncClient, bound: httpx.AsyncClient, hidden: Json, missing: Json
+) -> None:
+    for client, status, code in ((nobody, 401, "token_missing"), (bound, 403, "token_bound")):
+        answers = [await client.send(request_of(client, operation, each)) for each in (hidden, missing)]
+        told = {(answer.status_code, answer.json().get("error", {"code": ""})["code"]) for answer in answers}
+        if operation.scope is None and client is nobody:
+            assert (status, code) not in told, operation.name
+        else:
+            assert told == {(status, code)}, operation.name
+            assert len({answer.content for answer in answers}) == 1, operation.name
+
+
+async def refusal(operation: AnyOperation, guest: Ask, params: Json) -> tuple[type[AntiphonError], str, str]:
+    """What the guest is refused with, without the names that it gave itself."""
+    with pytest.raises((Denied, NotFound)) as caught:
+        await operation.handle(guest, msgspec.convert(params, operation.params))
+    text = caught.value.message
+    for value in params.values():
+        text = text.replace(str(value), "*")
+    return type(caught.value), caught.value.code, text
+
+
+def gateway_of(served: Served) -> Gateway:
+    """The gateway's own parts, for asking without HTTP."""
+
+    async def unused(*_: object) -> Any:
+        raise AssertionError("nobody but the owner comes so far")
+
+    app = served.app
+    return Gateway(
+        services=app.services,
+        tool_calls=app.tool_calls,
+        check_model=unused,
+        webhooks=app.webhook_inbox,
+        rotate_owner_token=unused,
+    )
+
+
+@requirement("answers:5")
+async def test_every_address_has_its_operations_and_says_what_it_allows(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        guard = gateway_app(app, TOKEN)
+        assert isinstance(guard, Guard)
+        served = {(method, address.path) for address in guard.addresses for method in address.endpoints}
+    assert {(each.http.method, each.http.path) for each in TABLE.values()} <= served
+
+
+@requirement("answers:5")
+def test_the_description_lists_every_status_that_attacks_were_answered_with() -> None:
+    statuses = {getattr(row, "status", None) for _, row in ATTEMPTS if row.door is Door.HTTP}
+    seen = {str(status) for status in statuses if isinstance(status, int) and status >= 400}
+    assert len(seen) >= 3
+    for path, methods in describe(TABLE.values())["paths"].items():
+        for method, described in methods.items():
+            assert seen <= described["responses"].keys(), (method, path)
