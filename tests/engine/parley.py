@@ -20,7 +20,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.refusal import accepted
 from antiphon.engine.sessions.sessions import OpenSession, open_session
 from antiphon.engine.views.activities import Work
-from antiphon.store.deliveries import list_all
+from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from tests.engine.stage import config, find_session, read_log
 from tests.waiting import SECONDS
@@ -120,7 +120,7 @@ async def set_place(app: App, session: Session, to: str, channel: str = "nowhere
 
 
 async def deliveries(app: App) -> list[Delivery]:
-    return (await app.database.read(list_all, 1_000))[::-1]
+    return (await app.services.deliveries.list(OWNER, DeliveryFilter(), limit=1_000))[::-1]
 
 
 async def steps(app: App, name: str) -> list[tuple[str, int, str]]:

@@ -32,7 +32,7 @@ from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import NOWHERE
 from antiphon.store import events as log
 from antiphon.store.database import Query
-from antiphon.store.deliveries import list_all
+from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from tests.waiting import PROCESS_SECONDS
 
@@ -453,10 +453,11 @@ async def dump(app: Antiphon) -> JsonObject:
         names[key] = f"child:{label or 'delegate'}" if ":subagent:" in key else key
         sessions[names[key]] = [_event(event) for event in events]
     runs = await app.app.services.runs.list(RunFilter(), limit=1_000_000)
+    deliveries = await app.app.services.deliveries.list(OWNER, DeliveryFilter(), limit=10_000)
     return {
         "sessions": sessions,
-        "deliveries": [f"{sent.place.to} {sent.text}" for sent in await app.app.database.read(list_all, 10_000)],
-        "sent": {sent.id: sent.run_id for sent in await app.app.database.read(list_all, 10_000)},
+        "deliveries": [f"{sent.place.to} {sent.text}" for sent in deliveries],
+        "sent": {sent.id: sent.run_id for sent in deliveries},
         "reports": await app.app.database.read(_list_stages),
         "runs": {
             run.id: {

@@ -178,11 +178,6 @@ async def list_page(query: Query, where: DeliveryFilter, limit: int) -> list[Del
     return [_delivery(row) for row in found]
 
 
-async def list_all(query: Query, limit: int) -> list[Delivery]:
-    """The newest, newest first."""
-    return await list_page(query, DeliveryFilter(), limit)
-
-
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
     """Forgets what a deleted session sent, and what it was still to send."""
     await tx.execute("DELETE FROM deliveries WHERE session = ?", (session,))
