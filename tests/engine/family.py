@@ -15,8 +15,8 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.message import ReportStage, TextPart, UserMessage
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
-from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter
+from antiphon.store.sessions import SessionFilter
 from tests.engine.parley import call, key_of
 from tests.engine.stage import ask, find_session, read_log
 from tests.waiting import SECONDS
@@ -91,22 +91,15 @@ async def session_of(app: App, key: str) -> Session:
 
 async def children_of(app: App, requester: str) -> list[str]:
     """Keys of the session's children, in the order of their spawning."""
-    parent = await find_session(app, key_of(requester))
-
-    async def read(query: Query) -> list[str]:
-        found = await query.fetch_all("SELECT key FROM sessions WHERE parent = ? ORDER BY id", (parent.row,))
-        return [row[0] for row in found]
-
-    return await app.database.read(read)
+    listed = await app.services.sessions.list(OWNER, SessionFilter(include_inactive=True), limit=1_000)
+    children = [each for each in listed.sessions if str(each.parent_key) == key_of(requester)]
+    return [str(child.key) for child in sorted(children, key=lambda child: child.row)]
 
 
 async def count_owed(app: App) -> int:
     """How many results children still owe."""
-
-    async def read(query: Query) -> int:
-        return (await query.fetch_all("SELECT COUNT(*) FROM reports WHERE stage = 'open'"))[0][0]
-
-    return await app.database.read(read)
+    runs = await app.services.runs.list(OWNER, RunFilter(), limit=2_000)
+    return sum(run.report is not None and not run.is_over for run in runs)
 
 
 def skip_where_slots_stay(database: DatabaseSection) -> None:

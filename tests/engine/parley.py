@@ -20,8 +20,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.refusal import accepted
 from antiphon.engine.sessions.sessions import OpenSession, open_session
 from antiphon.engine.views.activities import Work
-from antiphon.policy.system import SYSTEM_REACH
-from antiphon.store.deliveries import DeliveryFilter, list_page
+from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from tests.engine.stage import config, find_session, read_log
 from tests.waiting import SECONDS
@@ -121,7 +120,7 @@ async def set_place(app: App, session: Session, to: str, channel: str = "nowhere
 
 
 async def deliveries(app: App) -> list[Delivery]:
-    return (await app.database.read(list_page, SYSTEM_REACH, DeliveryFilter(), 1_000))[::-1]
+    return (await app.services.deliveries.list(OWNER, DeliveryFilter(), limit=1_000))[::-1]
 
 
 async def steps(app: App, name: str) -> list[tuple[str, int, str]]:

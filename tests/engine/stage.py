@@ -21,7 +21,6 @@ from antiphon.engine.runs.runner import Ending
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.testing import FakeProvider
 from tests.conftest import OpenHome
-from tests.logs import whole_log
 from tests.waiting import SECONDS
 
 MODEL = "fake:model"
@@ -157,8 +156,12 @@ async def find_run(app: App, run_id: RunId | None) -> Run:
 
 async def read_log(app: App, name: str) -> list[Event]:
     """Every event of the key, over all incarnations."""
-    session = await find_session(app, name)
-    return await app.database.read(whole_log, session.row)
+    row, events = (await find_session(app, name)).row, list[Event]()
+    while True:
+        found = (await app.services.history.read_logs({row: events[-1].seq if events else 0}))[row]
+        events += found.events
+        if not found.events or events[-1].seq == found.last_seq:
+            return events
 
 
 def texts(events: list[Event]) -> list[str]:

@@ -75,7 +75,7 @@ async def frames_of(app: App, session: Session) -> list[bytes]:
     frames: list[bytes] = []
     view = message_view(include_tools=False)
     with anyio.fail_after(SECONDS):
-        async with app.services.hub.follow(session.row, 0, view, on_stall=lambda: None) as reader:
+        async with app.services.hub.follow(system_grant(session.row), 0, view, on_stall=lambda: None) as reader:
             while reader.cursor < session.last_seq:
                 frames.append(await reader.next())
     return frames
@@ -98,7 +98,7 @@ async def test_a_reader_is_given_no_more_at_once_than_it_can_take(open_home: Ope
 
 
 async def keep_following(app: App, session: Session, view: View, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    async with app.services.hub.follow(session.row, 0, view, on_stall=lambda: None):
+    async with app.services.hub.follow(system_grant(session.row), 0, view, on_stall=lambda: None):
         task_status.started()
         await anyio.sleep_forever()
 

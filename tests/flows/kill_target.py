@@ -30,9 +30,8 @@ from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import NOWHERE
-from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store.database import Query
-from antiphon.store.deliveries import DeliveryFilter, list_page
+from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from tests.logs import whole_log
 from tests.waiting import PROCESS_SECONDS
@@ -454,7 +453,7 @@ async def dump(app: Antiphon) -> JsonObject:
         names[key] = f"child:{label or 'delegate'}" if ":subagent:" in key else key
         sessions[names[key]] = [_event(event) for event in events]
     runs = await app.app.services.runs.list(OWNER, RunFilter(), limit=1_000_000)
-    deliveries = await app.app.database.read(list_page, SYSTEM_REACH, DeliveryFilter(), 10_000)
+    deliveries = await app.app.services.deliveries.list(OWNER, DeliveryFilter(), limit=10_000)
     return {
         "sessions": sessions,
         "deliveries": [f"{sent.place.to} {sent.text}" for sent in deliveries],
