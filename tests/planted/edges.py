@@ -21,8 +21,8 @@ BUGS = (
     Bug(
         "messages of other sessions are shown with their secrets",
         "tools/bounds.py",
-        "message = wire.message(replace(event, message=part.message), with_images=False)",
-        "message = wire.message(event, with_images=False)",
+        "shown_message(replace(event, message=part.message), with_images=False)",
+        "shown_message(event, with_images=False)",
         "tools/test_session_tools.py::test_secrets_of_other_sessions_are_hidden_and_it_is_said[sqlite]",
     ),
     Bug(
@@ -63,9 +63,9 @@ BUGS = (
     ),
     Bug(
         "a hidden session is told from a missing one",
-        "tools/session_tool.py",
-        'STATUSES = {"Denied": "forbidden", "NotFound": "not_found"}',
-        'STATUSES = {"Denied": "not_found", "NotFound": "not_found"}',
+        "wire/errors.py",
+        'return "not_found"',
+        'return "error"',
         "engine/test_exchanges.py::test_words_do_not_flow_down[sqlite]",
     ),
     Bug(
@@ -141,7 +141,7 @@ BUGS = (
     Bug(
         "a guest is told what failed in words that name hosts and settings",
         "channels/webhook_inbox.py",
-        'is_told = webhook.is_owner and reply.suppressed != "send_denied"',
+        'is_told = webhook.principal is not None and reply.suppressed != "send_denied"',
         'is_told = reply.suppressed != "send_denied"',
         "attacks/test_webhooks.py::test_a_guest_is_told_by_its_code_what_failed",
     ),

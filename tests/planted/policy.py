@@ -5,16 +5,16 @@ from tests.planted.bug import Bug
 BUGS = (
     Bug(
         "data above the caller is shown",
-        "policy/visibility.py",
-        "if not target.taint.flows_to(caller.taint):",
-        "if not caller.taint.flows_to(target.taint):",
+        "policy/reach.py",
+        "if not may_enter(taint, reach.clearance):",
+        "if not may_enter(reach.clearance, taint):",
         "store/test_scopes.py::test_a_list_shows_exactly_what_policy_allows_one_by_one[sqlite]",
     ),
     Bug(
         "a guest reaches what it takes no part in",
-        "policy/visibility.py",
-        "if caller.principal is not None and not (is_descendant or target.is_participant):",
-        "if caller.principal is not None and not target.is_participant and not target.ancestors:",
+        "policy/reach.py",
+        "if reach.participant is not None and not (is_descendant or is_participant):",
+        "if reach.participant is not None and not is_participant and not session.ancestors:",
         "store/test_scopes.py::test_a_list_shows_exactly_what_policy_allows_one_by_one[sqlite]",
     ),
     Bug(
@@ -33,17 +33,17 @@ BUGS = (
     ),
     Bug(
         "a guest sees the tree of its session",
-        "policy/visibility.py",
-        "        visibility = Visibility.SELF\n    return Scope(",
-        "        visibility = Visibility.TREE\n    return Scope(",
+        "policy/reach.py",
+        "        visibility = Visibility.SELF\n    if act is Act.SEND",
+        "        visibility = Visibility.TREE\n    if act is Act.SEND",
         "policy/test_visibility.py::"
-        "test_a_guest_sees_the_session_alone_that_is_written_in_and_may_send_to_its_requester[list]",
+        "test_a_guest_sees_only_the_session_that_is_written_in_and_may_send_to_its_requester[list]",
     ),
     Bug(
         "a child may read its requester",
-        "policy/visibility.py",
-        "if scope.act is Act.SEND and target.session == caller.parent:",
-        "if target.session == caller.parent:",
+        "policy/reach.py",
+        "if reach.act is Act.SEND and session.row == own.parent:",
+        "if session.row == own.parent:",
         "engine/test_exchanges.py::test_a_child_that_is_given_the_tools_still_does_not_read_its_requester[sqlite]",
     ),
     Bug(
@@ -76,7 +76,7 @@ BUGS = (
     ),
     Bug(
         "a guest's words join the owner's work",
-        "policy/spawn.py",
+        "policy/rights.py",
         "return by == run or by.is_owner",
         "return by == run or run.is_owner",
         "engine/test_subagents.py::test_what_a_guest_says_joins_no_work_of_the_owners[sqlite]",
@@ -105,8 +105,8 @@ BUGS = (
     Bug(
         "whoever mentions nobody is answered in groups",
         "policy/trigger.py",
-        "return is_owner and owner_trigger is OwnerTrigger.ALWAYS",
-        "return is_owner or owner_trigger is OwnerTrigger.ALWAYS",
+        "return owner_trigger is OwnerTrigger.ALWAYS and is_heard_unnamed(by)",
+        "return owner_trigger is OwnerTrigger.ALWAYS or is_heard_unnamed(by)",
         "engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only[sqlite]",
     ),
     Bug(

@@ -4,8 +4,10 @@ People, holders of tokens and sessions alike. What is missing and what is hidden
 of statements. Contract: answers 2, access 1, visibility.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Denied, Invalid, NotFound
