@@ -303,13 +303,16 @@ def gateway_of(served: Served) -> Gateway:
     async def unused(*_: object) -> Any:
         raise AssertionError("nobody but the owner comes so far")
 
+    async def rotate(principal: Principal) -> str:
+        return str(await app.services.ownership.rotate(principal))
+
     app = served.app
     return Gateway(
         services=app.services,
         tool_calls=app.tool_calls,
         check_model=unused,
         webhooks=app.webhook_inbox,
-        rotate_owner_token=unused,
+        rotate_owner_token=rotate,
     )
 
 

@@ -1,6 +1,6 @@
 """What is served where: by path and method, found once for each request."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,7 +57,7 @@ class Addresses:
         """Those with parameters, by the number of their segments and the first."""
         self._by_prefix: list[tuple[str, Match]] = []
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Address]:
         return iter(self._by_path.values())
 
     def add(self, method: str, path: str, endpoint: Endpoint) -> None:
