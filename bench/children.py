@@ -28,7 +28,7 @@ from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_c
 from antiphon.domain.run import RunStatus
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import ConstantRunner, Ending
+from antiphon.engine.runs.runner import ConstantRunner, RunEnding
 from antiphon.gateway.server import bind, serving
 from antiphon.owner_token import owner_token
 from antiphon.policy.system import system_grant
@@ -70,7 +70,7 @@ class FamilyRunner:
         self.family = Family(children=0)
         self._constant = ConstantRunner("done")
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         family = self.family
         if "subagent" in context.run.session_key:
             family.running += 1

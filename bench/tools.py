@@ -20,7 +20,7 @@ from antiphon.domain.session import Session, SessionStatus, Source
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.refusal import accepted
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.sessions import OpenSession, open_session
 from antiphon.engine.views.views import Views
 from antiphon.policy.acts import Act
@@ -47,12 +47,12 @@ class SendingRunner:
     def __init__(self) -> None:
         self.work: Callable[[RunContext], Awaitable[None]] | None = None
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         if context.run.session_key.endswith("asker"):
             assert self.work is not None
             await self.work(context)
         message = AssistantMessage(message_id=context.ids.new("msg"), content=text_content("ok"), saw=context.last_seq)
-        return Ending(outcome=Outcome(status=RunStatus.OK, reply="ok"), message=message)
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply="ok"), message=message)
 
 
 async def sends(directory: Path) -> list[Row]:

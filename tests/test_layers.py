@@ -22,7 +22,7 @@ VIOLATIONS = {
     "Rooms of the command line": ("cli/rendering/rows.py", "from antiphon.cli.connection.client import Client"),
     "Rooms of the configuration": ("config/file.py", "from antiphon.config.config import Config"),
     "Rooms of PostgreSQL": ("store/postgres/link.py", "from antiphon.store.postgres.lane import Lane"),
-    "Floors of the gateway": ("gateway/operations/runs.py", "from antiphon.gateway.page.entries import Entry"),
+    "Floors of the gateway": ("gateway/operations/runs.py", "from antiphon.gateway.page.entries import PageEntry"),
     "Edges, tools and agents never touch the store": (
         "gateway/operations/runs.py",
         "from antiphon.store.runs import RunFilter as Stored",

@@ -171,7 +171,7 @@ class FakeProvider:
         ]
         application = Starlette(routes=routes)
         config = uvicorn.Config(application, log_config=None, log_level="critical", lifespan="off", ws="none")
-        await _Server(config, self._stopped).serve([self._socket])
+        await _ThreadServer(config, self._stopped).serve([self._socket])
 
     def stop(self) -> None:
         self._stopped.set()
@@ -200,7 +200,7 @@ class FakeProvider:
         answering = self._answer(received)
         if isinstance(answering, Failure):
             return _failure(answering)
-        return _Body(self, received, answering, self._stopped)
+        return _StreamedAnswer(self, received, answering, self._stopped)
 
     def _answer(self, request: FakeRequest) -> Answering:
         self._played += 1
@@ -253,7 +253,7 @@ async def fake_provider(
             await to_thread.run_sync(running.__exit__, None, None, None)
 
 
-class _Server(uvicorn.Server):
+class _ThreadServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, stopped: anyio.Event) -> None:
         super().__init__(config)
         self._stopped = stopped
@@ -262,7 +262,7 @@ class _Server(uvicorn.Server):
         await self._stopped.wait()
 
 
-class _Body(Response):
+class _StreamedAnswer(Response):
     """The body of a reply, sent so that it can stall, break off and be split anywhere."""
 
     def __init__(self, fake: FakeProvider, request: FakeRequest, reply: Reply, stopped: anyio.Event) -> None:

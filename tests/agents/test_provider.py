@@ -18,7 +18,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from antiphon.agents.model import (
-    Answer,
+    Completion,
     ModelError,
     ModelErrorKind,
     Prompt,
@@ -119,9 +119,9 @@ async def opened(
             await opened.aclose()
 
 
-async def collect(model: ProviderModel, asked: Prompt | None = None) -> tuple[list[str], Answer]:
+async def collect(model: ProviderModel, asked: Prompt | None = None) -> tuple[list[str], Completion]:
     *deltas, answer = [event async for event in model.stream(asked or prompt())]
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Completion)
     return [delta.text for delta in deltas if isinstance(delta, TextDelta)], answer
 
 
@@ -457,7 +457,7 @@ async def test_cancelling_ends_the_request_at_the_provider() -> None:
 
 async def test_closing_the_iterator_ends_the_request_at_the_provider() -> None:
     async with opened([Reply(text=["a"], ending=Ending.STALL)]) as (fake, model):
-        stream = cast("AsyncGenerator[TextDelta | Answer]", model.stream(prompt()))
+        stream = cast("AsyncGenerator[TextDelta | Completion]", model.stream(prompt()))
         assert await anext(stream) == TextDelta("a")
         await stream.aclose()
         await fake.until(lambda: fake.requests[0].left)

@@ -17,7 +17,7 @@ from antiphon.domain.message import AssistantMessage, JsonObject, UserMessage, t
 from antiphon.domain.run import Outcome, QueueMode, Run, RunStatus
 from antiphon.domain.session import Session, Source
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.testing import FakeProvider
 from tests.conftest import OpenHome
@@ -60,7 +60,7 @@ class HeldRunner:
         self._released: dict[RunId, anyio.Event] = {}
         self._all_released = False
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         transcript = await context.read_log()
         run, session = context.run.id, int(context.run.session)
         self.working[session] = self.working.get(session, 0) + 1
@@ -81,7 +81,7 @@ class HeldRunner:
         message = AssistantMessage(
             message_id=context.ids.new("msg"), content=text_content(reply), saw=transcript.last_seq
         )
-        return Ending(outcome=Outcome(status=RunStatus.OK, reply=reply), message=message)
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=reply), message=message)
 
     async def until_begun(self, count: int) -> None:
         with anyio.fail_after(SECONDS):

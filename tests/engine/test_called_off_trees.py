@@ -14,7 +14,7 @@ from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
@@ -57,7 +57,7 @@ class Planter:
     def _count(self, depth: int) -> int:
         return sum(self._width**level for level in range(1, depth + 1))
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         session = await context.session()
         if session.depth == DEPTH:
             await self._work()
@@ -75,7 +75,7 @@ class Planter:
         if session.depth == 2 and await self._is_eldest(context):
             await self._work()
         assert (await self._call(context, "sessions_yield", "yield"))["status"] == "ok"
-        return Ending(outcome=Outcome(status=RunStatus.OK, reply="yields"))
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply="yields"))
 
     async def until_grown(self) -> None:
         """Returns when all are spawned, and as many as can be are at work."""

@@ -20,7 +20,7 @@ from antiphon.domain.session import SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Transcript
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.store.runs import RunFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -367,12 +367,12 @@ class Silent:
     def __init__(self) -> None:
         self.held, self.seen = Held(), list[str]()
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         newest = (await context.read_log()).newest_input(context.run.id)
         assert newest is not None
         self.seen.append(text_of(newest.message.content))
         await self.held.hold()
-        return Ending(outcome=Outcome(status=RunStatus.OK))
+        return RunEnding(outcome=Outcome(status=RunStatus.OK))
 
 
 @requirement("runs:3")

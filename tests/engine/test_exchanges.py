@@ -28,7 +28,7 @@ from antiphon.domain.session import Session
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, Exchanges
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
@@ -145,7 +145,7 @@ async def test_a_reply_that_comes_after_the_wait_while_the_requester_still_runs_
 class StoppingRunner:
     """Sends as a call of the model's would, and fails before the result is stored; the expert just answers."""
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         transcript = await context.read_log()
         if not context.run.session_key.endswith(":asker"):
             return _ending(context, "the answer")
@@ -168,14 +168,14 @@ class StoppingRunner:
         assert self.exchanges is not None
         answer = await self.exchanges.send(caller, address, "hello", timedelta(seconds=SECONDS))
         assert answer.reply == "the answer"
-        return Ending(outcome=Outcome(status=RunStatus.ERROR, error="stopped", code="stopped"))
+        return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error="stopped", code="stopped"))
 
     exchanges: Exchanges | None = None
 
 
-def _ending(context: RunContext, reply: str) -> Ending:
+def _ending(context: RunContext, reply: str) -> RunEnding:
     message = AssistantMessage(message_id=context.ids.new("msg"), content=text_content(reply), saw=context.last_seq)
-    return Ending(outcome=Outcome(status=RunStatus.OK, reply=reply), message=message)
+    return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=reply), message=message)
 
 
 @requirement("send:3")

@@ -22,7 +22,7 @@ from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN
 from antiphon.engine.runs import cancel as runs
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import ConstantRunner, Ending
+from antiphon.engine.runs.runner import ConstantRunner, RunEnding
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
 from antiphon.testing import Call, Reply, fake_provider
@@ -237,10 +237,10 @@ class StubbornRunner:
         self.fenced: list[bool] = []
         self.done = anyio.Event()
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         await context.read_log()
         if self.begun.is_set():
-            return Ending(outcome=Outcome(status=RunStatus.OK, reply="the next run"))
+            return RunEnding(outcome=Outcome(status=RunStatus.OK, reply="the next run"))
         self.begun.set()
         with anyio.CancelScope(shield=True):
             await self.release.wait()
@@ -250,7 +250,7 @@ class StubbornRunner:
             except Fenced:
                 self.fenced.append(True)
             self.done.set()
-        return Ending(outcome=Outcome(status=RunStatus.OK, reply="too late"))
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply="too late"))
 
 
 @requirement("runs:5")
@@ -471,7 +471,7 @@ async def test_parallel_calls_are_called_again_when_a_full_disk_had_no_room_for_
 
 async def test_a_runner_that_raises_ends_its_run_with_an_error(open_home: OpenHome) -> None:
     class Broken:
-        async def run(self, context: RunContext) -> Ending:
+        async def run(self, context: RunContext) -> RunEnding:
             raise LookupError("a bug")
 
     async with open_home(parts=Parts(runner=Broken())) as app:

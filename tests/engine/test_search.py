@@ -359,7 +359,7 @@ async def test_messages_of_one_moment_that_are_indexed_at_once_get_ids_of_their_
                     for seq in range(100, 150)
                 )
                 state = await _end_of_index(app, session)
-                tasks.start_soon(app.database.run, indexing.put_in, (indexing.Step(state, messages, 150),))
+                tasks.start_soon(app.database.run, indexing.put_in, (indexing.IndexStep(state, messages, 150),))
         assert await app.database.read(_count_rows) == (300, 300)
 
 
@@ -378,7 +378,7 @@ async def _end_of_index(app: App, session: Session) -> index.LogState:
 
 
 async def test_messages_and_how_far_they_are_indexed_change_together(open_home: OpenHome) -> None:
-    async def fails_late(tx: Transaction, steps: tuple[indexing.Step, ...]) -> None:
+    async def fails_late(tx: Transaction, steps: tuple[indexing.IndexStep, ...]) -> None:
         await indexing.put_in(tx, steps)
         raise Conflict("Unit fails: after all of its statements.")
 
@@ -395,7 +395,7 @@ async def test_messages_and_how_far_they_are_indexed_change_together(open_home: 
             words=["late"],
         )
         state = index.LogState(main.row, 1, 3, 1, 2)
-        steps = (indexing.Step(state, (replace(message, seq=3),), 3),)
+        steps = (indexing.IndexStep(state, (replace(message, seq=3),), 3),)
         with pytest.raises(Conflict):
             await app.database.run(fails_late, steps)
         assert await app.database.read(_count_rows) == (1, 1)

@@ -23,7 +23,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.children.due import LATER_MS
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import ConstantRunner, Ending
+from antiphon.engine.runs.runner import ConstantRunner, RunEnding
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Query
@@ -435,7 +435,7 @@ class Editor(HeldRunner):
         self.found: list[dict[str, str]] = []
         """What each of its attempts found."""
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         if context.run.report is None:
             return await ConstantRunner("thanks").run(context)
         (place,) = self._home.glob("workspaces/main/*/.antiphon/attachments/*")

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from antiphon.app import App, open_app
 from antiphon.config.config import Config
-from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, Role
+from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, ProcessRole
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.feed.follow import View
@@ -38,15 +38,15 @@ def url() -> Generator[str]:
 async def open_both(url: str, home: Path) -> AsyncGenerator[tuple[App, App]]:
     """A gateway without a worker, and a worker."""
 
-    def config(role: Role) -> Config:
+    def config(role: ProcessRole) -> Config:
         return Config(
             database=DatabaseSection(url=SecretStr(url), connections=6),
             gateway=GatewaySection(role=role, drain_seconds=0),
         )
 
     async with (
-        open_app(home / "gateway", config(Role.GATEWAY)) as gateway,
-        open_app(home / "worker", config(Role.WORKER)) as worker,
+        open_app(home / "gateway", config(ProcessRole.GATEWAY)) as gateway,
+        open_app(home / "worker", config(ProcessRole.WORKER)) as worker,
     ):
         yield gateway, worker
 

@@ -33,7 +33,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, UserMessage, text_content, text_of
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.gateway.server import bind, serving
 from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store.database import Query
@@ -96,14 +96,14 @@ class JournalRunner:
         path = journal_directory(Path(member.home)) / f"{member.name}-{os.getpid()}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         self._note("begin", context.run)
         try:
             return await self._work(context)
         finally:
             self._note("end", context.run)
 
-    async def _work(self, context: RunContext) -> Ending:
+    async def _work(self, context: RunContext) -> RunEnding:
         mark = f"{context.run.fence} {self._member.name}"
         transcript = await context.read_log()
         while (newest := transcript.newest_input(context.run.id)) and _text(newest.message) == HOLD:
@@ -112,7 +112,7 @@ class JournalRunner:
             transcript = await context.read_log()
         await anyio.sleep(self._member.work_seconds)
         reply = f"done by {mark}"
-        return Ending(outcome=Outcome(status=RunStatus.OK, reply=reply), message=_message(context, reply))
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=reply), message=_message(context, reply))
 
     def _note(self, what: str, run: Run) -> None:
         line = [what, run.id, run.session_key, run.fence, time.monotonic()]

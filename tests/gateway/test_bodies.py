@@ -18,7 +18,7 @@ from antiphon.domain.message import MAX_PARTS, MAX_TEXT_BYTES
 from antiphon.gateway.asgi import AsgiApp
 from antiphon.gateway.bodies import LARGE_BYTES, SMALL_BYTES, WEBHOOK_BYTES, limit_of
 from antiphon.gateway.guard import Guard
-from antiphon.gateway.operations.messages import PostMessage
+from antiphon.gateway.operations.messages import PostParams
 from antiphon.incoming import MAX_VALUES, Misfit, NotJson, check_values, decode
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -126,7 +126,7 @@ async def test_commas_within_texts_are_no_values() -> None:
 def test_whatever_comes_is_decoded_or_refused(body: bytes) -> None:
     for wrapped in (body, b'{"text": ' + body, b'{"' + body + b'": 1}', b'{"content": [' + body + b"]}"):
         try:
-            decode(wrapped, msgspec.json.Decoder(PostMessage))
+            decode(wrapped, msgspec.json.Decoder(PostParams))
         except (Misfit, NotJson) as error:
             assert len(str(error)) <= MOST_TOLD
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from antiphon.app import Parts
-from antiphon.gateway.addresses import Addresses, Endpoint
+from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import Receive, Scope, Send
 from antiphon.gateway.guard import GatewaySettings, Guard
 from tests.claims import requirement
@@ -367,7 +367,7 @@ async def test_nothing_behind_the_guard_reads_a_cookie_but_the_pages_own(served:
         await send({"type": "http.response.body", "body": b""})
 
     addresses = Addresses()
-    addresses.add("GET", "/health", Endpoint(answer=application, is_open=True))
+    addresses.add("GET", "/health", RouteEndpoint(answer=application, is_open=True))
     guard = Guard(application, served.app.services, GatewaySettings(owner_token=TOKEN), addresses)
     transport = httpx.ASGITransport(app=guard)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{served.port}") as client:

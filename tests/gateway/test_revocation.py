@@ -16,7 +16,7 @@ from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
-from antiphon.engine.access.credentials import Credentials, Ending
+from antiphon.engine.access.credentials import CredentialEnding, Credentials
 from antiphon.store.database import Database
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -230,7 +230,7 @@ class CountingDatabase:
 async def test_all_open_requests_are_looked_up_in_one_statement(pair: Pair) -> None:
     database = CountingDatabase(pair.here.app.database)
     credentials = Credentials(database, SystemClock())
-    ended: list[Ending] = []
+    ended: list[CredentialEnding] = []
     for number in range(2_000):
         credentials.watch(f"credential {number % 400}", ended.append)
     assert (await pair.here.client.get("/tokens")).json()["count"] == 0

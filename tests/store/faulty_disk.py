@@ -17,7 +17,7 @@ from threading import Lock
 import apsw
 
 from antiphon.store.database import Row, SqlValue
-from antiphon.store.sqlite import Connection
+from antiphon.store.sqlite import SqliteConnection
 
 SECTOR = 512
 _numbers = itertools.count()
@@ -76,7 +76,7 @@ class FaultyDisk:
         self._lock = Lock()
         self._vfs = _Vfs(f"faulty-{next(_numbers)}", self)
 
-    def connect(self, path: Path) -> Connection:
+    def connect(self, path: Path) -> SqliteConnection:
         """For `Parts.connect`."""
         return ApswConnection(apsw.Connection(str(path), vfs=self._vfs.name))
 
@@ -144,7 +144,7 @@ class _File(apsw.VFSFile):
 
 
 class ApswConnection:
-    """An apsw connection as the store's `Connection`: rows read at once, errors as the standard driver has them."""
+    """An apsw connection as a `SqliteConnection`: rows read at once, errors as the standard driver has them."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection

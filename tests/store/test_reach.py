@@ -26,9 +26,9 @@ from antiphon.store.activities import Activity, LastRun
 from antiphon.store.database import Query, Transaction
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
-from antiphon.store.search import Found
+from antiphon.store.search import FoundMessage
 from antiphon.store.sessions import SessionFilter
-from antiphon.store.trees import Place
+from antiphon.store.trees import TreeRoot
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer, settings, until_work
@@ -37,7 +37,7 @@ from tests.engine.stage import post, wait_end
 pytestmark = pytest.mark.anyio
 
 GUEST = Principal(PrincipalKind.GUEST, "webhook:x")
-CONTENT = (Event, Session, SessionSummary, Run, Delivery, Found, Activity, LastRun)
+CONTENT = (Event, Session, SessionSummary, Run, Delivery, FoundMessage, Activity, LastRun)
 """What holds words of people and agents."""
 
 LOOKED_UP = "what the decision is about; engine/access/reach decides before anybody is told"
@@ -154,7 +154,7 @@ async def _queue_text(tx: Transaction, session: Session, run_id: RunId) -> None:
 
 async def _seen(query: Query, reach: Reach, roots: tuple[Session, ...]) -> dict[str, list[str]]:
     """The keys of what each list of the store has in the reach."""
-    places = [Place(root.row, root.depth) for root in roots]
+    places = [TreeRoot(root.row, root.depth) for root in roots]
     listed = await rows.list_page(query, reach, SessionFilter(), limit=9, after=None)
     by_row = {
         session.row: str(session.key)

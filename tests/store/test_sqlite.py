@@ -22,7 +22,7 @@ from antiphon.domain.message import text_content
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.store.database import CommitHook, Query, Transaction
 from antiphon.store.migrations import StoreUnusable, migrations
-from antiphon.store.sqlite import MAX_BATCH, Connect, Connection, OnCommit, SqliteDatabase, connect_sqlite
+from antiphon.store.sqlite import MAX_BATCH, Connect, OnCommit, SqliteConnection, SqliteDatabase, connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.store.faulty_disk import FaultyDisk
@@ -287,9 +287,9 @@ async def test_a_full_disk_stores_nothing_and_works_again_when_there_is_room(hom
 async def test_a_unit_that_does_not_fit_is_refused_with_all_that_shares_its_commit(
     home: Path,
 ) -> None:
-    connections: list[Connection] = []
+    connections: list[SqliteConnection] = []
 
-    def connect(path: Path) -> Connection:
+    def connect(path: Path) -> SqliteConnection:
         connections.append(connect_sqlite(path))
         return connections[-1]
 

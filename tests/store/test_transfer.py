@@ -23,7 +23,7 @@ from antiphon.domain.message import AssistantMessage, text_content, text_of
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import SessionSummary
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.store.migrations import StoreUnusable
 from antiphon.store.runs import RunFilter
@@ -52,7 +52,7 @@ class AskingRunner(HeldRunner):
         self.asked = asked
         self.is_asking = anyio.Event()
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         transcript = await context.read_log()
         newest = transcript.newest_input(context.run.id)
         if newest is None or text_of(newest.message.content) != ASK:
@@ -63,7 +63,7 @@ class AskingRunner(HeldRunner):
         assert ended is not None
         reply = f"they said {ended.reply}"
         message = AssistantMessage(message_id="asker-1", content=text_content(reply), saw=transcript.last_seq)
-        return Ending(outcome=Outcome(status=RunStatus.OK, reply=reply), message=message)
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=reply), message=message)
 
 
 class Told(NamedTuple):

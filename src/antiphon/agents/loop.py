@@ -14,7 +14,7 @@ import anyio
 
 from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
 from antiphon.agents.fence import PURPOSE, DataFences
-from antiphon.agents.model import Answer, Model, ModelError, ModelErrorKind, Prompt, TextDelta
+from antiphon.agents.model import Completion, Model, ModelError, ModelErrorKind, Prompt, TextDelta
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import build_prompt
 from antiphon.agents.text import bounded_text, whole_text
@@ -30,7 +30,7 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import Ending
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class AgentLoop:
         self._fence_key = home_key.subkey(PURPOSE)
         self._retry = retry or RetryPolicy()
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         session = await context.session()
         agent = context.agent
         try:
@@ -123,10 +123,10 @@ class AgentLoop:
                 usage=answer.usage,
             )
             if not message.calls:
-                return Ending(outcome=Outcome(status=RunStatus.OK, reply=message.text), message=message)
+                return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=message.text), message=message)
             await context.record_step(message)
 
-    def _ending_in_log(self, context: RunContext, transcript: Transcript) -> Ending | None:
+    def _ending_in_log(self, context: RunContext, transcript: Transcript) -> RunEnding | None:
         """The end, if the log says that the run has come to it; None if there is more to do."""
         steps = transcript.steps_of(context.run.id)
         if not steps:
@@ -135,17 +135,17 @@ class AgentLoop:
         last = steps[-1]
         has_seen_all = newest is None or newest.seq <= last.message.saw
         if not last.message.calls and has_seen_all:
-            return Ending(outcome=Outcome(status=RunStatus.OK, reply=last.message.text))
+            return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=last.message.text))
         is_done = has_seen_all and all(isinstance(result, ToolResult) for result in last.results)
         if is_done and (words := _yielded(last)) is not None:
-            return Ending(
+            return RunEnding(
                 outcome=Outcome(status=RunStatus.OK, reply=words), message=_spoken(context, transcript, words)
             )
         if _failures_in_a_row(steps) >= MAX_TOOL_FAILURES:
             return _failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
         return None
 
-    async def _check_limits(self, context: RunContext, transcript: Transcript, model: Model) -> Ending | None:
+    async def _check_limits(self, context: RunContext, transcript: Transcript, model: Model) -> RunEnding | None:
         """Why the next step must not begin; None if it may."""
         limits = context.agent.limits
         steps = transcript.steps_of(context.run.id)
@@ -164,7 +164,7 @@ class AgentLoop:
                 return _failed("limit_cost", f"The run reached its cost limit: {limits.usd} USD.")
         return await self._check_daily_cap(context, context.agent) if model.is_counted else None
 
-    async def _check_daily_cap(self, context: RunContext, agent: Agent) -> Ending | None:
+    async def _check_daily_cap(self, context: RunContext, agent: Agent) -> RunEnding | None:
         own, total = await context.spent_today()
         for spent, cap, setting in (
             (own, agent.daily, "limits.daily"),
@@ -176,14 +176,14 @@ class AgentLoop:
                 return _capped(f"{spent.microusd / 1_000_000:.2f} of {cap.usd:.2f} USD", setting)
         return None
 
-    async def _ask(self, context: RunContext, model: Model, prompt: Prompt) -> Answer:
+    async def _ask(self, context: RunContext, model: Model, prompt: Prompt) -> Completion:
         """One response; asks again where that may help. What an earlier try streamed is taken back."""
         attempt = 1
         while True:
             context.begin_stream()
             try:
                 async for piece in model.stream(prompt):
-                    if isinstance(piece, Answer):
+                    if isinstance(piece, Completion):
                         return piece
                     assert isinstance(piece, TextDelta)
                     context.emit(piece.text)
@@ -204,7 +204,7 @@ class AgentLoop:
             await anyio.sleep(delay)
             attempt += 1
 
-    def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> Ending:
+    def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
         """An error that says what to do, with the text that had streamed."""
         text = "".join(context.streamed)
         message = None
@@ -216,7 +216,7 @@ class AgentLoop:
                 partial=True,
             )
         outcome = Outcome(status=RunStatus.ERROR, reply=text, error=error.message, code=error.kind.value)
-        return Ending(outcome=outcome, message=message)
+        return RunEnding(outcome=outcome, message=message)
 
     async def _run_calls(self, context: RunContext, step: Step, tools: Toolset) -> None:
         """Runs the step's calls that have no result: in order, or all at once if all only read."""
@@ -309,11 +309,11 @@ def _tool_error(code: str, message: str) -> ToolOutput:
     return ToolOutput(json.dumps({"status": "error", "code": code, "error": message}), is_error=True)
 
 
-def _failed(code: str, message: str) -> Ending:
-    return Ending(outcome=Outcome(status=RunStatus.ERROR, error=message, code=code))
+def _failed(code: str, message: str) -> RunEnding:
+    return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error=message, code=code))
 
 
-def _capped(spent: str, setting: str) -> Ending:
+def _capped(spent: str, setting: str) -> RunEnding:
     return _failed(
         "daily_cap",
         f"The daily cap is reached: {spent} used today (UTC). Messages are still stored. "

@@ -26,7 +26,7 @@ class PromptText:
 PromptEntry = UserMessage | AssistantMessage | ToolResult | PromptText
 
 
-class Purpose(StrEnum):
+class PromptPurpose(StrEnum):
     """What an answer is for; deterministic models tell by it what to say."""
 
     TURN = "turn"
@@ -55,7 +55,7 @@ class Prompt:
     max_output_tokens: int | None = None
     thinking: str | None = None
     """`off | low | medium | high`; None leaves it to the provider."""
-    purpose: Purpose = Purpose.TURN
+    purpose: PromptPurpose = PromptPurpose.TURN
     session_key: str = ""
     turn: int = 0
     """Turns of the session that were completed before this one."""
@@ -79,7 +79,7 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Completion:
     """The whole of one response; always the last thing a stream yields."""
 
     content: tuple[Part, ...]
@@ -123,7 +123,7 @@ class ModelError(Exception):
 class Model(Protocol):
     """A language model.
 
-    - `stream` makes one request and yields `TextDelta`s and at last exactly one `Answer`; it does not retry.
+    - `stream` makes one request and yields `TextDelta`s and at last exactly one `Completion`; it does not retry.
     - It raises `ModelError` and nothing else for what a provider or the network does.
     - Cancelling or closing the iterator ends the request.
     - A response that stops in the middle raises `ModelError(CUT)`; what had streamed is the caller's to keep.
@@ -142,7 +142,7 @@ class Model(Protocol):
         """Whether its tokens count against the daily cap; False for models that cost nothing to ask."""
         ...
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Answer]: ...
+    def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

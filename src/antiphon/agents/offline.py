@@ -8,12 +8,12 @@ import anyio
 import anyio.lowlevel
 
 from antiphon.agents.model import (
-    Answer,
+    Completion,
     ModelError,
     ModelErrorKind,
     Prompt,
+    PromptPurpose,
     PromptStage,
-    Purpose,
     TextDelta,
 )
 from antiphon.domain.exchange import REPLY_SKIP
@@ -49,8 +49,8 @@ class OfflineModel:
     def is_counted(self) -> bool:
         return False
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Answer]:
-        if prompt.purpose is Purpose.COMPACTION:
+    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
+        if prompt.purpose is PromptPurpose.COMPACTION:
             text = f"Summary of {len(prompt.raw_text)} characters of conversation."
             yield _answer(prompt, text_content(text))
             return
@@ -162,10 +162,10 @@ def _number(directive: _Directive) -> float:
         ) from None
 
 
-def _answer(prompt: Prompt, content: tuple[Part, ...]) -> Answer:
+def _answer(prompt: Prompt, content: tuple[Part, ...]) -> Completion:
     output = sum(len(part.text) for part in content if isinstance(part, TextPart))
     size = len(prompt.instructions) + sum(_size(entry) for entry in prompt.entries)
-    return Answer(content=content, usage=Usage(size // 3 + 1, output // 3 + 1, 0, None, 1), model="offline")
+    return Completion(content=content, usage=Usage(size // 3 + 1, output // 3 + 1, 0, None, 1), model="offline")
 
 
 def _size(entry: object) -> int:

@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from antiphon.agents.model import (
-    Answer,
+    Completion,
     ModelError,
     ModelErrorKind,
     Prompt,
@@ -140,7 +140,7 @@ class ProviderModel:
         self._settings = settings
         self._context_tokens = context_tokens
         self._environ = environ
-        self._connection: _Connection | None = None
+        self._connection: _ProviderClient | None = None
         self._connecting = anyio.Lock()
 
     @property
@@ -154,7 +154,7 @@ class ProviderModel:
             self._context_tokens = _find_context_tokens(self._provider, self._model, self._base_url)
         return self._context_tokens
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Answer]:
+    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
         connection = await self._connect()
         from pydantic_ai.direct import model_request_stream
         from pydantic_ai.exceptions import AgentRunError, UserError
@@ -162,7 +162,7 @@ class ProviderModel:
         try:
             async with model_request_stream(
                 connection.model,
-                _Conversation(self._provider, connection.model.system).messages(prompt),
+                _ProviderMessages(self._provider, connection.model.system).messages(prompt),
                 model_settings=self._model_settings(prompt),
                 model_request_parameters=_request_parameters(prompt),
             ) as response:
@@ -175,7 +175,7 @@ class ProviderModel:
             raise self._failure(error, connection.secrets) from None
         if not _is_whole(answer):
             raise self._cut()
-        yield Answer(
+        yield Completion(
             content=tuple(_content(answer.parts, self._provider)),
             usage=_usage(answer),
             model=answer.model_name or self._model,
@@ -191,7 +191,7 @@ class ProviderModel:
         if connection is not None:
             await connection.client.close()
 
-    async def _connect(self) -> "_Connection":
+    async def _connect(self) -> "_ProviderClient":
         async with self._connecting:
             if self._connection is None:
                 self._connection = await to_thread.run_sync(self._open, self._key())
@@ -207,7 +207,7 @@ class ProviderModel:
             raise ModelError(ModelErrorKind.AUTHENTICATION, f"Key malformed (not plain ASCII) for {who}")
         return key or None
 
-    def _open(self, key: str | None) -> "_Connection":
+    def _open(self, key: str | None) -> "_ProviderClient":
         import_provider(self.name)
         opened = _open_anthropic if self._provider == "anthropic" else _open_openai
         return opened(self._provider, self._model, self._base_url, key, self._settings)
@@ -284,13 +284,15 @@ class ProviderModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Connection:
+class _ProviderClient:
     client: "AsyncOpenAI | AsyncAnthropic"
     model: "WireModel"
     secrets: tuple[str, ...]
 
 
-def _open_openai(provider: str, model: str, base_url: str, key: str | None, settings: ProviderSettings) -> _Connection:
+def _open_openai(
+    provider: str, model: str, base_url: str, key: str | None, settings: ProviderSettings
+) -> _ProviderClient:
     from openai import AsyncOpenAI, Omit, Timeout
     from pydantic_ai.models.ollama import OllamaModel
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -324,12 +326,12 @@ def _open_openai(provider: str, model: str, base_url: str, key: str | None, sett
         # The client insists on a key, and takes this only with each request.
         settings={"extra_headers": cast("dict[str, str]", {"Authorization": Omit()})} if is_open else None,
     )
-    return _Connection(client=client, model=opened, secrets=_secrets(key, settings))
+    return _ProviderClient(client=client, model=opened, secrets=_secrets(key, settings))
 
 
 def _open_anthropic(
     provider: str, model: str, base_url: str, key: str | None, settings: ProviderSettings
-) -> _Connection:
+) -> _ProviderClient:
     from anthropic import AsyncAnthropic, Timeout
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -343,7 +345,7 @@ def _open_anthropic(
         max_retries=0,
     )
     opened = AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client))
-    return _Connection(client=client, model=opened, secrets=_secrets(key, settings))
+    return _ProviderClient(client=client, model=opened, secrets=_secrets(key, settings))
 
 
 def _secrets(key: str | None, settings: ProviderSettings) -> tuple[str, ...]:
@@ -365,7 +367,7 @@ class _PartFields(TypedDict):
     provider_details: dict[str, object] | None
 
 
-class _Conversation:
+class _ProviderMessages:
     """Writes a prompt down as messages, with ids of calls that are unique in it and stable as it grows."""
 
     def __init__(self, provider: str, system: str) -> None:

@@ -13,28 +13,28 @@ from typing import Annotated
 import anyio
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from antiphon.agents.model import Answer, ModelError, ModelErrorKind, Prompt, Purpose, TextDelta
+from antiphon.agents.model import Completion, ModelError, ModelErrorKind, Prompt, PromptPurpose, TextDelta
 from antiphon.agents.scripts import read_script, unplayable
 from antiphon.domain.message import Part, TextPart, ToolCallPart, Usage
 
 
-class _Call(BaseModel):
+class _ScriptedCall(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     name: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
-class _Step(BaseModel):
+class _ScriptedStep(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     text: str = ""
-    calls: list[_Call] = Field(default_factory=list[_Call])
+    calls: list[_ScriptedCall] = Field(default_factory=list[_ScriptedCall])
     sleep: float = 0
     fail: str | None = None
 
 
 class _Script(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-    sessions: dict[str, Annotated[list[list[_Step]], Field(min_length=1)]]
+    sessions: dict[str, Annotated[list[list[_ScriptedStep]], Field(min_length=1)]]
 
 
 class ScriptedModel:
@@ -63,8 +63,8 @@ class ScriptedModel:
     def is_counted(self) -> bool:
         return False
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Answer]:
-        if prompt.purpose is Purpose.COMPACTION:
+    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
+        if prompt.purpose is PromptPurpose.COMPACTION:
             yield self._answer((TextPart(text="Summary of the conversation so far."),))
             return
         step = self._step(prompt)
@@ -81,21 +81,21 @@ class ScriptedModel:
             content.append(ToolCallPart(call_id=f"call_{number}", name=call.name, arguments=arguments))
         yield self._answer(tuple(content))
 
-    def _step(self, prompt: Prompt) -> _Step:
+    def _step(self, prompt: Prompt) -> _ScriptedStep:
         sessions = self._script.sessions
         turns = sessions.get(prompt.session_key) or sessions.get("*")
         if turns is None:
             raise ModelError(ModelErrorKind.REFUSED, f"Script has no turns for session {prompt.session_key!r}")
         turn = turns[min(prompt.turn, len(turns) - 1)]
-        return turn[min(prompt.step, len(turn) - 1)] if turn else _Step()
+        return turn[min(prompt.step, len(turn) - 1)] if turn else _ScriptedStep()
 
-    def _answer(self, content: tuple[Part, ...]) -> Answer:
-        return Answer(content=content, usage=Usage(1, 1, 0, None, 1), model="scripted")
+    def _answer(self, content: tuple[Part, ...]) -> Completion:
+        return Completion(content=content, usage=Usage(1, 1, 0, None, 1), model="scripted")
 
 
 def _problem(error: ValidationError) -> str:
     """The first problem and its place, without names or values that only the file knows."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    known = {"sessions", *_Step.model_fields, *_Call.model_fields}
+    known = {"sessions", *_ScriptedStep.model_fields, *_ScriptedCall.model_fields}
     place = ".".join(str(part) if isinstance(part, int) or part in known else "…" for part in first["loc"])
     return f"{place or 'the file'}: {first['msg']}"

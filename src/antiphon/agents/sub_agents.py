@@ -23,11 +23,11 @@ class _Waited(msgspec.Struct, rename="camel"):
     reply: str | None = None
 
 
-class _Answer(msgspec.Struct):
+class _WaitAnswer(msgspec.Struct):
     runs: list[_Waited]
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answer = msgspec.json.Decoder(_WaitAnswer).decode
 
 
 def waited_replies(result: ToolResult) -> dict[str, str]:

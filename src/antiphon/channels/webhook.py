@@ -132,11 +132,11 @@ async def _read(answer: httpx.Response) -> bytes:
     return body
 
 
-class _Answer(Struct):
+class _PeerAnswer(Struct):
     id: str | None = None
 
 
-_decode = Decoder(_Answer).decode
+_decode = Decoder(_PeerAnswer).decode
 
 
 def _platform_id(body: bytes) -> str | None:

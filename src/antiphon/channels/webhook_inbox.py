@@ -20,7 +20,7 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.buckets import Buckets
-from antiphon.engine.deliveries.replies import Replies, Reply
+from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.sessions import Sessions
@@ -146,7 +146,7 @@ def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
     return DeliveryContext(channel=NAME, to=message.peer, account_id=webhook.name, thread_id=message.thread_id)
 
 
-def _with_end(answer: PostedShape, run: Run, reply: Reply, webhook: WebhookSettings) -> PostedShape:
+def _with_end(answer: PostedShape, run: Run, reply: ChannelReply, webhook: WebhookSettings) -> PostedShape:
     """What failed is told by its code; in words, which may name hosts, settings and budgets, to the owner alone."""
     is_told = webhook.principal is not None and reply.suppressed != "send_denied"
     return replace(

@@ -18,7 +18,7 @@ from antiphon.config.sections.agents import (
     SandboxSection,
 )
 from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection
-from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, Role
+from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
 from antiphon.config.sections.sessions import GroupsSection, MessagesSection, SessionSection
@@ -110,7 +110,7 @@ class Config(Section):
     def rules(self) -> Rules:
         """What use cases go by. Raises `Invalid` where settings contradict one another."""
         agents = self.agent_map()
-        if self.gateway.role is not Role.ALL and self.database.url is None:
+        if self.gateway.role is not ProcessRole.ALL and self.database.url is None:
             raise Invalid(
                 f"Setting gateway.role {self.gateway.role.value!r} needs a shared database. "
                 "Set database.url to a PostgreSQL address, or leave the role at 'all'.",

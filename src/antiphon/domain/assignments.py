@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache
 
-from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, Masks, Runs, Span
+from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, CharacterRuns, Masks, Span
 
 LONGEST_NAME = 64
 LONGEST_JUDGED = 100
@@ -173,10 +173,10 @@ class Assignments:
     def __init__(self, text: str) -> None:
         self._text = text
         self._masks = Masks(text)
-        self._plain = Runs(text, r"""[^\s"'`,;]""")
-        self._in_query = Runs(text, r"""[^\s"'`,;&#]""")
-        self._whole = Runs(text, r"[^\s]")
-        self._line = Runs(text, r"[^\n]")
+        self._plain = CharacterRuns(text, r"""[^\s"'`,;]""")
+        self._in_query = CharacterRuns(text, r"""[^\s"'`,;&#]""")
+        self._whole = CharacterRuns(text, r"[^\s]")
+        self._line = CharacterRuns(text, r"[^\n]")
 
     def find(self, start: int, end: int) -> Iterator[Span]:
         """The values whose names have their telling word from `start` up to `end`; they may go on behind it."""

@@ -17,7 +17,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.domain.silence import is_silent
 
 
-class Stage(StrEnum):
+class ExchangeState(StrEnum):
     """What an exchange waits for."""
 
     REQUEST = "request"
@@ -57,7 +57,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     request: str
     request_run: RunId
     """The target's run that answers the request."""
-    stage: Stage
+    stage: ExchangeState
     turn: int = 0
     """The reply-back turn that runs, or ran last."""
     max_turns: int
@@ -114,7 +114,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordWords:
     """Words that enter a session's log and start nothing."""
 
     side: Side
@@ -128,84 +128,86 @@ class Announce:
     """A run of the target that words what its channel is told."""
 
 
-Action = Turn | Record | Announce
+Action = Turn | RecordWords | Announce
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExchangeTransition:
     """The exchange's next state, and what has to be done for it, in order."""
 
     exchange: Exchange
     actions: tuple[Action, ...]
 
 
-def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Step:
+def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> ExchangeTransition:
     """The target answered the request, or failed to."""
-    assert exchange.stage is Stage.REQUEST
+    assert exchange.stage is ExchangeState.REQUEST
     exchange = replace(exchange, is_awaited=around.is_taken)
     if ended.status is not RunStatus.OK:
         error = ended.error or "The run failed."
-        record = () if around.is_taken else (Record(Side.REQUESTER, error, is_error=True),)
-        return Step(_done(exchange, "target_failed"), record)
+        record = () if around.is_taken else (RecordWords(Side.REQUESTER, error, is_error=True),)
+        return ExchangeTransition(_done(exchange, "target_failed"), record)
     exchange = replace(exchange, first_reply=ended.reply, latest_reply=ended.reply, is_withheld=not around.may_flow)
     if exchange.is_withheld:
-        notice = () if around.is_taken else (Record(Side.REQUESTER, None),)
+        notice = () if around.is_taken else (RecordWords(Side.REQUESTER, None),)
         return _finish(exchange, notice, around)
     if is_silent(ended.reply, REPLY_SKIP):
-        record = () if around.is_taken else (Record(Side.REQUESTER, ended.reply),)
-        return Step(_done(exchange, None), record)
+        record = () if around.is_taken else (RecordWords(Side.REQUESTER, ended.reply),)
+        return ExchangeTransition(_done(exchange, None), record)
     if around.is_taken and exchange.origin_run is not None:
-        return Step(replace(exchange, stage=Stage.ANSWERED), ())
+        return ExchangeTransition(replace(exchange, stage=ExchangeState.ANSWERED), ())
     if around.is_taken:
         return _finish(exchange, (), around)
     return _first_turn(exchange, around, words=ended.reply)
 
 
-def on_requester_ended(exchange: Exchange, around: Surroundings, *, has_result: bool) -> Step:
+def on_requester_ended(exchange: Exchange, around: Surroundings, *, has_result: bool) -> ExchangeTransition:
     """The requester's run ended after its call was answered: turn 1 may begin."""
-    assert exchange.stage is Stage.ANSWERED
+    assert exchange.stage is ExchangeState.ANSWERED
     assert exchange.first_reply is not None
     return _first_turn(exchange, around, words=None if has_result else exchange.first_reply)
 
 
-def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Step:
+def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> ExchangeTransition:
     """A side took its turn; the other's begins, or the turns are over. Contract: send 5."""
-    assert exchange.stage is Stage.TURN
+    assert exchange.stage is ExchangeState.TURN
     if ended.status is not RunStatus.OK or is_silent(ended.reply, REPLY_SKIP):
         return _finish(exchange, (), around)
     side = _side_of(exchange.turn)
     other = _side_of(exchange.turn + 1)
     exchange = replace(exchange, latest_reply=ended.reply)
     if side is Side.TARGET and not around.may_flow:
-        return _finish(exchange, (Record(Side.REQUESTER, None),), around)
+        return _finish(exchange, (RecordWords(Side.REQUESTER, None),), around)
     if exchange.turn >= exchange.max_turns or not around.may_go_on:
-        return _finish(exchange, (Record(other, ended.reply),), around)
+        return _finish(exchange, (RecordWords(other, ended.reply),), around)
     turn = exchange.turn + 1
-    return Step(replace(exchange, turn=turn), (Turn(turn, other, ended.reply),))
+    return ExchangeTransition(replace(exchange, turn=turn), (Turn(turn, other, ended.reply),))
 
 
 def on_announce_ended(exchange: Exchange, ended: RunEnd) -> tuple[Exchange, str | None]:
     """The exchange, and what the target's channel is told; None for nothing. Contract: send 6."""
-    assert exchange.stage is Stage.ANNOUNCE
+    assert exchange.stage is ExchangeState.ANNOUNCE
     is_spoken = ended.status is RunStatus.OK and not is_silent(ended.reply, ANNOUNCE_SKIP)
     return _done(exchange, None), ended.reply if is_spoken else None
 
 
-def _first_turn(exchange: Exchange, around: Surroundings, *, words: str | None) -> Step:
+def _first_turn(exchange: Exchange, around: Surroundings, *, words: str | None) -> ExchangeTransition:
     if exchange.max_turns > 0 and around.may_go_on:
-        return Step(replace(exchange, stage=Stage.TURN, turn=1), (Turn(1, Side.REQUESTER, words),))
-    record = () if words is None else (Record(Side.REQUESTER, words),)
+        return ExchangeTransition(
+            replace(exchange, stage=ExchangeState.TURN, turn=1), (Turn(1, Side.REQUESTER, words),)
+        )
+    record = () if words is None else (RecordWords(Side.REQUESTER, words),)
     return _finish(exchange, record, around)
 
 
-def _finish(exchange: Exchange, actions: tuple[Action, ...], around: Surroundings) -> Step:
+def _finish(exchange: Exchange, actions: tuple[Action, ...], around: Surroundings) -> ExchangeTransition:
     if around.can_announce:
-        return Step(replace(exchange, stage=Stage.ANNOUNCE), (*actions, Announce()))
-    return Step(_done(exchange, None), actions)
+        return ExchangeTransition(replace(exchange, stage=ExchangeState.ANNOUNCE), (*actions, Announce()))
+    return ExchangeTransition(_done(exchange, None), actions)
 
 
 def _done(exchange: Exchange, code: str | None) -> Exchange:
-    return replace(exchange, stage=Stage.DONE, code=code)
+    return replace(exchange, stage=ExchangeState.DONE, code=code)
 
 
 def _side_of(turn: int) -> Side:

@@ -246,7 +246,7 @@ def text_from_path(segment: str) -> str:
         raise _invalid("cannot be decoded from the URL", segment, "Percent-encode it as UTF-8") from error
 
 
-class _Place(NamedTuple):
+class _KeyPrefix(NamedTuple):
     """What a key's body begins with, before threads, chats and children."""
 
     length: int
@@ -308,26 +308,26 @@ def _read_body(text: str, agent_id: AgentId | None, body: list[str]) -> SessionK
     )
 
 
-def _read_place(agent_id: AgentId | None, body: list[str]) -> _Place:
+def _read_place(agent_id: AgentId | None, body: list[str]) -> _KeyPrefix:
     match body:
         case ["main"]:
-            return _Place(1, SessionKind.MAIN)
+            return _KeyPrefix(1, SessionKind.MAIN)
         case ["cron" | "hook" | "node" as kind, _, *_]:
-            return _Place(2, SessionKind(kind))
+            return _KeyPrefix(2, SessionKind(kind))
         case [word, *rest] if _is_node(word) and (agent_id is None or not rest):
-            return _Place(1, SessionKind.NODE)
+            return _KeyPrefix(1, SessionKind.NODE)
         case ["subagent", *_]:
-            return _Place(0)
+            return _KeyPrefix(0)
         case ["direct", _, *_]:
-            return _Place(2, chat_type=ChatType.DIRECT, platform_ids=(1,))
+            return _KeyPrefix(2, chat_type=ChatType.DIRECT, platform_ids=(1,))
         case [channel, "group" | "channel" as chat_type, _, *_]:
-            return _Place(3, SessionKind.GROUP, ChatType(chat_type), channel, (2,))
+            return _KeyPrefix(3, SessionKind.GROUP, ChatType(chat_type), channel, (2,))
         case [channel, "direct", _, *_]:
-            return _Place(3, SessionKind.OTHER, ChatType.DIRECT, channel, (2,))
+            return _KeyPrefix(3, SessionKind.OTHER, ChatType.DIRECT, channel, (2,))
         case [channel, account, "direct", _, *_] if account not in _MARKERS:
-            return _Place(4, SessionKind.OTHER, ChatType.DIRECT, channel, (1, 3))
+            return _KeyPrefix(4, SessionKind.OTHER, ChatType.DIRECT, channel, (1, 3))
         case _:
-            return _Place(1)
+            return _KeyPrefix(1)
 
 
 def _check_text(text: str) -> None:

@@ -18,7 +18,7 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import is_silent
 
 
-class Stage(StrEnum):
+class ReportState(StrEnum):
     """How far a result came on its way to the requester."""
 
     OPEN = "open"
@@ -55,7 +55,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """Whose rights the child has, and what follows from its result."""
     is_sandboxed: bool = False
     """Whether the child, its requester or a session that caused it is sandboxed; so is what follows then."""
-    stage: Stage
+    stage: ReportState
     is_taken: bool = False
     """Whether the requester has the result already, by a wait."""
 
@@ -93,7 +93,7 @@ class Then(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordResult:
     """The result enters the requester's log."""
 
     then: Then = Then.NOTHING
@@ -124,52 +124,52 @@ class PutAway:
     """Whether no run will still go on with the result that the child holds."""
 
 
-Action = Record | Answer | Word | Tell | PutAway
+Action = RecordResult | Answer | Word | Tell | PutAway
 
 
 @dataclass(frozen=True, slots=True)
-class Consequences:
+class ReportTransition:
     """The report's next state, and what has to be done for it, in order."""
 
     report: Report
     actions: tuple[Action, ...] = ()
 
 
-def on_child_ended(report: Report, situation: Situation) -> Consequences:
+def on_child_ended(report: Report, situation: Situation) -> ReportTransition:
     """The run that was to bring the result ended; with `may_word` unset the child is being deleted."""
-    assert report.stage is Stage.OPEN
+    assert report.stage is ReportState.OPEN
     if not situation.has_requester or report.requester_incarnation is None:
-        return Consequences(replace(report, stage=Stage.KEPT), (PutAway(may_delete=False),))
+        return ReportTransition(replace(report, stage=ReportState.KEPT), (PutAway(may_delete=False),))
     if report.waiter is not None:
         return _come_for_waiter(report, situation)
     report = replace(report, origin_run=situation.follower or report.origin_run)
     if not situation.is_origin_over:
-        return Consequences(replace(report, stage=Stage.RECORDED), (Record(),))
+        return ReportTransition(replace(report, stage=ReportState.RECORDED), (RecordResult(),))
     following = _following(report, situation)
     if isinstance(following, Answer):
-        return Consequences(replace(report, stage=Stage.DONE), (Record(Then.ANSWER), PutAway()))
-    return _then(report, (Record(),), following)
+        return ReportTransition(replace(report, stage=ReportState.DONE), (RecordResult(Then.ANSWER), PutAway()))
+    return _then(report, (RecordResult(),), following)
 
 
-def on_origin_ended(report: Report, situation: Situation, *, is_called_off: bool = False) -> Consequences:
+def on_origin_ended(report: Report, situation: Situation, *, is_called_off: bool = False) -> ReportTransition:
     """The run that spawned has ended after the result came. If it was called off, nothing follows."""
-    assert report.stage is Stage.RECORDED
+    assert report.stage is ReportState.RECORDED
     return _then(report, (), None if is_called_off else _following(report, situation))
 
 
-def on_yield(report: Report, waiter: RunId) -> Consequences:
+def on_yield(report: Report, waiter: RunId) -> ReportTransition:
     """The run that spawned ends until all results are there. It goes on with this one, unless that was taken."""
-    assert report.stage is Stage.RECORDED
+    assert report.stage is ReportState.RECORDED
     if report.is_taken:
-        return Consequences(replace(report, stage=Stage.DONE), (PutAway(),))
-    come = replace(report, stage=Stage.DONE, waiter=waiter, is_taken=True)
-    return Consequences(come, (PutAway(may_delete=False),))
+        return ReportTransition(replace(report, stage=ReportState.DONE), (PutAway(),))
+    come = replace(report, stage=ReportState.DONE, waiter=waiter, is_taken=True)
+    return ReportTransition(come, (PutAway(may_delete=False),))
 
 
-def on_released(report: Report, situation: Situation) -> Consequences:
+def on_released(report: Report, situation: Situation) -> ReportTransition:
     """The run that waited for it is not continued, and another run had begun it: it has its own consequences again."""
-    if report.stage is not Stage.DONE:
-        return Consequences(replace(report, waiter=None))
+    if report.stage is not ReportState.DONE:
+        return ReportTransition(replace(report, waiter=None))
     return _then(
         replace(report, waiter=None, is_taken=False),
         (),
@@ -177,38 +177,40 @@ def on_released(report: Report, situation: Situation) -> Consequences:
     )
 
 
-def on_waited(report: Report, *, is_wording_called_off: bool) -> Consequences:
+def on_waited(report: Report, *, is_wording_called_off: bool) -> ReportTransition:
     """A wait of the requester brought the result: nothing more is told of it.
 
     A turn that was to word it does not begin any more; one that has begun goes on.
     """
     match report.stage:
-        case Stage.RECORDED | Stage.DONE:
-            return Consequences(replace(report, is_taken=True))
-        case Stage.ANNOUNCING if is_wording_called_off:
-            return Consequences(replace(report, stage=Stage.DONE, is_taken=True), (PutAway(),))
+        case ReportState.RECORDED | ReportState.DONE:
+            return ReportTransition(replace(report, is_taken=True))
+        case ReportState.ANNOUNCING if is_wording_called_off:
+            return ReportTransition(replace(report, stage=ReportState.DONE, is_taken=True), (PutAway(),))
         case _:
-            return Consequences(report)
+            return ReportTransition(report)
 
 
-def on_announce_ended(report: Report, status: RunStatus, reply: str, record: str, situation: Situation) -> Consequences:
+def on_announce_ended(
+    report: Report, status: RunStatus, reply: str, record: str, situation: Situation
+) -> ReportTransition:
     """The child worded the result, or failed to. What it says reaches the channel unless it rose above its requester.
 
     Of a conversation that was begun anew since nothing is told any more.
     """
-    assert report.stage is Stage.ANNOUNCING
-    done = replace(report, stage=Stage.DONE)
+    assert report.stage is ReportState.ANNOUNCING
+    done = replace(report, stage=ReportState.DONE)
     text = announced_text(status, reply, record)
     if text is None or report.place is None or not situation.has_requester or not situation.is_present:
-        return Consequences(done, (PutAway(),))
-    return Consequences(done, (Tell(text) if situation.may_flow else Answer(), PutAway()))
+        return ReportTransition(done, (PutAway(),))
+    return ReportTransition(done, (Tell(text) if situation.may_flow else Answer(), PutAway()))
 
 
-def on_child_deleted(report: Report, situation: Situation) -> Consequences:
+def on_child_deleted(report: Report, situation: Situation) -> ReportTransition:
     """The child is deleted while it words the result: the requester goes on with the record itself."""
-    assert report.stage is Stage.ANNOUNCING
+    assert report.stage is ReportState.ANNOUNCING
     is_there = situation.has_requester and situation.is_present
-    return Consequences(replace(report, stage=Stage.DONE), (Answer(),) if is_there else ())
+    return ReportTransition(replace(report, stage=ReportState.DONE), (Answer(),) if is_there else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +225,7 @@ class Heir:
     is_from_outside: bool = False
 
 
-def on_requester_deleted(report: Report, heir: Heir, *, is_answered: bool, is_newest: bool) -> Consequences:
+def on_requester_deleted(report: Report, heir: Heir, *, is_answered: bool, is_newest: bool) -> ReportTransition:
     """The requester's session is deleted: results go to its own requester; without one they are kept.
 
     What came and was not gone on with (`is_answered` unset) comes anew, to the heir. The newest report of a child
@@ -237,16 +239,16 @@ def on_requester_deleted(report: Report, heir: Heir, *, is_answered: bool, is_ne
         is_from_outside=heir.is_from_outside,
         waiter=None,
     )
-    if report.stage is Stage.OPEN:
-        return Consequences(replace(inherited, origin_run=heir.run))
+    if report.stage is ReportState.OPEN:
+        return ReportTransition(replace(inherited, origin_run=heir.run))
     if not is_answered:
-        return Consequences(replace(inherited, stage=Stage.OPEN, is_taken=False, origin_run=heir.run))
-    if report.stage is Stage.DONE and is_newest:
-        return Consequences(replace(inherited, origin_run=None))
+        return ReportTransition(replace(inherited, stage=ReportState.OPEN, is_taken=False, origin_run=heir.run))
+    if report.stage is ReportState.DONE and is_newest:
+        return ReportTransition(replace(inherited, origin_run=None))
     alone = replace(report, requester=None, origin_run=None, waiter=None)
-    if report.stage in (Stage.RECORDED, Stage.ANNOUNCING):
-        return Consequences(replace(alone, stage=Stage.KEPT), (PutAway(may_delete=False),))
-    return Consequences(alone)
+    if report.stage in (ReportState.RECORDED, ReportState.ANNOUNCING):
+        return ReportTransition(replace(alone, stage=ReportState.KEPT), (PutAway(may_delete=False),))
+    return ReportTransition(alone)
 
 
 def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
@@ -259,11 +261,11 @@ def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
     return None if is_silent(reply, ANNOUNCE_SKIP) else reply
 
 
-def _come_for_waiter(report: Report, situation: Situation) -> Consequences:
-    come = replace(report, stage=Stage.DONE, is_taken=True)
+def _come_for_waiter(report: Report, situation: Situation) -> ReportTransition:
+    come = replace(report, stage=ReportState.DONE, is_taken=True)
     if situation.is_waiter_parked and situation.is_last_awaited:
-        return Consequences(come, (PutAway(), Record(Then.CONTINUE)))
-    return Consequences(come, (Record(), PutAway(may_delete=not situation.is_waiter_parked)))
+        return ReportTransition(come, (PutAway(), RecordResult(Then.CONTINUE)))
+    return ReportTransition(come, (RecordResult(), PutAway(may_delete=not situation.is_waiter_parked)))
 
 
 def _following(report: Report, situation: Situation) -> Answer | Word | None:
@@ -277,8 +279,8 @@ def _following(report: Report, situation: Situation) -> Answer | Word | None:
     return Word() if can_word else Answer()
 
 
-def _then(report: Report, actions: tuple[Action, ...], following: Answer | Word | None) -> Consequences:
+def _then(report: Report, actions: tuple[Action, ...], following: Answer | Word | None) -> ReportTransition:
     if isinstance(following, Word):
-        return Consequences(replace(report, stage=Stage.ANNOUNCING), (*actions, following))
+        return ReportTransition(replace(report, stage=ReportState.ANNOUNCING), (*actions, following))
     begun = () if following is None else (following,)
-    return Consequences(replace(report, stage=Stage.DONE), (*actions, *begun, PutAway()))
+    return ReportTransition(replace(report, stage=ReportState.DONE), (*actions, *begun, PutAway()))

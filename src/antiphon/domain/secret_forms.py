@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, Masks, Occurrences, Runs, Span
+from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, CharacterRuns, Masks, Occurrences, Span
 from antiphon.domain.tokens import BOUND_PREFIX, OWNER_PREFIX
 
 LONGEST_KEY = 64 * 1024
@@ -167,7 +167,7 @@ def _find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _find_form(text: str, form: Form, prefix: str, start: int, end: int) -> Iterator[Span]:
-    runs = Runs(text, form.characters)
+    runs = CharacterRuns(text, form.characters)
     limit = end + len(prefix) - 1
     place = start - 1
     while (place := text.find(prefix, place + 1, limit)) >= 0:
@@ -184,7 +184,7 @@ def _find_form(text: str, form: Form, prefix: str, start: int, end: int) -> Iter
 
 def _find_drawn(text: str, start: int, end: int) -> Iterator[Span]:
     """What stands behind a name of tokens, and what was plainly drawn by chance behind any short name."""
-    words = Runs(text, _WORD)
+    words = CharacterRuns(text, _WORD)
     for found in _DRAWN.finditer(text, start, end + LOOKAHEAD):
         at = found.start()
         head = _HEAD.search(text, max(0, at - 24), at)
@@ -202,7 +202,7 @@ def _is_drawn(text: str, at: int) -> bool:
 
 def _find_hashes(text: str, start: int, end: int) -> Iterator[Span]:
     """Hashes of passwords, and private keys in base64."""
-    hashed, encoded = Runs(text, "[A-Za-z0-9./+=,$-]"), Runs(text, _ENCODED)
+    hashed, encoded = CharacterRuns(text, "[A-Za-z0-9./+=,$-]"), CharacterRuns(text, _ENCODED)
     for pattern, runs in ((_HASH, hashed), (_ENCODED_KEY, encoded)):
         for found in pattern.finditer(text, start, end + LOOKAHEAD):
             if found.start() < end and not _is_within(text, found.start()):
@@ -211,7 +211,7 @@ def _find_hashes(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _find_bots(text: str, start: int, end: int) -> Iterator[Span]:
     """The tokens of bots, which begin with the bot's number."""
-    words, dotted = Runs(text, _WORD), Runs(text, _DOTTED)
+    words, dotted = CharacterRuns(text, _WORD), CharacterRuns(text, _DOTTED)
     for found in _TELEGRAM.finditer(text, start, end + LOOKAHEAD):
         number = _NUMBER.search(text, max(0, found.start() - 16), found.start())
         if number is not None and start <= number.start() < end and not _is_within(text, number.start()):
@@ -244,7 +244,7 @@ def find_private_keys(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _find_signed(text: str, start: int, end: int) -> Iterator[Span]:
     """JSON Web Tokens: three parts with dots between them."""
-    runs = Runs(text, _DOTTED)
+    runs = CharacterRuns(text, _DOTTED)
     for found in _SIGNED.finditer(text, start, end + LOOKAHEAD):
         if found.start() >= end:
             break
@@ -256,7 +256,7 @@ def _find_signed(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _find_addresses(text: str, start: int, end: int) -> Iterator[Span]:
     """What gives access in an address: a webhook's path, a password before the host."""
-    masks, runs = Masks(text), Runs(text, _ADDRESS)
+    masks, runs = Masks(text), CharacterRuns(text, _ADDRESS)
     if text.find(".com/", start, end + LOOKAHEAD) >= 0 or text.find("telegram.org/", start, end + LOOKAHEAD) >= 0:
         for found in _ADDRESSES.finditer(text, start, end + LOOKAHEAD):
             span = found.end(), runs.end(found.end())

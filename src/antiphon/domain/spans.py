@@ -23,7 +23,7 @@ def _run_of(characters: str) -> re.Pattern[str]:
     return re.compile(f"{characters}*+", re.ASCII)
 
 
-class Runs:
+class CharacterRuns:
     """The ends of runs of certain characters. Asked at rising places, it reads each character once."""
 
     def __init__(self, text: str, characters: str) -> None:

@@ -42,7 +42,7 @@ class _Separators(dict[int, str | int]):
 _SEPARATORS = _Separators()
 
 
-class Piece(NamedTuple):
+class WordPiece(NamedTuple):
     text: str
     is_unspaced: bool
 
@@ -81,7 +81,7 @@ def query_words(query: str) -> list[str]:
     return list(dict.fromkeys(_needed(pieces)))
 
 
-def _needed(pieces: Iterable[Piece]) -> Iterator[str]:
+def _needed(pieces: Iterable[WordPiece]) -> Iterator[str]:
     for piece in pieces:
         if not piece.is_unspaced:
             yield _cut(piece.text)
@@ -91,7 +91,7 @@ def _needed(pieces: Iterable[Piece]) -> Iterator[str]:
             yield from _pairs(piece.text)
 
 
-def _pieces(text: str) -> Iterator[Piece]:
+def _pieces(text: str) -> Iterator[WordPiece]:
     for part in _parts(text):
         yield from _pieces_of_part(part)
 
@@ -110,13 +110,13 @@ def _parts(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _pieces_of_part(text: str) -> Iterator[Piece]:
+def _pieces_of_part(text: str) -> Iterator[WordPiece]:
     for run in _normal(text).translate(_SEPARATORS).split():
         if run.isascii():
-            yield Piece(run, False)
+            yield WordPiece(run, False)
             continue
         for piece in _PIECES.finditer(run):
-            yield Piece(piece[0], piece[1] is not None)
+            yield WordPiece(piece[0], piece[1] is not None)
 
 
 def _normal(text: str) -> str:

@@ -43,7 +43,7 @@ _encode = Encoder().encode
 _decode_deltas = Decoder(list[Delta]).decode
 
 
-class Channel(Protocol):
+class NotificationChannel(Protocol):
     """Short texts to every process of the database, this one included. A text may be lost."""
 
     async def send(self, text: str) -> None: ...
@@ -56,7 +56,9 @@ class Channel(Protocol):
 class PostgresNotifier:
     """Implements `Notifier`. `run` must be running in a task."""
 
-    def __init__(self, channel: Channel, process: ProcessId, *, on_interrupt: Callable[[SessionRow], None]) -> None:
+    def __init__(
+        self, channel: NotificationChannel, process: ProcessId, *, on_interrupt: Callable[[SessionRow], None]
+    ) -> None:
         self._channel = channel
         self._process = process
         self._on_interrupt = on_interrupt

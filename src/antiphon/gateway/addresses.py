@@ -9,7 +9,7 @@ from antiphon.gateway.bodies import SMALL_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class RouteEndpoint:
     """Who answers one method at an address, and what the guard lets through to it."""
 
     answer: AsgiApp
@@ -21,11 +21,11 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Route:
     """One path, with what stands there."""
 
     path: str
-    endpoints: dict[str, Endpoint] = field(default_factory=dict[str, Endpoint])
+    endpoints: dict[str, RouteEndpoint] = field(default_factory=dict[str, RouteEndpoint])
     """By method."""
 
     @property
@@ -40,7 +40,7 @@ class Address:
 class Match(NamedTuple):
     """An address, and the parameters that a path has in it."""
 
-    address: Address
+    address: Route
     parameters: Mapping[str, str]
 
 
@@ -51,24 +51,24 @@ class Addresses:
     """Addresses with `{name}` for a segment of their path, and with `*` at its end for all that begins so."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, Address] = {}
+        self._by_path: dict[str, Route] = {}
         self._plain: dict[str, Match] = {}
-        self._by_shape: dict[tuple[int, str], list[tuple[tuple[str, ...], Address]]] = {}
+        self._by_shape: dict[tuple[int, str], list[tuple[tuple[str, ...], Route]]] = {}
         """Those with parameters, by the number of their segments and the first."""
         self._by_prefix: list[tuple[str, Match]] = []
 
-    def __iter__(self) -> Iterator[Address]:
+    def __iter__(self) -> Iterator[Route]:
         return iter(self._by_path.values())
 
-    def add(self, method: str, path: str, endpoint: Endpoint) -> None:
+    def add(self, method: str, path: str, endpoint: RouteEndpoint) -> None:
         """The method must not be there already."""
         address = self._by_path.get(path) or self._begin(path)
         if method in address.endpoints:
             raise ValueError(f"Address stands twice: {method} {path}")
         address.endpoints[method] = endpoint
 
-    def _begin(self, path: str) -> Address:
-        address = self._by_path[path] = Address(path)
+    def _begin(self, path: str) -> Route:
+        address = self._by_path[path] = Route(path)
         if path.endswith("*"):
             self._by_prefix.append((path[:-1], Match(address, _NO_PARAMETERS)))
         elif "{" in path:

@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.domain.actor import OWNER, Principal, session_principal
 from antiphon.domain.errors import Denied, Unavailable, Unproven
-from antiphon.engine.access.credentials import Ending, Watch
+from antiphon.engine.access.credentials import CredentialEnding, Watch
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.signin import BROWSER_LIFE, Browser
 from antiphon.engine.services import Services
@@ -72,7 +72,7 @@ class Authentication:
         That finds it in the scope, as `antiphon.watch`. It is released when the request was answered.
         """
 
-        def end(reason: Ending) -> None:
+        def end(reason: CredentialEnding) -> None:
             scope["antiphon.last"] = last
             scope["antiphon.cancel"]()
 

@@ -74,7 +74,7 @@ class ConnectionLimits:
     """Each chunk costs as much time as some kilobytes of one body."""
 
 
-class _Refused(Exception):
+class _RefusedRequest(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -87,11 +87,11 @@ class Connections:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.refusals = Refusals()
-        self.idle: dict[Connection, None] = {}
+        self.idle: dict[HttpConnection, None] = {}
         """Without a whole head, the oldest first."""
-        self.incoming: dict[Connection, None] = {}
+        self.incoming: dict[HttpConnection, None] = {}
         """Whose request's body is not whole, or that were refused and not closed yet."""
-        self.stalled: dict[Connection, None] = {}
+        self.stalled: dict[HttpConnection, None] = {}
         """Whose answer waits to be taken."""
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -100,7 +100,7 @@ class Connections:
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
-    def forget(self, connection: "Connection") -> None:
+    def forget(self, connection: "HttpConnection") -> None:
         self.idle.pop(connection, None)
         self.incoming.pop(connection, None)
         self.stalled.pop(connection, None)
@@ -135,7 +135,7 @@ class Connections:
             self.watch()
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """One client's connection. Puts `antiphon.abort` into each scope: it drops what waits to be sent, too."""
 
     transport: asyncio.Transport
@@ -226,11 +226,11 @@ class Connection(HttpToolsProtocol):
             return False
         except httptools.HttpParserError as error:
             refused = error.__context__
-            if not isinstance(refused, _Refused):
-                refused = _Refused("invalid_http", "Request is not valid HTTP/1.1.")
+            if not isinstance(refused, _RefusedRequest):
+                refused = _RefusedRequest("invalid_http", "Request is not valid HTTP/1.1.")
             self._refuse(refused.code, refused.message)
             return False
-        except _Refused as refused:
+        except _RefusedRequest as refused:
             self._refuse(refused.code, refused.message)
             return False
         return not self._is_refused
@@ -242,7 +242,9 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = self._header_count = 0
         self._seen = set()
         if len(self.pipeline) >= self._limits.pipelined:
-            raise _Refused("too_many_requests_at_once", "Connection has too many requests that wait. Use several.")
+            raise _RefusedRequest(
+                "too_many_requests_at_once", "Connection has too many requests that wait. Use several."
+            )
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -252,13 +254,15 @@ class Connection(HttpToolsProtocol):
         self._count(len(name) + len(value) + 4)
         self._header_count += 1
         if self._header_count > self._limits.headers:
-            raise _Refused("too_many_headers", f"Request has more than {self._limits.headers} headers. Send fewer.")
+            raise _RefusedRequest(
+                "too_many_headers", f"Request has more than {self._limits.headers} headers. Send fewer."
+            )
         if not self._is_in_head:
             return  # a trailer: what was decided by the head cannot be changed any more
         lower = name.lower()
         if lower in SINGLE:
             if lower in self._seen:
-                raise _Refused("repeated_header", f"Header is given twice: {lower.decode()!r}. Send it once.")
+                raise _RefusedRequest("repeated_header", f"Header is given twice: {lower.decode()!r}. Send it once.")
             self._seen.add(lower)
         super().on_header(name, value)
 
@@ -267,8 +271,8 @@ class Connection(HttpToolsProtocol):
         if self._head_bytes > self._limits.head_bytes:
             raise self._head_too_large()
 
-    def _head_too_large(self) -> _Refused:
-        return _Refused(
+    def _head_too_large(self) -> _RefusedRequest:
+        return _RefusedRequest(
             "head_too_large", f"Head is larger than {self._limits.head_bytes} bytes, the most that is taken."
         )
 
@@ -287,7 +291,9 @@ class Connection(HttpToolsProtocol):
     def on_chunk_header(self) -> None:
         self._chunks += 1
         if self._chunks > self._limits.chunks + self._body_bytes // self._limits.chunk_bytes:
-            raise _Refused("chunks_too_small", "Body comes in too many small chunks. Send larger ones, or its length.")
+            raise _RefusedRequest(
+                "chunks_too_small", "Body comes in too many small chunks. Send larger ones, or its length."
+            )
 
     def on_body(self, body: bytes) -> None:
         self._has_body_come = True

@@ -10,7 +10,7 @@ import anyio
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Limited
 from antiphon.engine.services import Services
-from antiphon.gateway.addresses import Addresses, Endpoint
+from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.authentication import Authentication, Entry, keep_own_cookie, with_cookie
 from antiphon.gateway.bodies import LARGE_BYTES, SMALL_BYTES, body_too_large, limit_of
@@ -167,7 +167,7 @@ class Guard:
                     f"Body is {kind or 'of no type'!r}. Send application/json.",
                 )
 
-    def _endpoint(self, scope: Scope) -> Endpoint | None:
+    def _endpoint(self, scope: Scope) -> RouteEndpoint | None:
         found = scope["antiphon.found"]
         return None if found is None else found.address.endpoints.get(scope["method"])
 

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.gateway.addresses import Addresses, Endpoint
+from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
 from antiphon.gateway.binding import Binding
 from antiphon.gateway.bodies import LARGE_BYTES
@@ -28,10 +28,10 @@ MCP_PATH = "/mcp"
 def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> Guard:
     """The whole application, behind its guard."""
     addresses = _addresses_of((*TABLE.values(), *PAGE), gateway)
-    addresses.add("POST", MCP_PATH, Endpoint(answer=mcp, max_body_bytes=LARGE_BYTES, serves_bound=True))
-    addresses.add("GET", "/openapi.json", Endpoint(answer=_Description()))
+    addresses.add("POST", MCP_PATH, RouteEndpoint(answer=mcp, max_body_bytes=LARGE_BYTES, serves_bound=True))
+    addresses.add("GET", "/openapi.json", RouteEndpoint(answer=_Description()))
     for method in ("GET", "HEAD"):
-        addresses.add(method, "/static/*", Endpoint(answer=Assets(), is_open=True))
+        addresses.add(method, "/static/*", RouteEndpoint(answer=Assets(), is_open=True))
     return Guard(Application(addresses), gateway.services, settings, addresses)
 
 
@@ -46,7 +46,7 @@ def _addresses_of(operations: Iterable[AnyOperation], gateway: Gateway) -> Addre
         places.setdefault((operation.http.method, operation.http.path), []).append(operation)
     addresses = Addresses()
     for (method, path), there in places.items():
-        endpoint = Endpoint(
+        endpoint = RouteEndpoint(
             answer=_Place(there, gateway),
             max_body_bytes=max(operation.http.max_body_bytes for operation in there),
             is_open=any(operation.scope is None for operation in there),
@@ -77,7 +77,7 @@ class Application:
                 raise
             await response_to(error, scope)(scope, receive, send)
 
-    def _endpoint(self, scope: Scope) -> Endpoint:
+    def _endpoint(self, scope: Scope) -> RouteEndpoint:
         """Raises `HTTPException` where there is none."""
         found = scope["antiphon.found"] if "antiphon.found" in scope else self._addresses.find(scope["path"])
         if found is None:

@@ -16,7 +16,7 @@ import uvicorn
 
 from antiphon.domain.errors import AntiphonError
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
-from antiphon.gateway.connections import Connection, ConnectionLimits, Connections
+from antiphon.gateway.connections import ConnectionLimits, Connections, HttpConnection
 from antiphon.gateway.responses import error_response
 
 GRACE_SECONDS = 5
@@ -128,7 +128,7 @@ class _Requests:
             request.cancel()
 
 
-class _Server(uvicorn.Server):
+class _GatewayServer(uvicorn.Server):
     """Leaves signals to the program, and ends what is open before it waits for connections to close."""
 
     def __init__(self, config: uvicorn.Config, requests: _Requests, on_stop: Callable[[], None]) -> None:
@@ -172,7 +172,7 @@ async def serving(
     requests = _Requests(app)
     config = uvicorn.Config(
         requests,
-        http=cast("type[asyncio.Protocol]", partial(Connection, Connections(limits))),
+        http=cast("type[asyncio.Protocol]", partial(HttpConnection, Connections(limits))),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -182,7 +182,7 @@ async def serving(
         timeout_keep_alive=int(limits.idle_seconds),
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server = _Server(config, requests, on_stop)
+    server = _GatewayServer(config, requests, on_stop)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listener])
         await server.has_started.wait()

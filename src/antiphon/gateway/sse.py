@@ -14,7 +14,7 @@ from starlette.responses import Response
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
-from antiphon.engine.access.credentials import Ending, Watch
+from antiphon.engine.access.credentials import CredentialEnding, Watch
 from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, ReaderEnded, View
 from antiphon.gateway.asgi import Receive, Scope, Send
 from antiphon.policy.reach import Grant
@@ -53,7 +53,7 @@ def _end(reason: str) -> Frame:
 def _end_with(watch: Watch, reader: Reader) -> None:
     """Ends the reader with what its request was let in by."""
 
-    def end(reason: Ending) -> None:
+    def end(reason: CredentialEnding) -> None:
         reader.end(reason.value)
 
     watch.on_end = end

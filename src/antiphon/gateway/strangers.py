@@ -11,7 +11,7 @@ MOST_BYTES = 64 * 1024 * 1024
 """Of all such bodies that are not whole yet."""
 
 
-class _Body:
+class _OpenBody:
     """One that is coming."""
 
     __slots__ = ("end", "size")
@@ -32,14 +32,14 @@ class StrangersBodies:
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
         self._held = 0
-        self._bodies: dict[_Body, None] = {}
+        self._bodies: dict[_OpenBody, None] = {}
         """The one that began first, first."""
         self._refusals = Refusals()
 
     @contextmanager
     def reading(self, scope: Scope, receive: Receive, crowded: AsgiApp) -> Generator[Receive]:
         """Gives a `receive` that counts; the request whose body is given up is ended, and answered by `crowded`."""
-        body = _Body(scope, crowded)
+        body = _OpenBody(scope, crowded)
 
         async def counted() -> MutableMapping[str, Any]:
             part = await receive()
@@ -53,7 +53,7 @@ class StrangersBodies:
         finally:
             self._release(body)
 
-    def _add(self, body: _Body, size: int) -> None:
+    def _add(self, body: _OpenBody, size: int) -> None:
         if size == 0:
             return
         body.size += size
@@ -65,7 +65,7 @@ class StrangersBodies:
             self._refusals.note("too_many_bodies")
             oldest.end()
 
-    def _release(self, body: _Body) -> None:
+    def _release(self, body: _OpenBody) -> None:
         """May be called twice."""
         self._bodies.pop(body, None)
         self._held -= body.size

@@ -16,7 +16,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject
-from antiphon.mcp.connection import Connection
+from antiphon.mcp.connection import ServerConnection
 from antiphon.mcp.results import cut, text_of_result
 from antiphon.mcp.settings import ServerSettings
 
@@ -45,7 +45,7 @@ class LeftOut:
 class McpTool:
     """One tool of a server. Implements `Tool`."""
 
-    def __init__(self, connection: Connection, tool: str, schema: ToolSchema) -> None:
+    def __init__(self, connection: ServerConnection, tool: str, schema: ToolSchema) -> None:
         self._connection = connection
         self._tool = tool
         self._schema = schema
@@ -106,10 +106,10 @@ class McpTools:
 
     def __init__(self, own: ToolSource, settings: Iterable[ServerSettings], clock: Clock) -> None:
         self._own = own
-        self._connections: dict[AgentId, list[Connection]] = {}
+        self._connections: dict[AgentId, list[ServerConnection]] = {}
         self._told: set[LeftOut] = set()
         for server in settings:
-            self._connections.setdefault(server.agent_id, []).append(Connection(server, clock))
+            self._connections.setdefault(server.agent_id, []).append(ServerConnection(server, clock))
 
     async def run(self) -> None:
         """Keeps the connections, until cancelled; none is made before it is wanted."""
@@ -123,7 +123,7 @@ class McpTools:
         connections = self._connections.get(agent_id, [])
         if not connections:
             return own
-        listings = dict[Connection, Sequence[Tool] | AbsentTools]()
+        listings = dict[ServerConnection, Sequence[Tool] | AbsentTools]()
         async with anyio.create_task_group() as tasks:
             for connection in connections:
                 tasks.start_soon(self._list, connection, own, listings)
@@ -138,7 +138,7 @@ class McpTools:
         return own.joined(tools, absent)
 
     async def _list(
-        self, connection: Connection, own: Toolset, listings: dict[Connection, Sequence[Tool] | AbsentTools]
+        self, connection: ServerConnection, own: Toolset, listings: dict[ServerConnection, Sequence[Tool] | AbsentTools]
     ) -> None:
         try:
             listed = await connection.tools()
@@ -155,12 +155,14 @@ class McpTools:
                     | {"reason": tool.reason},
                 )
 
-    def _all(self) -> Iterable[Connection]:
+    def _all(self) -> Iterable[ServerConnection]:
         for connections in self._connections.values():
             yield from connections
 
 
-def tools_of(connection: Connection, listed: "Iterable[ListedTool]", own: Toolset) -> tuple[list[Tool], list[LeftOut]]:
+def tools_of(
+    connection: ServerConnection, listed: "Iterable[ListedTool]", own: Toolset
+) -> tuple[list[Tool], list[LeftOut]]:
     """The server's tools under their prefixed names, and those that cannot be had, with the reason."""
     settings = connection.settings
     taken: set[str] = set()
@@ -186,7 +188,7 @@ def tools_of(connection: Connection, listed: "Iterable[ListedTool]", own: Toolse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ServerReport:
     """What a look at a server showed."""
 
     tools: int = 0
@@ -195,19 +197,19 @@ class Report:
     """Why it cannot be used; None if it can."""
 
 
-async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> list[Report]:
+async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> list[ServerReport]:
     """One report each, in their order; all are asked at once, and let go again."""
-    reports = [Report()] * len(settings)
+    reports = [ServerReport()] * len(settings)
 
     async def look(index: int) -> None:
-        connection = Connection(settings[index], SystemClock())
+        connection = ServerConnection(settings[index], SystemClock())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(connection.run)
             try:
                 tools, left_out = tools_of(connection, await connection.tools(), own)
-                reports[index] = Report(tools=len(tools), left_out=tuple(left_out))
+                reports[index] = ServerReport(tools=len(tools), left_out=tuple(left_out))
             except Unavailable as error:
-                reports[index] = Report(problem=error.message)
+                reports[index] = ServerReport(problem=error.message)
             tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:

@@ -71,7 +71,7 @@ class _Attempt:
     opened: _Open | None = None
 
 
-class Connection:
+class ServerConnection:
     """One server. While `run` runs, any task may ask.
 
     After a failure the next attempt is made when something is asked; after several, not before a delay that doubles.

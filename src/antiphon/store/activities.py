@@ -24,7 +24,7 @@ BUSY_SESSIONS = (
 """Rows of sessions that are at work, as `list_activities` has them; one may come several times."""
 
 
-class Awaited(NamedTuple):
+class AwaitedSession(NamedTuple):
     """A session for whose work another waits."""
 
     key: str
@@ -51,7 +51,7 @@ class Activity:
     """Of the session's last message."""
     is_parked: bool
     """Whether the run has ended, and waits for its children to be continued."""
-    waits_for: tuple[Awaited, ...] = ()
+    waits_for: tuple[AwaitedSession, ...] = ()
     waits_until: datetime | None = None
     unfinished: int
     """Runs of the session that have not ended, this one included."""
@@ -106,9 +106,9 @@ async def list_activities(
     return ActivityPage([_activity(row, awaited) for row in found], int(found[0][-1]) if found else 0)
 
 
-async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dict[str, list[Awaited]]:
+async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dict[str, list[AwaitedSession]]:
     """By run: the sessions in the reach whose runs it waits for, and those whose results a parked one waits for."""
-    awaited: dict[str, list[Awaited]] = {}
+    awaited: dict[str, list[AwaitedSession]] = {}
     waiting = {row[4]: row[12].split(",") for row in found if row[12] is not None}
     inside = await within(query, reach, "s.id")
     if ids := sorted({run for runs in waiting.values() for run in runs}):
@@ -118,7 +118,7 @@ async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dic
             f"AND (w.is_parked = 1 OR w.status IN ('queued', 'running', 'awaiting_approval')) AND {inside.text}",
             (*ids, *inside.values),
         )
-        sessions = {row[0]: Awaited(row[1], row[2]) for row in rows}
+        sessions = {row[0]: AwaitedSession(row[1], row[2]) for row in rows}
         awaited = {waiter: [sessions[run] for run in runs if run in sessions] for waiter, runs in waiting.items()}
     if parked := [row[4] for row in found if row[11]]:
         rows = await query.fetch_all(
@@ -128,7 +128,7 @@ async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dic
             (*parked, *inside.values),
         )
         for waiter, key, label in rows:
-            awaited.setdefault(waiter, []).append(Awaited(key, label))
+            awaited.setdefault(waiter, []).append(AwaitedSession(key, label))
     return awaited
 
 
@@ -175,7 +175,7 @@ async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionR
     }
 
 
-def _activity(row: Row, awaited: Mapping[str, Sequence[Awaited]]) -> Activity:
+def _activity(row: Row, awaited: Mapping[str, Sequence[AwaitedSession]]) -> Activity:
     waits_for = tuple(awaited.get(row[4], ()))
     return Activity(
         session=SessionRow(row[0]),

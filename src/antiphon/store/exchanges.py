@@ -3,7 +3,7 @@
 from typing import Any
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.exchange import Exchange, Stage
+from antiphon.domain.exchange import Exchange, ExchangeState
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -49,7 +49,7 @@ async def insert(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
 async def update(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
     """Stores the state; one that is done is never left."""
     values = _values(exchange)
-    ended_at = at_ms if exchange.stage is Stage.DONE else None
+    ended_at = at_ms if exchange.stage is ExchangeState.DONE else None
     await tx.execute(_UPDATE, (*(values[column] for column in _CHANGING), ended_at, exchange.id))
 
 
@@ -106,7 +106,7 @@ def _values(exchange: Exchange) -> dict[str, SqlValue]:
 def _exchange(row: Row) -> Exchange:
     values = dict[str, Any](zip(_COLUMNS, row, strict=True))
     values["principal"] = Principal.parse(values["principal"])
-    values["stage"] = Stage(values["stage"])
+    values["stage"] = ExchangeState(values["stage"])
     values["is_sandboxed"] = bool(values["is_sandboxed"])
     values["is_awaited"] = bool(values["is_awaited"])
     values["is_withheld"] = bool(values["is_withheld"])

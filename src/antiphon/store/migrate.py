@@ -11,7 +11,7 @@ from antiphon.store.step import Step
 from antiphon.store.webhook_peers import name_peers
 
 if TYPE_CHECKING:
-    from antiphon.store.sqlite import Connection
+    from antiphon.store.sqlite import SqliteConnection
 
 APPLICATION_ID = 0x416E7470
 """In the header of our SQLite files, so that another program's database is told from ours."""
@@ -20,7 +20,7 @@ STEPS: Mapping[str, Step] = {"rights": name_peers}
 """What is done after the SQL of a migration, by its name."""
 
 
-def recognise(connection: "Connection", path: Path) -> list[int]:
+def recognise(connection: "SqliteConnection", path: Path) -> list[int]:
     """The numbers of the migrations that were applied, ascending; writes nothing.
 
     Raises `StoreUnusable` for another program's file or a newer version's.
@@ -39,7 +39,7 @@ def recognise(connection: "Connection", path: Path) -> list[int]:
     return applied
 
 
-def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
+def migrate(connection: "SqliteConnection", *, path: Path, now_ms: int) -> None:
     """Applies what is missing, each migration in a transaction of its own.
 
     Raises `StoreUnusable` for another program's file, a newer version's, or a corrupt one.
@@ -62,7 +62,7 @@ def migrate(connection: "Connection", *, path: Path, now_ms: int) -> None:
         ) from error
 
 
-def _carry_out(connection: "Connection", step: Step) -> None:
+def _carry_out(connection: "SqliteConnection", step: Step) -> None:
     asking = step()
     asked = next(asking, None)
     while asked is not None:
@@ -73,7 +73,7 @@ def _carry_out(connection: "Connection", step: Step) -> None:
             return
 
 
-def _applied(connection: "Connection", path: Path) -> list[int]:
+def _applied(connection: "SqliteConnection", path: Path) -> list[int]:
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
     if "schema_migrations" in tables:
         rows = connection.execute("SELECT version FROM schema_migrations ORDER BY version").fetchall()
@@ -86,26 +86,26 @@ def _applied(connection: "Connection", path: Path) -> list[int]:
     return []
 
 
-def _hashes(connection: "Connection") -> dict[int, str]:
+def _hashes(connection: "SqliteConnection") -> dict[int, str]:
     """Those that the database holds; none in one of an earlier schema."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_hashes'").fetchall():
         return {}
     return dict(connection.execute("SELECT version, hash FROM schema_hashes").fetchall())
 
 
-def _columns(connection: "Connection") -> dict[str, frozenset[str]]:
+def _columns(connection: "SqliteConnection") -> dict[str, frozenset[str]]:
     rows = connection.execute(
         "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'"
     ).fetchall()
     return columns_by_table(rows)
 
 
-def _keep_hashes(connection: "Connection") -> None:
+def _keep_hashes(connection: "SqliteConnection") -> None:
     for number, _, text in migrations():
         connection.execute("INSERT OR IGNORE INTO schema_hashes VALUES (?, ?)", (number, hash_of(text)))
 
 
-def _apply(connection: "Connection", number: int, name: str, text: str, now_ms: int) -> None:
+def _apply(connection: "SqliteConnection", number: int, name: str, text: str, now_ms: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()

@@ -347,14 +347,14 @@ async def find_parked(query: Query, session: SessionRow) -> list[Run]:
     ]
 
 
-class Work(NamedTuple):
+class ReportWork(NamedTuple):
     """What was done for a report, over all runs that continued one another."""
 
     usage: Usage
     started_at: datetime | None
 
 
-async def work_for(query: Query, report: str) -> Work:
+async def work_for(query: Query, report: str) -> ReportWork:
     row = await query.fetch_one(
         "SELECT SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(cost_microusd), SUM(steps), "
         "MIN(started_at) FROM runs WHERE report = ?",
@@ -362,7 +362,9 @@ async def work_for(query: Query, report: str) -> Work:
     )
     assert row is not None
     tokens_in, tokens_out, cached, cost, steps = (None if value is None else int(value) for value in row[:5])
-    return Work(Usage(tokens_in or 0, tokens_out or 0, cached or 0, cost, steps or 0), codec.optional_moment(row[5]))
+    return ReportWork(
+        Usage(tokens_in or 0, tokens_out or 0, cached or 0, cost, steps or 0), codec.optional_moment(row[5])
+    )
 
 
 @dataclass(frozen=True, slots=True)

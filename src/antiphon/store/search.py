@@ -52,7 +52,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMessage:
     """A message with all words, as it stands in the log."""
 
     key: SessionKey
@@ -120,7 +120,7 @@ def session_word(session: SessionRow) -> str:
 
 async def find_messages(
     query: Query, reach: Reach, asked: str, *, before: int, depth: int, limit: int
-) -> tuple[list[Found], int | None]:
+) -> tuple[list[FoundMessage], int | None]:
     """Messages in the reach among the `depth` newest with an id below `before`; and where to go on, if anywhere.
 
     Newest first, at most `limit`. Session, incarnation and message must flow to a session that asks; to people, in
@@ -154,7 +154,7 @@ async def find_messages(
     return found, end[0] if end[1] == depth else None
 
 
-async def _read_found(query: Query, places: Sequence[_Place]) -> list[Found]:
+async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessage]:
     """The messages at these places that are still there, in the same order."""
     if not places:
         return []
@@ -166,7 +166,7 @@ async def _read_found(query: Query, places: Sequence[_Place]) -> list[Found]:
     )
     events = {(row[0], row[1]): row for row in rows}
     return [
-        Found(codec.stored_key(place.key), event_from_row(events[place.session, place.seq]))
+        FoundMessage(codec.stored_key(place.key), event_from_row(events[place.session, place.seq]))
         for place in places
         if (place.session, place.seq) in events
     ]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from antiphon.domain.actor import Principal
 from antiphon.domain.attachments import Attachment
 from antiphon.domain.ids import MessageId, RunId, SessionRow
-from antiphon.domain.report import Report, Stage
+from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.spawn import Cleanup, Mode, Spawn
@@ -223,7 +223,7 @@ async def change_report(tx: Transaction, before: Report, after: Report, at_ms: i
     """Stores what differs; the others of its columns may be changed by units beside this one."""
     old, new = _report_values(before), _report_values(after)
     changes = {column: value for column, value in new.items() if value != old[column]}
-    if "stage" in changes and after.stage is not Stage.OPEN:
+    if "stage" in changes and after.stage is not ReportState.OPEN:
         changes["ended_at"] = at_ms
     if not changes:
         return
@@ -364,7 +364,7 @@ async def leave_alone(tx: Transaction, requester: SessionRow) -> None:
     )
 
 
-class CalledOff(NamedTuple):
+class CancelledTree(NamedTuple):
     """Work below a session that was called off."""
 
     at_work: list[SessionRow]
@@ -373,10 +373,10 @@ class CalledOff(NamedTuple):
     """How many: under way, queued and parked."""
 
 
-async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOff:
+async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CancelledTree:
     """Calls off all work of the sessions under the root. Contract: spawn 8."""
     if depth >= MAX_DEPTH:
-        return CalledOff([], 0)
+        return CancelledTree([], 0)
     below = f"SELECT id FROM sessions WHERE ancestor_{depth} = ?"
     # Runs before their reports, as where a run ends: in the other order the two could wait for one another.
     rows = await tx.fetch_all(
@@ -388,7 +388,7 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CalledOf
         f"UPDATE runs SET cancel_requested = 1 WHERE is_parked = 1 AND session IN ({below})", (root,)
     )
     await tx.execute(f"UPDATE reports SET is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,))
-    return CalledOff([row[0] for row in rows if row[1] != "queued"], len(rows) + parked)
+    return CancelledTree([row[0] for row in rows if row[1] != "queued"], len(rows) + parked)
 
 
 async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
@@ -459,7 +459,7 @@ def _report(row: Row) -> Report:
         waiter=row[7],
         place=None if row[8] is None else codec.place(row[8]),
         principal=Principal.parse(row[9]),
-        stage=Stage(row[10]),
+        stage=ReportState(row[10]),
         is_taken=bool(row[11]),
         is_sandboxed=bool(row[12]),
     )

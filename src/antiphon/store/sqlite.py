@@ -42,7 +42,7 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Row]: ...
 
 
-class Connection(Protocol):
+class SqliteConnection(Protocol):
     """What the store needs of a driver; tests bring one whose disk loses power."""
 
     @property
@@ -51,7 +51,7 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
-Connect = Callable[[Path], Connection]
+Connect = Callable[[Path], SqliteConnection]
 
 
 def take_lock(path: Path) -> int:
@@ -73,7 +73,7 @@ def take_lock(path: Path) -> int:
     return file
 
 
-def connect_sqlite(path: Path) -> Connection:
+def connect_sqlite(path: Path) -> SqliteConnection:
     """A connection in autocommit, so that each transaction is begun and ended by us."""
     return sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
 
@@ -92,7 +92,7 @@ class _SqliteTransaction:
 
     __slots__ = ("_connection", "_execute", "effects")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
         self._execute = connection.execute
         self.effects = Effects()
@@ -225,7 +225,7 @@ class SqliteDatabase:
             os.close(self._lock_file)
             self._lock_file = -1
 
-    def _open_connection(self) -> Connection:
+    def _open_connection(self) -> SqliteConnection:
         try:
             connection = self._connect(self.path)
             recognise(connection, self.path)  # before the journal mode, which is written into the file
@@ -244,7 +244,9 @@ class SqliteDatabase:
             raise _unusable(self.path, error) from error
         return connection
 
-    def _start(self, writer: Connection, readers: Sequence[Connection], checkpointer: Connection) -> None:
+    def _start(
+        self, writer: SqliteConnection, readers: Sequence[SqliteConnection], checkpointer: SqliteConnection
+    ) -> None:
         self._threads = [
             Thread(target=self._write_loop, args=(writer,), name="antiphon-writer", daemon=True),
             Thread(target=self._checkpoint_loop, args=(checkpointer,), name="antiphon-checkpointer", daemon=True),
@@ -256,7 +258,7 @@ class SqliteDatabase:
         for thread in self._threads:
             thread.start()
 
-    def _write_loop(self, connection: Connection) -> None:
+    def _write_loop(self, connection: SqliteConnection) -> None:
         while (job := self._writes.get()) is not None:
             batch = [job]
             transaction = _SqliteTransaction(connection)
@@ -269,7 +271,7 @@ class SqliteDatabase:
             del job, batch
         _close(connection)
 
-    def _run_batch(self, connection: Connection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
+    def _run_batch(self, connection: SqliteConnection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
         """Runs what waits and commits it; units that arrive meanwhile join."""
         if self._failure is not None:
             raise self._failure
@@ -298,7 +300,7 @@ class SqliteDatabase:
             return
         batch.append(job)
 
-    def _replay(self, connection: Connection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
+    def _replay(self, connection: SqliteConnection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
         """Runs each unit again under a savepoint, so that one which raises undoes itself alone."""
         connection.execute("BEGIN IMMEDIATE")
         for job in batch:
@@ -316,7 +318,7 @@ class SqliteDatabase:
                 transaction.effects = before
             connection.execute("RELEASE unit")
 
-    def _commit(self, connection: Connection, batch: list[_Job]) -> None:
+    def _commit(self, connection: SqliteConnection, batch: list[_Job]) -> None:
         hook = self._commit_hook
         if hook is None:
             connection.execute("COMMIT")
@@ -327,7 +329,7 @@ class SqliteDatabase:
         connection.execute("COMMIT")
         hook(self._commits, "after", names)
 
-    def _fail_batch(self, connection: Connection, batch: list[_Job], error: BaseException) -> None:
+    def _fail_batch(self, connection: SqliteConnection, batch: list[_Job], error: BaseException) -> None:
         cause = self._judge(error)
         try:
             if connection.in_transaction:
@@ -343,7 +345,7 @@ class SqliteDatabase:
             self._failure = cause
         return cause
 
-    def _checkpoint(self, connection: Connection, units: int) -> None:
+    def _checkpoint(self, connection: SqliteConnection, units: int) -> None:
         """Keeps the write-ahead log short: most of the work is done beside the writer, the writer ends it.
 
         Only a log that is wholly in the database starts again from its beginning, and beside a busy writer it
@@ -358,19 +360,19 @@ class SqliteDatabase:
             self._units_since_checkpoint = 0
             self._checkpoints.put(True)
 
-    def _checkpoint_loop(self, connection: Connection) -> None:
+    def _checkpoint_loop(self, connection: SqliteConnection) -> None:
         while self._checkpoints.get():
             self._run_checkpoint(connection)
             self._is_checkpoint_to_end = True
         _close(connection)
 
-    def _run_checkpoint(self, connection: Connection) -> None:
+    def _run_checkpoint(self, connection: SqliteConnection) -> None:
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except Exception as error:  # nobody waits for this; the log stays long, and a sick disk is remembered
             self._judge(error)
 
-    def _read_loop(self, connection: Connection) -> None:
+    def _read_loop(self, connection: SqliteConnection) -> None:
         query = _SqliteTransaction(connection)
         while (job := self._reads.get()) is not None:
             try:
@@ -413,7 +415,7 @@ def _drive(job: _Job, transaction: _SqliteTransaction) -> Any:
     raise RuntimeError(f"Unit {job.body.__name__!r} awaited something other than its transaction")
 
 
-def _close(connection: Connection) -> None:
+def _close(connection: SqliteConnection) -> None:
     """Lets the file go. The last one to do so folds the log into it, which a sick or full disk refuses."""
     try:
         connection.close()

@@ -33,7 +33,7 @@ class Below:
     """The sum of what is known; None where nothing is."""
 
 
-class Place(NamedTuple):
+class TreeRoot(NamedTuple):
     """A session as a root of the tree under it."""
 
     row: SessionRow
@@ -52,7 +52,7 @@ async def list_roots(query: Query, reach: Reach, *, include_inactive: bool, limi
 
 
 async def list_descendants(
-    query: Query, reach: Reach, roots: Sequence[Place], *, include_inactive: bool, limit: int
+    query: Query, reach: Reach, roots: Sequence[TreeRoot], *, include_inactive: bool, limit: int
 ) -> list[Session]:
     """Listed sessions under one of `roots`: of each those at work first, then of little depth, of these the newest.
 
@@ -73,7 +73,7 @@ async def list_descendants(
 
 
 async def list_children(
-    query: Query, reach: Reach, parents: Mapping[Place, int], *, include_inactive: bool
+    query: Query, reach: Reach, parents: Mapping[TreeRoot, int], *, include_inactive: bool
 ) -> dict[SessionRow, list[Session]]:
     """Listed sessions directly under each of `parents`, of each as many as it is mapped to.
 
@@ -98,7 +98,7 @@ async def list_children(
 
 
 async def count_children(
-    query: Query, reach: Reach, parents: Sequence[Place], *, include_inactive: bool
+    query: Query, reach: Reach, parents: Sequence[TreeRoot], *, include_inactive: bool
 ) -> dict[SessionRow, int]:
     """How many listed sessions are directly under each of `parents` that has any."""
     inside = await within(query, reach, "s.id")
@@ -115,7 +115,7 @@ async def count_children(
 
 
 async def sum_below(
-    query: Query, reach: Reach, roots: Sequence[Place], *, include_inactive: bool
+    query: Query, reach: Reach, roots: Sequence[TreeRoot], *, include_inactive: bool
 ) -> dict[SessionRow, Below]:
     """What is under each of `roots` that has descendants."""
     is_listed = "1 = 1" if include_inactive else _LISTED
@@ -157,16 +157,16 @@ def _placed(depth: int, where: Condition, order: str) -> str:
     )
 
 
-def _by_depth(places: Sequence[Place]) -> dict[int, list[Place]]:
+def _by_depth(places: Sequence[TreeRoot]) -> dict[int, list[TreeRoot]]:
     """Those that may have descendants; each depth is one index."""
-    found: dict[int, list[Place]] = {}
+    found: dict[int, list[TreeRoot]] = {}
     for place in places:
         if place.depth < MAX_DEPTH:
             found.setdefault(place.depth, []).append(place)
     return dict(sorted(found.items()))
 
 
-def _under(depth: int, places: Sequence[Place]) -> Condition:
+def _under(depth: int, places: Sequence[TreeRoot]) -> Condition:
     return Condition(f"s.ancestor_{depth} IN ({', '.join('?' * len(places))})", tuple(place.row for place in places))
 
 

@@ -14,7 +14,7 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter
-from antiphon.engine.views.views import Listed, Views
+from antiphon.engine.views.views import ListedSession, Views
 from antiphon.tools.bounds import newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire.sessions import listed_row
@@ -98,7 +98,7 @@ def _about(caller: Caller, arguments: ListArguments) -> tuple[str, ...]:
     return ("sessions_list", str(caller.session), str(caller.principal), asked)
 
 
-def _rows(listed: Sequence[Listed], rules: Rules, with_messages: bool) -> list[dict[str, Any]]:
+def _rows(listed: Sequence[ListedSession], rules: Rules, with_messages: bool) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     left = MAX_BYTES
     for entry in listed:

@@ -11,7 +11,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.targets import parse_target
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.exchanges.send import Address, Answer, Exchanges
+from antiphon.engine.exchanges.send import Address, Exchanges, SendAnswer
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
@@ -71,7 +71,7 @@ def _address(caller: Caller, arguments: SendArguments) -> Address:
     raise Invalid(f"Give either sessionKey or label, not {given}.", code="invalid_arguments")
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
+def _shown(answer: SendAnswer) -> dict[str, Any]:
     shown: dict[str, Any] = {"runId": answer.run_id, "status": answer.status}
     if answer.is_withheld:
         shown["withheld"] = True

@@ -10,7 +10,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.children.wait import Awaited, Joined, Joins
+from antiphon.engine.children.wait import AwaitedRun, Joined, Joins
 from antiphon.policy.session_tools import WAIT_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool
 
@@ -61,7 +61,7 @@ def _shown(joined: Joined) -> dict[str, Any]:
     return shown
 
 
-def _run(awaited: Awaited) -> dict[str, Any]:
+def _run(awaited: AwaitedRun) -> dict[str, Any]:
     run = awaited.run
     if not run.is_over:
         status = "running" if run.status.is_terminal else run.status.value

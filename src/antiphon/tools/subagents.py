@@ -9,7 +9,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Invalid
 from antiphon.domain.text import one_line
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.children.govern import Child, Subagents
+from antiphon.engine.children.govern import ChildView, Subagents
 from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire.encoding import milliseconds
 
@@ -57,7 +57,7 @@ def subagents(children: Subagents) -> SessionTool[SubagentsArguments]:
     )
 
 
-def _shown(child: Child) -> dict[str, Any]:
+def _shown(child: ChildView) -> dict[str, Any]:
     run = child.run
     shown: dict[str, Any] = {
         "sessionKey": str(child.session.key),
@@ -74,5 +74,5 @@ def _shown(child: Child) -> dict[str, Any]:
     return shown
 
 
-def _status(child: Child) -> str:
+def _status(child: ChildView) -> str:
     return "unknown" if child.run is None else child.run.status.value

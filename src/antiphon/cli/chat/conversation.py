@@ -42,7 +42,7 @@ def counting_interrupts() -> Generator[Interrupts]:
         signal.signal(signal.SIGINT, previous)
 
 
-class Conversation:
+class TerminalConversation:
     """Posts, waits and cancels; a thread follows the session and draws what it brings."""
 
     def __init__(self, client: Client, screen: Screen, key: str, last_seq: int) -> None:

@@ -2,7 +2,7 @@
 
 import secrets
 
-from antiphon.cli.chat.conversation import Conversation
+from antiphon.cli.chat.conversation import TerminalConversation
 from antiphon.cli.chat.screen import Screen
 from antiphon.cli.connection.client import Client, session_path
 from antiphon.cli.rendering.output import show, show_fields
@@ -25,8 +25,8 @@ HELP = {
 }
 
 
-class Prompt:
-    def __init__(self, client: Client, screen: Screen, conversation: Conversation) -> None:
+class TerminalPrompt:
+    def __init__(self, client: Client, screen: Screen, conversation: TerminalConversation) -> None:
         self._client = client
         self._screen = screen
         self._conversation = conversation
@@ -109,6 +109,6 @@ def converse(client: Client, row: JsonObject) -> None:
         show_message(message)
     show()
     screen = Screen()
-    conversation = Conversation(client, screen, key, last_seq)
+    conversation = TerminalConversation(client, screen, key, last_seq)
     conversation.start()
-    Prompt(client, screen, conversation).run()
+    TerminalPrompt(client, screen, conversation).run()

@@ -14,7 +14,7 @@ from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, p
 from antiphon.cli.connection.link_page import PAGE_NAME
 from antiphon.cli.exits import ending_at_once, sole
 from antiphon.config.config import Config
-from antiphon.config.sections.gateway import Role
+from antiphon.config.sections.gateway import ProcessRole
 from antiphon.domain.errors import Conflict
 from antiphon.gateway.connections import ConnectionLimits
 from antiphon.gateway.server import bind, serving
@@ -66,8 +66,8 @@ def home_in_use(home: Path, running: RunningGateway | None) -> Conflict:
 @contextmanager
 def gateway_in_thread(home: Path, config: Config) -> Generator[LocalGateway]:
     """A gateway of our own on a free local port, in a thread; it runs agents unless its role says gateway alone."""
-    if config.gateway.role is Role.WORKER:
-        config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": Role.ALL})})
+    if config.gateway.role is ProcessRole.WORKER:
+        config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"role": ProcessRole.ALL})})
     restrict_umask()
     with ExitStack() as stack:
         with ending_at_once():

@@ -13,7 +13,7 @@ from antiphon.cli.connection.client import Client, ServerEvent, session_path
 from antiphon.cli.demo.gateway import DemoGateway
 from antiphon.cli.demo.home import demo_home
 from antiphon.cli.demo.tally import tally_of
-from antiphon.cli.demo.viewer import Viewer, command_lines, log_lines, speaker_of, tally_lines
+from antiphon.cli.demo.viewer import DemoViewer, command_lines, log_lines, speaker_of, tally_lines
 from antiphon.cli.exits import CommandFailed, ExitCode, TimedOut
 from antiphon.cli.program import command_line
 from antiphon.cli.rendering.output import aligned, console, styled
@@ -31,7 +31,7 @@ LINES_OF_LOG = 4
 
 def tell(*, is_fast: bool, is_kept: bool, as_json: bool) -> None:
     """Tells the story; ends with `CommandFailed` if the logs show that something was lost or came twice."""
-    viewer = Viewer(is_slow=console().is_terminal and not is_fast and not as_json, as_json=as_json)
+    viewer = DemoViewer(is_slow=console().is_terminal and not is_fast and not as_json, as_json=as_json)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     with demo_home(is_fast=is_fast, is_kept=is_kept) as home:
@@ -47,7 +47,7 @@ def _leave(number: int, frame: object) -> None:
 
 
 class _Story:
-    def __init__(self, viewer: Viewer, gateway: DemoGateway, home: Path) -> None:
+    def __init__(self, viewer: DemoViewer, gateway: DemoGateway, home: Path) -> None:
         self._viewer = viewer
         self._gateway = gateway
         self._home = home
@@ -214,7 +214,7 @@ def _killed_lines(pid: int, rows: list[JsonObject]) -> list[Text]:
     return lines + (aligned(cells) if cells else [])
 
 
-def _tell_what_next(viewer: Viewer, home: Path | None) -> None:
+def _tell_what_next(viewer: DemoViewer, home: Path | None) -> None:
     viewer.heading("What next")
     if home is not None:
         viewer.note(f"The home is kept: {home}")

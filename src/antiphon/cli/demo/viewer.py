@@ -18,7 +18,7 @@ LONGEST_LINE = 100
 LOG_TEXT = 60
 
 
-class Viewer:
+class DemoViewer:
     """Draws what it is given, and adds nothing of its own to what an event says."""
 
     def __init__(self, *, is_slow: bool, as_json: bool) -> None:

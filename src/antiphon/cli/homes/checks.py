@@ -48,35 +48,37 @@ class Grade(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     name: str
     grade: Grade
     detail: str
     remedy: str = ""
 
 
-def examine(home_option: Path | None, config_option: Path | None) -> list[Finding]:
+def examine(home_option: Path | None, config_option: Path | None) -> list[CheckResult]:
     """All findings, in the order in which to repair them."""
     home = home_of(home_option)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     config: Config | None = None
     file: Path | None = None
     try:
         config = config_of(home, config_option)
         file = find_config_file(home, config_option)
         detail = str(file) if file else f"none, so defaults apply (to set something, create {home / TOML_NAME})"
-        findings.append(Finding("configuration", Grade.OK, detail))
+        findings.append(CheckResult("configuration", Grade.OK, detail))
         findings += [
-            Finding("setting", Grade.WARNING, problem, "Correct or remove the name.")
+            CheckResult("setting", Grade.WARNING, problem, "Correct or remove the name.")
             for problem in config.ineffective()
         ]
     except Invalid as error:
-        findings.append(Finding("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
+        findings.append(CheckResult("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
     running: RunningGateway | None = None
     try:
         running = find_gateway(home)
     except NotPrivate as error:
-        findings.append(Finding("gateway.json", Grade.BROKEN, error.message, "Antiphon sends nothing to that address."))
+        findings.append(
+            CheckResult("gateway.json", Grade.BROKEN, error.message, "Antiphon sends nothing to that address.")
+        )
     findings += _home(home)
     url = config.database.url if config is not None else None
     if url is None:
@@ -95,49 +97,51 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[Findin
     return findings
 
 
-def _home(home: Path) -> Iterator[Finding]:
+def _home(home: Path) -> Iterator[CheckResult]:
     if not home.exists():
-        yield Finding("home", Grade.OK, f"{home} (created at the first start)")
+        yield CheckResult("home", Grade.OK, f"{home} (created at the first start)")
         return
     mode = stat.S_IMODE(home.stat().st_mode)
     if not home.is_dir() or not os.access(home, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("home", Grade.BROKEN, f"{home} cannot be written", f"Give it to this user: chown -R $USER {home}")
+        yield CheckResult(
+            "home", Grade.BROKEN, f"{home} cannot be written", f"Give it to this user: chown -R $USER {home}"
+        )
     elif mode & 0o077:
-        yield Finding("home", Grade.WARNING, f"{home} is open to other users (mode {mode:o})", f"chmod 700 {home}")
+        yield CheckResult("home", Grade.WARNING, f"{home} is open to other users (mode {mode:o})", f"chmod 700 {home}")
     else:
-        yield Finding("home", Grade.OK, str(home))
+        yield CheckResult("home", Grade.OK, str(home))
     token = home / OWNER_TOKEN_NAME
     if token.exists():
         mode = stat.S_IMODE(token.stat().st_mode)
         if mode & 0o077:
-            yield Finding(
+            yield CheckResult(
                 "owner's token",
                 Grade.BROKEN,
                 f"{token} is readable by other users (mode {mode:o})",
                 f"chmod 600 {token}",
             )
         else:
-            yield Finding("owner's token", Grade.OK, "only its owner can read it")
+            yield CheckResult("owner's token", Grade.OK, "only its owner can read it")
 
 
-def _shared_database(home: Path, url: str) -> Iterator[Finding]:
+def _shared_database(home: Path, url: str) -> Iterator[CheckResult]:
     name = "database"
     try:
         state = anyio.run(look_at_server, url)
         place = describe_database(home, url)
     except AntiphonError as error:
-        yield Finding(name, Grade.BROKEN, error.message, "Until this is fixed, nothing can be stored.")
+        yield CheckResult(name, Grade.BROKEN, error.message, "Until this is fixed, nothing can be stored.")
         return
     size = f"{state.bytes / MEBIBYTE:.1f} MiB, server {state.server}"
     if state.schema < state.known_schema:
         detail = f"{place}, schema {state.schema or 'none yet'}, this program has {state.known_schema}, {size}"
-        yield Finding(name, Grade.WARNING, detail, "The next start upgrades it, and so does `antiphon migrate`.")
+        yield CheckResult(name, Grade.WARNING, detail, "The next start upgrades it, and so does `antiphon migrate`.")
     else:
-        yield Finding(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
+        yield CheckResult(name, Grade.OK, f"{place}, schema {state.schema}, {size}, {_searchable(state.unindexed)}")
     yield from _processes(state)
     yield _outbox(state.outbox)
     if (home / DATABASE_NAME).exists():
-        yield Finding(
+        yield CheckResult(
             "embedded database",
             Grade.WARNING,
             f"{home / DATABASE_NAME} also exists, and is not used",
@@ -145,63 +149,65 @@ def _shared_database(home: Path, url: str) -> Iterator[Finding]:
         )
 
 
-def _processes(state: "ServerState") -> Iterator[Finding]:
+def _processes(state: "ServerState") -> Iterator[CheckResult]:
     name = "processes"
     workers = sum(member.works for member in state.living)
     kinds = ", ".join(f"{member.role} on {member.host} ({member.pid})" for member in state.living)
     if not state.living:
-        yield Finding(name, Grade.OK, "none runs on the database")
+        yield CheckResult(name, Grade.OK, "none runs on the database")
     elif not workers:
-        yield Finding(name, Grade.WARNING, f"{kinds}: none runs agents", "Start one with `antiphon worker`.")
+        yield CheckResult(name, Grade.WARNING, f"{kinds}: none runs agents", "Start one with `antiphon worker`.")
     elif len({member.fingerprint for member in state.living}) > 1:
-        yield Finding(
+        yield CheckResult(
             name,
             Grade.WARNING,
             f"{kinds}: their configurations differ",
             "Give all of them the same agents, limits, messages, groups and session settings.",
         )
     else:
-        yield Finding(name, Grade.OK, kinds)
+        yield CheckResult(name, Grade.OK, kinds)
 
 
-def _outbox(counts: Mapping[str, int]) -> Finding:
+def _outbox(counts: Mapping[str, int]) -> CheckResult:
     name = "deliveries"
     dead = counts.get(DeliveryStatus.DEAD, 0)
     waiting = counts.get(DeliveryStatus.QUEUED, 0) + counts.get(DeliveryStatus.CLAIMED, 0)
     if dead:
         remedy = "`antiphon deliveries list --status dead` says why; `antiphon deliveries retry` sends one again."
-        return Finding(name, Grade.WARNING, f"{dead} given up, {waiting} waiting", remedy)
-    return Finding(name, Grade.OK, f"none given up, {waiting} waiting")
+        return CheckResult(name, Grade.WARNING, f"{dead} given up, {waiting} waiting", remedy)
+    return CheckResult(name, Grade.OK, f"none given up, {waiting} waiting")
 
 
-def _kept(count: int) -> Iterator[Finding]:
+def _kept(count: int) -> Iterator[CheckResult]:
     if count:
         remedy = "`antiphon runs list --kept` shows them, `antiphon runs show` each in full."
-        yield Finding("results of sub-agents", Grade.WARNING, f"{count} kept: their requesters are gone", remedy)
+        yield CheckResult("results of sub-agents", Grade.WARNING, f"{count} kept: their requesters are gone", remedy)
 
 
-def _webhooks(config: Config) -> Iterator[Finding]:
+def _webhooks(config: Config) -> Iterator[CheckResult]:
     try:
         webhooks = config.webhooks()
     except Invalid as error:
-        yield Finding("webhooks", Grade.BROKEN, error.message, "Until this is fixed, nothing starts.")
+        yield CheckResult("webhooks", Grade.BROKEN, error.message, "Until this is fixed, nothing starts.")
         return
     if webhooks:
         ways = [f"{webhook.name} ({'both ways' if webhook.url else 'in only'})" for webhook in webhooks]
-        yield Finding("webhooks", Grade.OK, ", ".join(ways))
+        yield CheckResult("webhooks", Grade.OK, ", ".join(ways))
 
 
-def _database(home: Path) -> Iterator[Finding]:
+def _database(home: Path) -> Iterator[CheckResult]:
     name, path = "database", home / DATABASE_NAME
     moved = home / (DATABASE_NAME + MOVED_SUFFIX)
     if moved.exists() and not path.exists():
-        yield Finding(name, Grade.BROKEN, f"it was moved to PostgreSQL; the old file is {moved}", "Set database.url.")
+        yield CheckResult(
+            name, Grade.BROKEN, f"it was moved to PostgreSQL; the old file is {moved}", "Set database.url."
+        )
         return
     try:
         state = check_home(home)
     except AntiphonError as error:
         remedy = "Antiphon never overwrites it: restore a backup, or move it away and start with a new one."
-        yield Finding(name, Grade.BROKEN, error.message, remedy)
+        yield CheckResult(name, Grade.BROKEN, error.message, remedy)
         return
     yield _database_file(name, home, state)
     if state is not None and state.schema:
@@ -209,49 +215,51 @@ def _database(home: Path) -> Iterator[Finding]:
         yield from _kept(state.kept)
 
 
-def _database_file(name: str, home: Path, state: DatabaseState | None) -> Finding:
+def _database_file(name: str, home: Path, state: DatabaseState | None) -> CheckResult:
     path = home / DATABASE_NAME
     has_token = (home / OWNER_TOKEN_NAME).exists()
     if state is None or path.stat().st_size == 0:
         if has_token:
-            return Finding(name, Grade.BROKEN, f"{path} is missing or empty, though it was in use", "Restore a backup.")
-        return Finding(name, Grade.OK, "none yet")
+            return CheckResult(
+                name, Grade.BROKEN, f"{path} is missing or empty, though it was in use", "Restore a backup."
+            )
+        return CheckResult(name, Grade.OK, "none yet")
     if state.schema == 0:
-        return Finding(name, Grade.BROKEN, f"{path} is not Antiphon's", "Choose another home with --home.")
+        return CheckResult(name, Grade.BROKEN, f"{path} is not Antiphon's", "Choose another home with --home.")
     if state.problems:
-        return Finding(name, Grade.BROKEN, f"{path} is corrupt: {state.problems[0]}", "Restore a backup.")
+        return CheckResult(name, Grade.BROKEN, f"{path} is corrupt: {state.problems[0]}", "Restore a backup.")
     if state.schema > state.known_schema:
-        return Finding(
+        return CheckResult(
             name,
             Grade.BROKEN,
             f"{path} has schema {state.schema}, this program knows {state.known_schema}",
             "Install the newer Antiphon.",
         )
     size = f"{path.stat().st_size / MEBIBYTE:.1f} MiB"
-    return Finding(name, Grade.OK, f"schema {state.schema}, {size}, checked, {_searchable(state.unindexed)}")
+    return CheckResult(name, Grade.OK, f"schema {state.schema}, {size}, checked, {_searchable(state.unindexed)}")
 
 
 def _searchable(unindexed: int) -> str:
     return f"{unindexed:,} messages not searchable yet" if unindexed else "all messages searchable"
 
 
-def _disk(home: Path) -> Iterator[Finding]:
+def _disk(home: Path) -> Iterator[CheckResult]:
     place = home
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
     detail, remedy = f"{free / MEBIBYTE:,.0f} MiB free", f"Free some space in the file system of {place}."
     if free < FULL_DISK_BYTES:
-        yield Finding("disk", Grade.BROKEN, detail, remedy)
+        yield CheckResult("disk", Grade.BROKEN, detail, remedy)
     elif free < LOW_DISK_BYTES:
-        yield Finding("disk", Grade.WARNING, detail, remedy)
+        yield CheckResult("disk", Grade.WARNING, detail, remedy)
     else:
-        yield Finding("disk", Grade.OK, detail)
+        yield CheckResult("disk", Grade.OK, detail)
 
 
-def _gateway(home: Path, running: RunningGateway | None) -> Iterator[Finding]:
+def _gateway(home: Path, running: RunningGateway | None) -> Iterator[CheckResult]:
     if running is None:
-        yield Finding("gateway", Grade.OK, "not running (start it with `antiphon serve`; commands work without)")
+        yield CheckResult("gateway", Grade.OK, "not running (start it with `antiphon serve`; commands work without)")
         return
     place = f"{running.url}, process {running.pid}"
     try:
@@ -262,12 +270,12 @@ def _gateway(home: Path, running: RunningGateway | None) -> Iterator[Finding]:
         finally:
             client.close()
     except AntiphonError as error:
-        yield Finding("gateway", Grade.BROKEN, f"{place}: {error.message}", "Look into its log, then restart it.")
+        yield CheckResult("gateway", Grade.BROKEN, f"{place}: {error.message}", "Look into its log, then restart it.")
     else:
-        yield Finding("gateway", Grade.OK, f"ready at {place}")
+        yield CheckResult("gateway", Grade.OK, f"ready at {place}")
 
 
-def _port(config: Config, running: RunningGateway | None) -> Iterator[Finding]:
+def _port(config: Config, running: RunningGateway | None) -> Iterator[CheckResult]:
     if running is not None or config.gateway.port == 0:
         return
     host, port = config.gateway.host, config.gateway.port
@@ -277,36 +285,36 @@ def _port(config: Config, running: RunningGateway | None) -> Iterator[Finding]:
         try:
             probe.bind((host, port))
         except OSError as error:
-            yield Finding(
+            yield CheckResult(
                 "port",
                 Grade.BROKEN,
                 f"cannot listen on {host}:{port} ({error.strerror})",
                 "Stop the program that uses it, or set gateway.port.",
             )
         else:
-            yield Finding("port", Grade.OK, f"{host}:{port} is free")
+            yield CheckResult("port", Grade.OK, f"{host}:{port} is free")
 
 
-def _models(home: Path, file: Path, config: Config) -> Iterator[Finding]:
+def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:
     models = open_models(home, config)
     for agent in config.agent_map().values():
         name = f"model of {agent.id}"
         try:
             problem = key_problem(models, agent.model)
         except Invalid as error:
-            yield Finding(name, Grade.BROKEN, error.message, "Set agents.defaults.model or the agent's model.")
+            yield CheckResult(name, Grade.BROKEN, error.message, "Set agents.defaults.model or the agent's model.")
             continue
         if problem is not None:
-            yield Finding(
+            yield CheckResult(
                 name, Grade.BROKEN, f"{agent.model}: {problem}", "Until this is fixed, its messages end in an error."
             )
         elif agent.model == "offline":
-            yield Finding(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
+            yield CheckResult(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
         else:
-            yield Finding(name, Grade.OK, agent.model + (", its key is set" if ":" in agent.model else ""))
+            yield CheckResult(name, Grade.OK, agent.model + (", its key is set" if ":" in agent.model else ""))
 
 
-def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
+def _mcp_servers(home: Path, config: Config) -> Iterator[CheckResult]:
     """Each is started or called once, and asked for its tools."""
     configured = mcp_settings(home, config)
     if not configured:
@@ -316,39 +324,41 @@ def _mcp_servers(home: Path, config: Config) -> Iterator[Finding]:
     try:
         own = Toolset(installed_tools())
     except Invalid as error:
-        yield Finding("tools", Grade.BROKEN, error.message, "Repair or uninstall the package.")
+        yield CheckResult("tools", Grade.BROKEN, error.message, "Repair or uninstall the package.")
         own = Toolset([])
     for server, report in zip(configured, anyio.run(look_at_servers, settings, own), strict=True):
         name = f"MCP server {server.name} of {server.agent_id}"
         if report.problem is not None:
-            yield Finding(name, Grade.BROKEN, report.problem, f"The program's own output is in {server.log}.")
+            yield CheckResult(name, Grade.BROKEN, report.problem, f"The program's own output is in {server.log}.")
         elif report.left_out:
             reasons = "; ".join(f"{tool.tool[:80]!r}: {tool.reason}" for tool in report.left_out)
-            yield Finding(name, Grade.WARNING, f"{report.tools} tools; left out are {reasons}", "Rename them there.")
+            yield CheckResult(
+                name, Grade.WARNING, f"{report.tools} tools; left out are {reasons}", "Rename them there."
+            )
         else:
-            yield Finding(name, Grade.OK, f"{report.tools} tools")
+            yield CheckResult(name, Grade.OK, f"{report.tools} tools")
 
 
-def _sandbox(config: Config) -> Iterator[Finding]:
+def _sandbox(config: Config) -> Iterator[CheckResult]:
     """Tried with a command that does nothing, where agents need it."""
     if not needs_sandbox(config.agent_map(), config.tools.run_command.mode):
         return
     problem = find_problem()
     if problem is not None:
-        yield Finding("sandbox", Grade.BROKEN, problem, REMEDY)
+        yield CheckResult("sandbox", Grade.BROKEN, problem, REMEDY)
     else:
-        yield Finding("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
+        yield CheckResult("sandbox", Grade.OK, "commands of agents can run in bubblewrap")
     machine = platform.machine()
     if filter_for(machine) is None:
         detail = f"there is no filter of system calls for {machine!r}: commands run without one"
-        yield Finding("sandbox filter", Grade.WARNING, detail, "The other protections apply; see docs/SANDBOX.md.")
+        yield CheckResult("sandbox filter", Grade.WARNING, detail, "The other protections apply; see docs/SANDBOX.md.")
 
 
 def _existing(directory: Path | None) -> Path | None:
     return directory if directory is not None and directory.is_dir() else None
 
 
-def _tools() -> Finding:
+def _tools() -> CheckResult:
     absent: list[str] = []
     if shutil.which("bwrap") is None:
         absent.append("bubblewrap (for sandboxes)")
@@ -356,4 +366,4 @@ def _tools() -> Finding:
         absent.append("antiphon[anthropic] (for Anthropic's models)")
     if find_spec("psycopg") is None or find_spec("procrastinate") is None:
         absent.append("antiphon[postgres] (for PostgreSQL)")
-    return Finding("optional", Grade.OK, "not installed: " + ", ".join(absent) if absent else "all installed")
+    return CheckResult("optional", Grade.OK, "not installed: " + ", ".join(absent) if absent else "all installed")

@@ -27,7 +27,7 @@ from antiphon.cli.program import command_line
 from antiphon.cli.rendering.output import console, show, show_fields, show_json, styled
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
-from antiphon.config.sections.gateway import Role
+from antiphon.config.sections.gateway import ProcessRole
 from antiphon.config.sources import find_config_file
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, JsonValue
@@ -55,7 +55,7 @@ def serve_home(
     configure_logs(config)
     restrict_umask()
     prepare_home(home, is_embedded=config.database.url is None)
-    if config.gateway.role is Role.WORKER:
+    if config.gateway.role is ProcessRole.WORKER:
         _work(home, config, is_listening=flags.get("gateway.port") is not None, as_json=as_json)
         return
     running = find_gateway(home)

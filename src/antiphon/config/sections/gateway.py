@@ -10,7 +10,7 @@ from antiphon.config.sections.section import MOST_SECONDS, Section
 DEFAULT_PORT = 7464
 
 
-class Role(StrEnum):
+class ProcessRole(StrEnum):
     """What a process does for its database."""
 
     ALL = "all"
@@ -20,11 +20,11 @@ class Role(StrEnum):
     @property
     def works(self) -> bool:
         """Whether it runs agents."""
-        return self is not Role.GATEWAY
+        return self is not ProcessRole.GATEWAY
 
 
 class GatewaySection(Section):
-    role: Role = Role.ALL
+    role: ProcessRole = ProcessRole.ALL
     """Whether this process answers requests (`gateway`), runs agents (`worker`), or both; only with PostgreSQL."""
     host: str = "127.0.0.1"
     """The address to listen on."""

@@ -18,7 +18,7 @@ MAX_HASHES = 500
 logger = logging.getLogger(__name__)
 
 
-class Ending(StrEnum):
+class CredentialEnding(StrEnum):
     """Why a credential is valid no more."""
 
     REVOKED = "revoked"
@@ -31,11 +31,11 @@ class Watch:
 
     __slots__ = ("ended", "hash", "on_end")
 
-    def __init__(self, hash: str, on_end: Callable[[Ending], None]) -> None:
+    def __init__(self, hash: str, on_end: Callable[[CredentialEnding], None]) -> None:
         self.hash = hash
         self.on_end = on_end
         """Called once, on the event loop."""
-        self.ended: Ending | None = None
+        self.ended: CredentialEnding | None = None
 
 
 class Credentials:
@@ -47,7 +47,7 @@ class Credentials:
         self._watches: dict[str, set[Watch]] = {}
         self._is_watching = anyio.Event()
 
-    def watch(self, hash: str, on_end: Callable[[Ending], None]) -> Watch:
+    def watch(self, hash: str, on_end: Callable[[CredentialEnding], None]) -> Watch:
         """Calls `on_end` within a second after the credential of that hash ended, until it is released."""
         watch = Watch(hash, on_end)
         self._watches.setdefault(hash, set()).add(watch)
@@ -87,9 +87,9 @@ class Credentials:
             valid = await self._database.read(tokens.find_valid, asked, self._clock.now_ms())
             for hash in asked:
                 if not valid.get(hash):
-                    self._end(hash, Ending.EXPIRED if hash in valid else Ending.REVOKED)
+                    self._end(hash, CredentialEnding.EXPIRED if hash in valid else CredentialEnding.REVOKED)
 
-    def _end(self, hash: str, reason: Ending) -> None:
+    def _end(self, hash: str, reason: CredentialEnding) -> None:
         for watch in tuple(self._watches.get(hash, ())):
             self.release(watch)
             watch.ended = reason

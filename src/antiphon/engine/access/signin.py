@@ -28,7 +28,7 @@ RENEWAL = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignedIn:
+class NewBrowser:
     """What a browser got for the code of a link; shown this once."""
 
     cookie: str
@@ -50,7 +50,7 @@ class SignIn:
         accepted(await self._database.run(_store_link, principal, self._rules, hash_of(code), now_ms, expires_at_ms))
         return code
 
-    async def exchange(self, code: str, name: str) -> SignedIn | None:
+    async def exchange(self, code: str, name: str) -> NewBrowser | None:
         """Takes the code and signs the browser in under that name; None if it is unknown, used or too old."""
         cookie, page = self._ids.random_hex(48), self._ids.random_hex(48)
         now_ms = self._clock.now_ms()
@@ -65,7 +65,7 @@ class SignIn:
             expires_at_ms=now_ms + _milliseconds(BROWSER_LIFE),
         )
         stored = await self._database.run(_exchange, hash_of(code), browser)
-        return None if stored is None else SignedIn(cookie=cookie, page=page, browser=stored)
+        return None if stored is None else NewBrowser(cookie=cookie, page=page, browser=stored)
 
     async def find(self, cookie: str, page: str) -> Browser | None:
         """The signed-in browser that holds both secrets."""

@@ -49,7 +49,7 @@ MAX_LISTED = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
+class ChildView:
     """A child as its requester sees it."""
 
     session: Session
@@ -63,8 +63,8 @@ class Child:
     created_at: datetime
 
 
-class Listed(NamedTuple):
-    children: list[Child]
+class ListedChild(NamedTuple):
+    children: list[ChildView]
     """In the order of their spawning."""
     has_more: bool
 
@@ -90,7 +90,7 @@ class Subagents:
         self._clock = clock
         self._ids = ids
 
-    async def cancel(self, caller: Caller, name: str) -> list[Child]:
+    async def cancel(self, caller: Caller, name: str) -> list[ChildView]:
         """Calls off the child's work with that of all its descendants, or of `all` children; those that had any.
 
         Raises `NotFound` for what is no child of the caller's.
@@ -126,7 +126,7 @@ class Subagents:
         )
         return accepted(await self._database.run(steer_child, command, self._rules, sessions=(caller.session,)))
 
-    async def list(self, caller: Caller, name: str | None = None) -> Listed:
+    async def list(self, caller: Caller, name: str | None = None) -> ListedChild:
         """The session's children, or those of that name; `all` names each. Raises `NotFound` for any other of none.
 
         Of more than `MAX_LISTED` hidden ones are left out first, then others that are not at work, the oldest first.
@@ -134,22 +134,22 @@ class Subagents:
         found = await self._database.read(_list, caller, MAX_LISTED + 1, None if name == ALL else name)
         if not found and name not in (None, ALL):
             raise _not_found(name).error
-        return Listed(_by_age(found[:MAX_LISTED]), has_more=len(found) > MAX_LISTED)
+        return ListedChild(_by_age(found[:MAX_LISTED]), has_more=len(found) > MAX_LISTED)
 
 
-def _by_age(children: Sequence[Child]) -> list[Child]:
+def _by_age(children: Sequence[ChildView]) -> list[ChildView]:
     return sorted(children, key=lambda child: child.session.row)
 
 
 async def _list(
     query: Query, caller: Caller, limit: int | None, name: str | None = None, *, at_work: bool = False
-) -> list[Child]:
+) -> list[ChildView]:
     name = None if name is None else unicodedata.normalize("NFC", name)
     found = await spawns.list_children(query, caller.session, limit=limit, name=name, at_work=at_work)
     sessions = {session.row: session for session in await rows.list_rows(query, [each.spawn.child for each in found])}
     runs = await ledger.find_ends(query, [each.report for each in found if each.report is not None])
     return [
-        Child(
+        ChildView(
             session=session,
             run_id=each.report,
             run=runs.get(each.report),
@@ -163,7 +163,7 @@ async def _list(
     ]
 
 
-async def _find_own(query: Query, caller: Caller, name: str) -> Child | Refusal:
+async def _find_own(query: Query, caller: Caller, name: str) -> ChildView | Refusal:
     """The one child of that key, id or result, else of that label. Missing ones and others' get one answer."""
     found = await _list(query, caller, 2, name)
     if len(found) > 1:
@@ -177,7 +177,7 @@ def _not_found(name: str) -> Refusal:
     return Refusal(NotFound(f"Child not found: {name[:200]!r}. subagents with action 'list' shows them."))
 
 
-async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int) -> list[Child] | Refusal:
+async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int) -> list[ChildView] | Refusal:
     await find_origin(tx, caller)
     if name == ALL:
         children = _by_age(await _list(tx, caller, None, at_work=True))
@@ -260,7 +260,7 @@ async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:
 
 
 async def _refuse_work(
-    tx: Transaction, command: SteerChild, found: Child, source: Session, child: Session, rules: Rules
+    tx: Transaction, command: SteerChild, found: ChildView, source: Session, child: Session, rules: Rules
 ) -> AntiphonError | None:
     """Why the child may not begin a run."""
     if found.mode is Mode.RUN:
@@ -283,7 +283,7 @@ async def _refuse_work(
 
 
 async def _steered_before(
-    tx: Transaction, command: SteerChild, told: SessionRow, found: Child | Refusal
+    tx: Transaction, command: SteerChild, told: SessionRow, found: ChildView | Refusal
 ) -> Steered | Refusal:
     """What the same call answered before; its target may have another name by now, but is no other child."""
     child = await rows.find_by_row(tx, told)
@@ -291,7 +291,7 @@ async def _steered_before(
     if child is None:
         return _not_found(command.name)
     assert event is not None and event.message is not None
-    is_other = isinstance(found, Child) and found.session.row != told
+    is_other = isinstance(found, ChildView) and found.session.row != told
     if is_other or text_of(event.message.content) != command.text:
         return Refusal(
             Conflict("Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused")

@@ -23,7 +23,7 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
-from antiphon.domain.report import Report, Stage
+from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session, Source
 from antiphon.domain.session_ids import parse_session_id
@@ -385,7 +385,7 @@ async def queue_work(
         place=outbox.answers_to(origin, parent.delivery),
         principal=caller.principal,
         is_sandboxed=is_sandboxed,
-        stage=Stage.OPEN,
+        stage=ReportState.OPEN,
     )
     await spawns.insert_report(tx, report, at_ms)
     if origin is not None:

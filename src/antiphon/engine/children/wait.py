@@ -35,7 +35,7 @@ TAKEN = Outcome(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class AwaitedRun:
     """One run that was waited for, as it stands when the wait ends."""
 
     run_id: RunId
@@ -48,7 +48,7 @@ class Awaited:
 class Joined:
     is_complete: bool
     """Whether what was waited for came before the time was over."""
-    runs: list[Awaited]
+    runs: list[AwaitedRun]
     """In the order of the call."""
 
 
@@ -174,11 +174,11 @@ async def end_wait(
     if isinstance(runs, Refusal):
         return runs
     assert session is not None
-    awaited: list[Awaited] = []
+    awaited: list[AwaitedRun] = []
     for run_id, run in zip(run_ids, runs, strict=True):
         target = await rows.find_by_row(tx, SessionRow(run.session))
         is_withheld = target is None or not may_flow(target, session)
-        awaited.append(Awaited(run_id=run_id, run=run, is_withheld=is_withheld))
+        awaited.append(AwaitedRun(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)
             # A look from outside takes nothing away from the run that is to have it.

@@ -131,7 +131,7 @@ async def settle_sent(tx: Transaction, claimed: Delivery, platform_id: str | Non
     return True
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class DeliveryFailure(Struct, frozen=True, kw_only=True):
     """What a unit needs of a `DeliveryFailed`."""
 
     code: str
@@ -140,9 +140,9 @@ class Failure(Struct, frozen=True, kw_only=True):
     wait_ms: int
 
 
-def failure_of(claimed: Delivery, failed: DeliveryFailed) -> Failure:
+def failure_of(claimed: Delivery, failed: DeliveryFailed) -> DeliveryFailure:
     wait = wait_before_next(claimed.attempts, failed.retry_after)
-    return Failure(
+    return DeliveryFailure(
         code=failed.code,
         error=failed.message,
         is_permanent=failed.is_permanent,
@@ -150,7 +150,7 @@ def failure_of(claimed: Delivery, failed: DeliveryFailed) -> Failure:
     )
 
 
-async def settle_failed(tx: Transaction, claimed: Delivery, failure: Failure, at_ms: int) -> Delivery | None:
+async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFailure, at_ms: int) -> Delivery | None:
     """Queues the text for later, or gives it up where the owner sees that; None where the claim was taken over."""
     is_dead = is_given_up(claimed, moment(at_ms), is_permanent=failure.is_permanent)
     columns: dict[str, SqlValue] = {"code": failure.code, "error": failure.error}

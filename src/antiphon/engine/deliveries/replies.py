@@ -14,7 +14,7 @@ from antiphon.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ChannelReply:
     """A reply as it leaves, without markers, or why there is none."""
 
     text: str | None = None
@@ -29,14 +29,14 @@ class Replies:
         self._database = database
         self._rules = rules
 
-    async def outward(self, run: Run, place: DeliveryContext) -> Reply:
+    async def outward(self, run: Run, place: DeliveryContext) -> ChannelReply:
         """What the place is told of a run that is over."""
         session = await self._database.read(rows.find_by_row, run.session)
         if session is None or isinstance(may_deliver(session, place, self._rules), Deny):
-            return Reply(suppressed="send_denied")
+            return ChannelReply(suppressed="send_denied")
         if run.status is not RunStatus.OK:
-            return Reply()
+            return ChannelReply()
         words = spoken(run.reply or "")
         if not words.strip() or run.code == "reset":
-            return Reply(suppressed="silent")
-        return Reply(words)
+            return ChannelReply(suppressed="silent")
+        return ChannelReply(words)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
-from antiphon.domain.exchange import REPLY_SKIP, Exchange, Stage
+from antiphon.domain.exchange import REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
 from antiphon.domain.run import Purpose, Run, RunStatus
@@ -65,7 +65,7 @@ class SendMessage(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SendAnswer:
     """What a send brought."""
 
     run_id: RunId
@@ -97,7 +97,7 @@ class Exchanges:
         self._clock = clock
         self._ids = ids
 
-    async def send(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> Answer:
+    async def send(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> SendAnswer:
         """Stores the message in the target's log and queues its run; then waits up to `timeout` for the reply.
 
         The same call again rejoins what the first one began. Raises `NotFound` for what the caller may not see,
@@ -121,7 +121,7 @@ class Exchanges:
         if sent.is_repeated:
             return await self._rejoin(caller, sent.exchange, text)
         if sent.is_cyclic:
-            return Answer(
+            return SendAnswer(
                 run_id=sent.exchange.request_run,
                 status="accepted",
                 note="The target waits for this session, directly or through others; its reply comes later.",
@@ -136,12 +136,12 @@ class Exchanges:
         found = await self._database.read(_resolve, command, self._rules)
         return command.caller.session if isinstance(found, Refusal) else found.target.row
 
-    async def _rejoin(self, caller: Caller, exchange: Exchange, text: str) -> Answer:
+    async def _rejoin(self, caller: Caller, exchange: Exchange, text: str) -> SendAnswer:
         if exchange.request != text:
             raise Conflict(
                 "Idempotency-Key was used for another message. Use a new one.", code="idempotency_key_reused"
             )
-        if caller.run is not None and exchange.is_awaited and exchange.stage is Stage.REQUEST:
+        if caller.run is not None and exchange.is_awaited and exchange.stage is ExchangeState.REQUEST:
             await caller.run.note_waiting(exchange.request_run, self._left(exchange))
         return await self._wait(caller, exchange)
 
@@ -149,9 +149,9 @@ class Exchanges:
         until = exchange.wait_until
         return timedelta(0) if until is None else max(until - self._clock.now(), timedelta(0))
 
-    async def _wait(self, caller: Caller, exchange: Exchange) -> Answer:
+    async def _wait(self, caller: Caller, exchange: Exchange) -> SendAnswer:
         if not exchange.is_awaited and exchange.wait_until is None:
-            return Answer(run_id=exchange.request_run, status="accepted")
+            return SendAnswer(run_id=exchange.request_run, status="accepted")
         left = self._left(exchange)
         if left:
             wait = self._waits.wait if caller.run is None else caller.run.wait_released
@@ -232,7 +232,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, target),
         request=command.text,
         request_run=command.run_id,
-        stage=Stage.REQUEST,
+        stage=ExchangeState.REQUEST,
         max_turns=rules.exchanges.max_turns if origin is not None else 0,
         max_chain_tokens=rules.exchanges.max_chain_tokens,
         is_awaited=bool(command.timeout) and not is_cyclic,
@@ -311,7 +311,7 @@ async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None
     await ledger.change(tx, origin.id, columns)
 
 
-async def _find_answer(query: Query, exchange: Exchange) -> Answer | None:
+async def _find_answer(query: Query, exchange: Exchange) -> SendAnswer | None:
     """What the request's run brought; None while it has not ended."""
     current = await rows_of_exchanges.find(query, exchange.id)
     run = (await ledger.find_ends(query, [exchange.request_run])).get(exchange.request_run)
@@ -320,7 +320,7 @@ async def _find_answer(query: Query, exchange: Exchange) -> Answer | None:
     return _answer(current, run) if run.is_over else None
 
 
-async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> Answer:
+async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer:
     """Ends the wait for the first reply, which then comes by itself; or the reply, if it just came."""
     answer = await _find_answer(tx, exchange)
     if answer is not None:
@@ -328,7 +328,7 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> Answer:
     current = await rows_of_exchanges.find(tx, exchange.id)
     assert current is not None
     await rows_of_exchanges.update(tx, replace(current, is_awaited=False), at_ms)
-    return Answer(
+    return SendAnswer(
         run_id=exchange.request_run,
         status="timeout",
         code="timeout",
@@ -336,18 +336,18 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> Answer:
     )
 
 
-def _answer(exchange: Exchange, run: Run) -> Answer:
+def _answer(exchange: Exchange, run: Run) -> SendAnswer:
     if run.status is not RunStatus.OK:
-        return Answer(
+        return SendAnswer(
             run_id=run.id, status="error", code=run.code or "run_failed", error=run.error or "The target's run failed."
         )
     if not exchange.is_awaited:  # it was given up before the reply came
-        return Answer(
+        return SendAnswer(
             run_id=run.id, status="timeout", code="timeout", error="The reply came late, and was put into this session."
         )
     if exchange.is_withheld:
-        return Answer(run_id=run.id, status="ok", is_withheld=True)
-    return Answer(run_id=run.id, status="ok", reply=spoken_reply(run.reply or ""))
+        return SendAnswer(run_id=run.id, status="ok", is_withheld=True)
+    return SendAnswer(run_id=run.id, status="ok", reply=spoken_reply(run.reply or ""))
 
 
 def spoken_reply(reply: str) -> str:
@@ -355,8 +355,8 @@ def spoken_reply(reply: str) -> str:
     return "" if is_silent(reply, REPLY_SKIP) else reply
 
 
-def _gone(exchange: Exchange) -> Answer:
-    return Answer(
+def _gone(exchange: Exchange) -> SendAnswer:
+    return SendAnswer(
         run_id=exchange.request_run,
         status="error",
         code="session_deleted",

@@ -9,11 +9,11 @@ from antiphon.domain.exchange import (
     Action,
     Announce,
     Exchange,
-    Record,
+    ExchangeState,
+    ExchangeTransition,
+    RecordWords,
     RunEnd,
     Side,
-    Stage,
-    Step,
     Surroundings,
     Turn,
     on_announce_ended,
@@ -89,16 +89,16 @@ async def _find_sides(query: Query, exchange: Exchange) -> _Sides | None:
 
 async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> None:
     exchange = await rows_of_exchanges.find(tx, exchange_id)
-    if exchange is None or exchange.stage is Stage.DONE:
+    if exchange is None or exchange.stage is ExchangeState.DONE:
         return
     sides = await _find_sides(tx, exchange)
     if sides is None:
         return
     ended = RunEnd(run.status, run.reply or "", run.error)
     match exchange.stage:
-        case Stage.REQUEST:
+        case ExchangeState.REQUEST:
             step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
-        case Stage.TURN:
+        case ExchangeState.TURN:
             step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
         case _:
             done, announcement = on_announce_ended(exchange, ended)
@@ -130,7 +130,7 @@ def _is_waiting(exchange: Exchange, origin: Run | None, at_ms: int) -> bool:
     return origin is not None and origin.status.is_active
 
 
-async def _carry_out(tx: Transaction, step: Step, sides: _Sides, run: Run, at_ms: int) -> None:
+async def _carry_out(tx: Transaction, step: ExchangeTransition, sides: _Sides, run: Run, at_ms: int) -> None:
     await rows_of_exchanges.update(tx, step.exchange, at_ms)
     for action in step.actions:
         await _act(tx, step.exchange, action, sides, run, at_ms)
@@ -153,7 +153,7 @@ async def _act(tx: Transaction, exchange: Exchange, action: Action, sides: _Side
             content = tuple(TextPart(text=text) for text in said)
             stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.ANNOUNCE)
             await _queue(tx, exchange, Side.TARGET, sides, content, stage, at_ms)
-        case Record(side, words, is_error):
+        case RecordWords(side, words, is_error):
             stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
             incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation

@@ -15,12 +15,12 @@ from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import Part, text_of
 from antiphon.domain.report import (
     Answer,
-    Consequences,
     PutAway,
-    Record,
+    RecordResult,
     Report,
+    ReportState,
+    ReportTransition,
     Situation,
-    Stage,
     Tell,
     Then,
     Word,
@@ -37,7 +37,7 @@ from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import append_words, derived_id
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.reports import messages, parking
-from antiphon.engine.reports.parking import CalledOff, Continued
+from antiphon.engine.reports.parking import CancelledContinuation, Continued
 from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import put_away
 from antiphon.policy.flow import may_flow
@@ -93,7 +93,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
         waiter=None,
         principal=run.principal,
         is_sandboxed=first.is_sandboxed or run.is_sandboxed,
-        stage=Stage.OPEN,
+        stage=ReportState.OPEN,
         is_taken=False,
     )
     await spawns.insert_report(tx, report, at_ms)
@@ -101,7 +101,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
     return report
 
 
-async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
+async def park(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuation]:
     """Lets the run, which has ended, wait for all children of its session; goes on at once if they have ended."""
     came = await spawns.list_recorded(tx, run.id)
     session = await rows.find_by_row(tx, run.session)
@@ -117,7 +117,7 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
     return await _follow_continued(tx, await parking.continue_run(tx, run, session, answers, at_ms), session, at_ms)
 
 
-async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
+async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuation]:
     """Ends the work of a parked run without waiting any longer for its children."""
     session = await rows.find_by_row(tx, run.session)
     if session is None:
@@ -125,10 +125,10 @@ async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CalledOff]:
     return await _follow_continued(tx, await parking.continue_run(tx, run, session, (), at_ms), session, at_ms)
 
 
-async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int) -> list[CalledOff]:
+async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int) -> list[CancelledContinuation]:
     """What follows from a run that has ended and is not continued."""
-    called_off: list[CalledOff] = []
-    if owed is not None and owed.stage is Stage.OPEN:
+    called_off: list[CancelledContinuation] = []
+    if owed is not None and owed.stage is ReportState.OPEN:
         called_off += await record(tx, owed, run, at_ms)
     if run.announces is not None:
         await _follow_announcement(tx, run, run.announces, at_ms)
@@ -137,7 +137,9 @@ async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int)
     return called_off
 
 
-async def record(tx: Transaction, report: Report, run: Run, at_ms: int, *, may_word: bool = True) -> list[CalledOff]:
+async def record(
+    tx: Transaction, report: Report, run: Run, at_ms: int, *, may_word: bool = True
+) -> list[CancelledContinuation]:
     """Puts the result into the requester's log, exactly once, and begins what follows from it.
 
     A child that is about to go may not word it: then the requester answers the record itself.
@@ -179,7 +181,7 @@ async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
     while report.requester is not None:
         await rows.hold(tx, report.requester)
         current = await spawns.find_report(tx, report.id)
-        if current is None or current.stage is not Stage.OPEN:
+        if current is None or current.stage is not ReportState.OPEN:
             return None
         if current.requester == report.requester:
             return current
@@ -198,7 +200,7 @@ async def _look_around(
         others = [other for other in await spawns.list_awaited(tx, report.waiter) if other.id != report.id]
         return Situation(
             is_waiter_parked=parked is not None and parked.is_parked,
-            is_last_awaited=all(other.stage is not Stage.OPEN for other in others),
+            is_last_awaited=all(other.stage is not ReportState.OPEN for other in others),
         )
     follower = await _find_follower(tx, report, requester)
     origin = follower or await _origin_of(tx, report)
@@ -245,7 +247,9 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
     await _follow_records(tx, session, found, run, at_ms)
 
 
-async def _follow_continued(tx: Transaction, continued: Continued, session: Session, at_ms: int) -> list[CalledOff]:
+async def _follow_continued(
+    tx: Transaction, continued: Continued, session: Session, at_ms: int
+) -> list[CancelledContinuation]:
     """Results that the parked run waited for and others had begun have their own consequences again."""
     found: list[_Came] = []
     for report in continued.released:
@@ -260,7 +264,7 @@ class _Came:
     """A result that stands in its requester's log, and what follows from it now."""
 
     report: Report
-    consequences: Consequences
+    consequences: ReportTransition
     child: Session | None
 
 
@@ -286,7 +290,7 @@ async def _follow_records(
             parts = await messages.find_record(tx, came.report, session)
         others = tuple(action for action in actions if action != Answer())
         scene = _Scene(child=came.child, requester=session, origin=origin, parts=parts)
-        await _carry_out(tx, came.report, Consequences(came.consequences.report, others), scene, at_ms)
+        await _carry_out(tx, came.report, ReportTransition(came.consequences.report, others), scene, at_ms)
     for reports in to_answer.values():
         await answer(tx, session, reports, origin, at_ms)
 
@@ -294,7 +298,7 @@ async def _follow_records(
 async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int) -> None:
     """The child's turn that was to word its result has ended."""
     report = await spawns.find_report(tx, report_id)
-    if report is None or report.stage is not Stage.ANNOUNCING:
+    if report is None or report.stage is not ReportState.ANNOUNCING:
         return
     asked = text_of(await messages.find_question(tx, report))
     child = await rows.find_by_row(tx, report.child)
@@ -308,14 +312,14 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms:
 
 
 async def _carry_out(
-    tx: Transaction, before: Report, consequences: Consequences, scene: _Scene, at_ms: int
-) -> list[CalledOff]:
+    tx: Transaction, before: Report, consequences: ReportTransition, scene: _Scene, at_ms: int
+) -> list[CancelledContinuation]:
     report = consequences.report
     await spawns.change_report(tx, before, report, at_ms)
-    called_off: list[CalledOff] = []
+    called_off: list[CancelledContinuation] = []
     for action in consequences.actions:
         match action:
-            case Record(then):
+            case RecordResult(then):
                 called_off += await _record(tx, report, then, scene, at_ms)
             case Answer():
                 assert scene.requester is not None
@@ -331,7 +335,9 @@ async def _carry_out(
     return called_off
 
 
-async def _record(tx: Transaction, report: Report, then: Then, scene: _Scene, at_ms: int) -> list[CalledOff]:
+async def _record(
+    tx: Transaction, report: Report, then: Then, scene: _Scene, at_ms: int
+) -> list[CancelledContinuation]:
     child, requester, parts = scene.child, scene.requester, scene.parts
     assert child is not None and requester is not None
     match then:

@@ -13,15 +13,15 @@ from antiphon.domain.report import (
     Heir,
     PutAway,
     Report,
+    ReportState,
     Situation,
-    Stage,
     on_child_deleted,
     on_requester_deleted,
 )
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session
 from antiphon.engine.reports.follow import answer, record
-from antiphon.engine.reports.parking import CalledOff
+from antiphon.engine.reports.parking import CancelledContinuation
 from antiphon.engine.reports.settle import put_away
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -29,7 +29,7 @@ from antiphon.store import spawns
 from antiphon.store.database import Transaction
 
 
-async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list[CalledOff]:
+async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list[CancelledContinuation]:
     """Lets nothing wait for the session any more, and it for nothing; the runs that are to end at once."""
     own = await spawns.list_of_child(tx, session.row)
     unanswered = {report.id for report in await spawns.list_unanswered(tx, session.row)}
@@ -58,11 +58,11 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
     return called_off
 
 
-async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) -> list[CalledOff]:
+async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) -> list[CancelledContinuation]:
     """What the session itself still owes, or was about to word."""
-    called_off: list[CalledOff] = []
+    called_off: list[CancelledContinuation] = []
     for report in own:
-        if report.stage is Stage.ANNOUNCING:
+        if report.stage is ReportState.ANNOUNCING:
             requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
             is_present = requester is not None and requester.id == report.requester_incarnation
             consequences = on_child_deleted(
@@ -72,7 +72,7 @@ async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) ->
             if Answer() in consequences.actions:
                 assert requester is not None
                 await answer(tx, requester, [report], None, at_ms)
-        elif report.stage is Stage.OPEN and (run := await ledger.find(tx, report.run)) is not None:
+        elif report.stage is ReportState.OPEN and (run := await ledger.find(tx, report.run)) is not None:
             gone = replace(run, status=RunStatus.ERROR, error="The session was deleted.", code="session_deleted")
             called_off += await record(tx, report, gone, at_ms, may_word=False)
     return called_off

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from antiphon.domain.ids import RunId, SessionId
-from antiphon.domain.report import Report, Stage
+from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.deliveries import outbox
@@ -19,7 +19,7 @@ from antiphon.store.database import Transaction
 from antiphon.store.runs import NewRun
 
 
-class CalledOff(NamedTuple):
+class CancelledContinuation(NamedTuple):
     """A queued run that is to end at once, since what it would go on with was called off."""
 
     run: Run
@@ -30,7 +30,7 @@ class CalledOff(NamedTuple):
 class Continued:
     """A parked run is no longer parked."""
 
-    called_off: CalledOff | None = None
+    called_off: CancelledContinuation | None = None
     """Its continuation, if that is to end at once."""
     released: Sequence[Report] = ()
     """What others had begun and the run waited for; it has its own consequences again."""
@@ -77,7 +77,7 @@ async def go_on(
     With `end` it is to end so at once.
     """
     run_id = continuation_of(parked)
-    came = [report for report in await spawns.list_awaited(tx, parked.id) if report.stage is not Stage.OPEN]
+    came = [report for report in await spawns.list_awaited(tx, parked.id) if report.stage is not ReportState.OPEN]
     continuation = NewRun(
         id=run_id,
         purpose=parked.purpose,
@@ -108,7 +108,7 @@ async def go_on(
     assert run is not None
     awaited = await spawns.list_awaited(tx, parked.id)
     others = [report for report in awaited if report.origin_run not in (None, parked.id, run_id)]
-    return Continued(CalledOff(run, end), others)
+    return Continued(CancelledContinuation(run, end), others)
 
 
 def why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:

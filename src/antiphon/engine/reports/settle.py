@@ -1,7 +1,7 @@
 """A report's row changes, and what becomes of a child of which nothing more is told. Contract: spawn 4, 5."""
 
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.report import PutAway, Report, Stage, on_waited
+from antiphon.domain.report import PutAway, Report, ReportState, on_waited
 from antiphon.domain.spawn import Cleanup, Mode
 from antiphon.store import runs as ledger
 from antiphon.store import spawns
@@ -10,7 +10,7 @@ from antiphon.store.database import Transaction
 
 async def take(tx: Transaction, report: Report, at_ms: int) -> None:
     """A wait of the requester brought the result: nothing more is told of it. Contract: spawn 7."""
-    is_off = report.stage is Stage.ANNOUNCING and await ledger.call_off_announcement(tx, report.child, report.id)
+    is_off = report.stage is ReportState.ANNOUNCING and await ledger.call_off_announcement(tx, report.child, report.id)
     consequences = on_waited(report, is_wording_called_off=is_off)
     await spawns.change_report(tx, report, consequences.report, at_ms)
     for action in consequences.actions:
@@ -28,7 +28,7 @@ async def put_away(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete
         return
     if spawn.receipt is not None:
         task = await spawns.find_report(tx, spawn.run)
-        if task is None or task.stage is not Stage.OPEN:
+        if task is None or task.stage is not ReportState.OPEN:
             await spawns.drop_attachments(tx, child)
     if spawn.mode is not Mode.RUN:
         return

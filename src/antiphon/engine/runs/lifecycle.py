@@ -26,7 +26,7 @@ from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.fence import Claimant, Fence
 from antiphon.engine.ledger.run_log import AGENT_ACTOR, call_name, closing_result, record_steps
 from antiphon.engine.reports import follow as reports
-from antiphon.engine.reports.parking import CalledOff, must_park
+from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import processes, spawns
@@ -254,7 +254,7 @@ async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Co
         await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms), at_ms)
 
 
-async def _end_all(tx: Transaction, called_off: Sequence[CalledOff], at_ms: int) -> None:
+async def _end_all(tx: Transaction, called_off: Sequence[CancelledContinuation], at_ms: int) -> None:
     for run, outcome in called_off:
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
 

@@ -9,7 +9,7 @@ from antiphon.engine.runs.context import RunContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunEnding:
     """How a run is to end, and the last message, which is stored in the transaction that ends it."""
 
     outcome: Outcome
@@ -22,11 +22,11 @@ class AgentRunner(Protocol):
     - It may be called again for the same run: after a crash, and when a message joined the run that its last
       step had not seen. What was done stands in the log, and is not done again.
     - Everything it does is recorded through the context before the next step begins.
-    - It raises nothing for what a provider or a tool does; it answers an `Ending` that says so.
+    - It raises nothing for what a provider or a tool does; it answers an `RunEnding` that says so.
     - Cancellation means: stop at once, and let it pass.
     """
 
-    async def run(self, context: RunContext) -> Ending: ...
+    async def run(self, context: RunContext) -> RunEnding: ...
 
 
 class ConstantRunner:
@@ -35,11 +35,11 @@ class ConstantRunner:
     def __init__(self, reply: str) -> None:
         self._reply = reply
 
-    async def run(self, context: RunContext) -> Ending:
+    async def run(self, context: RunContext) -> RunEnding:
         message = AssistantMessage(
             message_id=context.ids.new("msg"),
             content=text_content(self._reply),
             saw=context.last_seq,
             model="constant",
         )
-        return Ending(outcome=Outcome(status=RunStatus.OK, reply=self._reply), message=message)
+        return RunEnding(outcome=Outcome(status=RunStatus.OK, reply=self._reply), message=message)

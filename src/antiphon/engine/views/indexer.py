@@ -43,7 +43,7 @@ REST = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class IndexStep:
     """What one session's log is to get into the index next."""
 
     state: LogState
@@ -164,14 +164,14 @@ async def _read_logs(query: Query, states: Sequence[LogState]) -> list[list[Even
     return logs
 
 
-def _steps(states: Sequence[LogState], logs: Sequence[list[Event]]) -> tuple[Step, ...]:
+def _steps(states: Sequence[LogState], logs: Sequence[list[Event]]) -> tuple[IndexStep, ...]:
     room = MESSAGES_AT_ONCE
-    steps: list[Step] = []
+    steps: list[IndexStep] = []
     for state, log in zip(states, logs, strict=False):
         is_whole = len(log) < room
         room -= len(log)
         messages = tuple(message for event in log if (message := _indexed(event)).words)
-        steps.append(Step(state, messages, state.last_seq if is_whole else log[-1].seq))
+        steps.append(IndexStep(state, messages, state.last_seq if is_whole else log[-1].seq))
     return tuple(steps)
 
 
@@ -188,7 +188,7 @@ def _indexed(event: Event) -> IndexedMessage:
     )
 
 
-async def put_in(tx: Transaction, steps: tuple[Step, ...]) -> None:
+async def put_in(tx: Transaction, steps: tuple[IndexStep, ...]) -> None:
     """Takes each step, unless somebody else took it."""
     await index.take_turn(tx)
     taken = [step for step in steps if await index.advance(tx, step.state, step.indexed_seq)]

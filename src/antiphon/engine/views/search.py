@@ -15,7 +15,7 @@ from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach
 from antiphon.store import search as index
 from antiphon.store.database import Database, Query
-from antiphon.store.search import Found
+from antiphon.store.search import FoundMessage
 
 MAX_LIMIT = 25
 NEWEST = 2**63 - 1
@@ -60,7 +60,7 @@ class Search:
         asked = accepted(await self._database.read(_ask, actor, tuple(words), self._rules))
         if asked is None:
             return []
-        found: list[Found] = []
+        found: list[FoundMessage] = []
         before: int | None = NEWEST
         depth = FIRST_DEPTH
         while before is not None and len(found) < limit:
@@ -87,16 +87,18 @@ async def _ask(query: Query, actor: Actor, words: tuple[str, ...], rules: Rules)
     return _Asked(reach, index.expression(words, sessions))
 
 
-async def _look(query: Query, asked: _Asked, before: int, depth: int, limit: int) -> tuple[list[Found], int | None]:
+async def _look(
+    query: Query, asked: _Asked, before: int, depth: int, limit: int
+) -> tuple[list[FoundMessage], int | None]:
     """Messages and where to go on, in one snapshot with the sessions that whoever asks sees."""
     return await index.find_messages(query, asked.reach, asked.expression, before=before, depth=depth, limit=limit)
 
 
-def _hits(found: list[Found], words: list[str]) -> list[Hit]:
+def _hits(found: list[FoundMessage], words: list[str]) -> list[Hit]:
     return [_hit(message, words) for message in found]
 
 
-def _hit(found: Found, words: list[str]) -> Hit:
+def _hit(found: FoundMessage, words: list[str]) -> Hit:
     message = found.event.message
     assert message is not None
     return Hit(

@@ -17,7 +17,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.activities import Activity, LastRun
 from antiphon.store.database import Database, Query
 from antiphon.store.scopes import MAX_DEPTH
-from antiphon.store.trees import Below, Place
+from antiphon.store.trees import Below, TreeRoot
 
 NOTHING = Below()
 
@@ -213,8 +213,8 @@ async def _tree(
     return Tree(members, omitted=listed - len(below), has_more=has_more)
 
 
-def _place(session: Session) -> Place:
-    return Place(session.row, session.depth)
+def _place(session: Session) -> TreeRoot:
+    return TreeRoot(session.row, session.depth)
 
 
 def _nearest(session: Session, shown: Mapping[SessionRow, Session]) -> SessionRow | None:

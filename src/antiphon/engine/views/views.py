@@ -27,7 +27,7 @@ MAX_CHILDREN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedSession:
     session: SessionSummary
     children: Sequence[str]
     """Keys of the sessions that it spawned, as far as the caller sees them."""
@@ -37,7 +37,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ListedPage:
-    sessions: Sequence[Listed]
+    sessions: Sequence[ListedSession]
     next: ListCursor | None
 
 
@@ -131,7 +131,7 @@ async def _list(
         for session in page:
             messages[session.row] = await _newest(query, grant_listed(readable, session), session, message_limit)
     return ListedPage(
-        [Listed(session, children.get(session.row, ()), messages.get(session.row, ())) for session in page],
+        [ListedSession(session, children.get(session.row, ()), messages.get(session.row, ())) for session in page],
         rows.cursor_of(page[-1]) if len(found) > limit else None,
     )
 

@@ -24,7 +24,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import PublishDelta, RunContext
 from antiphon.engine.runs.lifecycle import Ended, NewInput
-from antiphon.engine.runs.runner import AgentRunner, Ending
+from antiphon.engine.runs.runner import AgentRunner, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.engine.work.line import Line
 from antiphon.engine.work.slots import Slots
@@ -446,12 +446,12 @@ class Worker:
                 continue
             except Exception:
                 logger.exception("Runner failed", extra={"action": "runner_failed", "run_id": context.run.id})
-                ending = Ending(outcome=_internal_error())
+                ending = RunEnding(outcome=_internal_error())
             result = await self._finish(context, ending)
             if not isinstance(result, NewInput):
                 return result
 
-    async def _prepare(self, run: Run) -> Ending | None:
+    async def _prepare(self, run: Run) -> RunEnding | None:
         """Writes the run's files into its workspace, once; how it ends if that cannot be. Contract: spawn 5.
 
         What the child made of them meanwhile is its own. Another worker, whose home may have another workspace, writes
@@ -477,7 +477,7 @@ class Worker:
                 files.attachments,
             )
         except (Conflict, Unavailable) as error:
-            return Ending(outcome=Outcome(status=RunStatus.ERROR, error=error.message, code=error.code))
+            return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error=error.message, code=error.code))
         await self._set_attachments_due(run, is_due=False)
         return None
 
@@ -485,7 +485,7 @@ class Worker:
         if not await self._database.run(lifecycle.set_attachments_due, Fence(run.id, run.fence), is_due):
             raise Fenced
 
-    async def _finish(self, context: RunContext, ending: Ending) -> Ended | NewInput | None:
+    async def _finish(self, context: RunContext, ending: RunEnding) -> Ended | NewInput | None:
         """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
         while True:
             try:
@@ -516,7 +516,7 @@ class Worker:
                 saw=context.last_seq,
                 partial=True,
             )
-        return await self._finish(context, Ending(outcome=_cut(cause, partial), message=message))
+        return await self._finish(context, RunEnding(outcome=_cut(cause, partial), message=message))
 
     async def _check(self, drive: _Drive, run: Run) -> None:
         """Looks whether the run is to be cancelled."""

@@ -36,7 +36,7 @@ class NamedToken(Params, frozen=True, kw_only=True):
     token_id: str
 
 
-class SignIn(Params, frozen=True, kw_only=True):
+class SignInParams(Params, frozen=True, kw_only=True):
     code: Annotated[str, Meta(max_length=200)]
 
 
@@ -102,8 +102,8 @@ async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 
 
-@operation("browsers.sign-in", SignIn, wire.SignedIn, Http(method="POST", path="/auth/exchange"), scope=None)
-async def sign_in(ask: Ask, params: SignIn) -> HttpReply[wire.SignedIn]:
+@operation("browsers.sign-in", SignInParams, wire.SignedIn, Http(method="POST", path="/auth/exchange"), scope=None)
+async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
     """Takes the code of a link, once: sets the cookie, and answers the page's secret, which goes with it."""
     service, headers, scheme = ask.services.sign_in, ask.request.headers, ask.request.scope["scheme"]
     found = await service.exchange(params.code, browser_name(headers.get("user-agent", "")))

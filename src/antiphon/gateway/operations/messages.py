@@ -71,12 +71,12 @@ class MessageParams(NamedSession, frozen=True, kw_only=True):
         return tuple(_part(item) for item in self.content)
 
 
-class PostMessage(MessageParams, frozen=True, kw_only=True):
+class PostParams(MessageParams, frozen=True, kw_only=True):
     wait: Seconds | None = None
     stream: bool = False
 
 
-class AppendMessage(MessageParams, frozen=True, kw_only=True):
+class AppendParams(MessageParams, frozen=True, kw_only=True):
     pass
 
 
@@ -98,14 +98,14 @@ def _messages(query: tuple[str, ...] = (), when: str | None = None) -> Http:
 
 @operation(
     "sessions.post",
-    PostMessage,
+    PostParams,
     PostedShape,
     _messages(query=("wait", "stream")),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
     kind=AnswerKind.STREAM,
 )
-async def post_message(ask: Ask, params: PostMessage) -> PostedShape | FollowResponse:
+async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResponse:
     """Posts a message and answers at once, after its run (`wait`), or while it streams (`stream`)."""
     target = ask.target(params.key)
     if params.role != "user" or params.occurred_at is not None:
@@ -126,13 +126,13 @@ async def post_message(ask: Ask, params: PostMessage) -> PostedShape | FollowRes
 
 @operation(
     "sessions.append",
-    AppendMessage,
+    AppendParams,
     PostedShape,
     _messages(when="append"),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
-async def append_message(ask: Ask, params: AppendMessage) -> PostedShape:
+async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
     """Stores a message, which starts no run."""
     occurred_at = None
     if params.occurred_at is not None:

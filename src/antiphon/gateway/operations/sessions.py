@@ -88,7 +88,7 @@ class PatchSession(NamedSession, frozen=True, kw_only=True):
     clearance: ClassificationParams | None | UnsetType = UNSET
 
 
-class ForkSession(NamedSession, frozen=True, kw_only=True):
+class ForkParams(NamedSession, frozen=True, kw_only=True):
     seq: Annotated[int, Meta(ge=1, lt=10**18)] | None = None
 
 
@@ -241,13 +241,13 @@ async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
 
 @operation(
     "sessions.fork",
-    ForkSession,
+    ForkParams,
     wire.SessionShape,
     Http(method="POST", path="/sessions/{key}/fork", statuses={201: "The new session."}),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
-async def fork_session(ask: Ask, params: ForkSession) -> wire.SessionShape:
+async def fork_session(ask: Ask, params: ForkParams) -> wire.SessionShape:
     """A new session with a copy of the log up to `seq`."""
     session = await ask.services.forks.fork(ask.principal, ask.target(params.key), params.seq)
     return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))

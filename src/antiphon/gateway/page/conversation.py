@@ -12,7 +12,7 @@ from antiphon.domain.text import plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.page.entries import Entry, entries_of
+from antiphon.gateway.page.entries import PageEntry, entries_of
 from antiphon.gateway.page.listing import AT_FIRST, Item, items_of
 
 MESSAGES = 60
@@ -20,14 +20,14 @@ UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class PageConversation:
     """Its entries, and where following goes on."""
 
     session: Session
     title: str
     agent: str
     model: str
-    entries: list[Entry]
+    entries: list[PageEntry]
     older: int | None
     """The cursor of the messages before these; None if there are none."""
     last_seq: int
@@ -50,7 +50,7 @@ class Conversation:
 
 async def read_conversation(
     gateway: Gateway, principal: Principal, name: str, before: int | None = None
-) -> Conversation:
+) -> PageConversation:
     """The newest entries, or those before a cursor. Raises `NotFound`, `Invalid`, `Conflict` for a pruned cursor."""
     services = gateway.services
     head = await conversation_head(gateway, principal, name)
@@ -75,7 +75,7 @@ async def read_conversation(
     )
 
 
-async def conversation_head(gateway: Gateway, principal: Principal, name: str) -> Conversation:
+async def conversation_head(gateway: Gateway, principal: Principal, name: str) -> PageConversation:
     """The conversation of that key or id, without entries and runs. Raises `NotFound`, `Invalid`."""
     services = gateway.services
     family = await services.trees.family(principal, services.sessions.target(name), limit=AT_FIRST)
@@ -83,7 +83,7 @@ async def conversation_head(gateway: Gateway, principal: Principal, name: str) -
     agent = services.rules.agents.get(session.agent_id)
     (item,) = items_of(family.tree, {session.row: AT_FIRST}, services.clock.now())
     is_group = session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP
-    return Conversation(
+    return PageConversation(
         session=session,
         title=title_of(session),
         agent=agent.name if agent else session.agent_id,

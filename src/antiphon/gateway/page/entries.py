@@ -37,7 +37,7 @@ NOTHING = Markup()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PagePiece:
     """A part of a message, ready to be shown."""
 
     kind: str
@@ -53,12 +53,12 @@ class Piece:
     """A call's own name, `<seq>-<index>`."""
 
 
-ABOVE = Piece(kind="text", html=Markup('<div class="plain soft">Its reply is the result above.</div>'))
+ABOVE = PagePiece(kind="text", html=Markup('<div class="plain soft">Its reply is the result above.</div>'))
 """Of a turn whose words the session has as the result of its own call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PageEntry:
     """One item of the transcript."""
 
     seq: int
@@ -66,7 +66,7 @@ class Entry:
     """`user | agent | result | end`."""
     at: datetime
     message_id: str = ""
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[PagePiece, ...] = ()
     text: str = ""
     """A result, or how a run ended."""
     who: str = ""
@@ -83,11 +83,11 @@ class Entry:
     is_error: bool = False
 
 
-def entry_of(event: Event) -> Entry | None:
+def entry_of(event: Event) -> PageEntry | None:
     """None for an event that people see nothing of."""
     match event.message:
         case UserMessage() as message:
-            return Entry(
+            return PageEntry(
                 seq=event.seq,
                 kind="user",
                 at=event.created_at,
@@ -102,7 +102,7 @@ def entry_of(event: Event) -> Entry | None:
             if not pieces:
                 return None
             who = "added, not written by the agent" if message.provenance is not None else ""
-            return Entry(
+            return PageEntry(
                 seq=event.seq,
                 kind="agent",
                 at=event.created_at,
@@ -111,7 +111,7 @@ def entry_of(event: Event) -> Entry | None:
                 is_partial=message.partial,
             )
         case ToolResult() as message:
-            return Entry(
+            return PageEntry(
                 seq=event.seq,
                 kind="result",
                 at=event.created_at,
@@ -124,18 +124,18 @@ def entry_of(event: Event) -> Entry | None:
             return _end(event) if event.type == EventType.RUN_FINISHED else None
 
 
-def entries_of(events: Sequence[Event]) -> list[Entry]:
+def entries_of(events: Sequence[Event]) -> list[PageEntry]:
     """What people see of these."""
     return [entry for event in events if (entry := entry_of(event)) is not None]
 
 
-def _end(event: Event) -> Entry | None:
+def _end(event: Event) -> PageEntry | None:
     """How a run ended, unless it went well."""
     status = str(event.data.get("status", ""))
     if status == RunStatus.OK:
         return None
     error = event.data.get("error")
-    return Entry(
+    return PageEntry(
         seq=event.seq,
         kind="end",
         at=event.created_at,
@@ -145,18 +145,18 @@ def _end(event: Event) -> Entry | None:
     )
 
 
-def _pieces(seq: int, content: tuple[Part, ...], *, is_markdown: bool) -> tuple[Piece, ...]:
-    pieces: list[Piece] = []
+def _pieces(seq: int, content: tuple[Part, ...], *, is_markdown: bool) -> tuple[PagePiece, ...]:
+    pieces: list[PagePiece] = []
     calls = 0
     for part in content:
         match part:
             case TextPart() if part.text.strip():
                 html = html_from_markdown(part.text) if is_markdown else _plain(part.text)
-                pieces.append(Piece(kind="text", html=html))
+                pieces.append(PagePiece(kind="text", html=html))
             case ToolCallPart():
                 arguments = _readable(part.arguments)
                 pieces.append(
-                    Piece(
+                    PagePiece(
                         kind="call",
                         name=part.name,
                         text=_shortened(arguments),
@@ -166,7 +166,7 @@ def _pieces(seq: int, content: tuple[Part, ...], *, is_markdown: bool) -> tuple[
                 )
                 calls += 1
             case ImagePart():
-                pieces.append(Piece(kind="image", name=part.mime_type, text=part.data))
+                pieces.append(PagePiece(kind="image", name=part.mime_type, text=part.data))
             case _:
                 pass
     return tuple(pieces)

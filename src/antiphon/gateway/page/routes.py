@@ -24,12 +24,12 @@ from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, P
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
 from antiphon.gateway.page.conversation import (
-    Conversation,
+    PageConversation,
     conversation_head,
     read_conversation,
     title_of,
 )
-from antiphon.gateway.page.entries import Entry, entries_of, entry_of
+from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
 from antiphon.wire.errors import status_of
@@ -178,7 +178,7 @@ async def _prepare(events: Sequence[Event]) -> None:
 PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
 
 
-async def _conversation(gateway: Gateway, principal: Principal, name: str | None) -> Conversation:
+async def _conversation(gateway: Gateway, principal: Principal, name: str | None) -> PageConversation:
     """The session that is named, else the default agent's main one, which comes into being."""
     if name is None:
         sessions = gateway.services.sessions
@@ -270,5 +270,5 @@ def _html(template: str, values: Mapping[str, object], *, status: int = 200) -> 
     return HTMLResponse(_templates.get_template(template).render(values), status, headers=headers)
 
 
-def _entry_html(entry: Entry) -> str:
+def _entry_html(entry: PageEntry) -> str:
     return _templates.get_template("entry.html").render(entry=entry)

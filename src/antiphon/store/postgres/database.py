@@ -18,7 +18,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
 from antiphon.store.effects import Effects
 from antiphon.store.postgres.errors import OutcomeUnknown, closed, is_beaten, is_lost, outcome_unknown, translate
-from antiphon.store.postgres.lane import Job, Lane
+from antiphon.store.postgres.lane import Lane, LaneJob
 from antiphon.store.postgres.link import Link
 from antiphon.store.postgres.transaction import Defer, NeedsSnapshot, PostgresQuery, PostgresTransaction
 
@@ -119,17 +119,17 @@ class PostgresDatabase:
 
     def _job(
         self, body: Callable[..., Coroutine[Any, Any, Any]], arguments: tuple[Any, ...], sessions: tuple[Named, ...]
-    ) -> Job:
+    ) -> LaneJob:
         if self._is_closed:
             raise closed()
-        return Job(body, arguments, sessions, self._loop.create_future(), time.monotonic())
+        return LaneJob(body, arguments, sessions, self._loop.create_future(), time.monotonic())
 
     def _known(self, session: Named) -> Named:
         if isinstance(session, int) or session.key is None:
             return session
         return self._rows.get(session.key.value, session)
 
-    async def _read(self, link: Link, batch: list[Job]) -> None:
+    async def _read(self, link: Link, batch: list[LaneJob]) -> None:
         for job in batch:
             while True:
                 try:
@@ -142,7 +142,7 @@ class PostgresDatabase:
                         raise
                     await self._wait_for_server(job, error)
 
-    async def _query(self, link: Link, cursor: AsyncRawCursor[Row], job: Job) -> Any:
+    async def _query(self, link: Link, cursor: AsyncRawCursor[Row], job: LaneJob) -> Any:
         if job.body not in self._snapshots:
             try:
                 return await job.body(PostgresQuery(cursor, is_alone=True), *job.arguments)
@@ -156,7 +156,7 @@ class PostgresDatabase:
             await link.reset()
         return job.result
 
-    async def _write(self, link: Link, batch: list[Job]) -> None:
+    async def _write(self, link: Link, batch: list[LaneJob]) -> None:
         """Runs the units in one transaction and settles them; again, as long as that can help."""
         reruns = 0
         is_careful = False
@@ -240,7 +240,7 @@ class PostgresDatabase:
             self._rows.popitem(last=False)
 
     async def _run_units(
-        self, tx: PostgresTransaction, cursor: AsyncRawCursor[Row], batch: list[Job], *, is_careful: bool
+        self, tx: PostgresTransaction, cursor: AsyncRawCursor[Row], batch: list[LaneJob], *, is_careful: bool
     ) -> bool:
         """Runs each unit; False if one raised and all must run again, each behind a savepoint."""
         for job in batch:
@@ -271,7 +271,7 @@ class PostgresDatabase:
                 await cursor.execute("RELEASE SAVEPOINT unit")
         return True
 
-    async def _commit(self, cursor: AsyncRawCursor[Row], batch: list[Job]) -> None:
+    async def _commit(self, cursor: AsyncRawCursor[Row], batch: list[LaneJob]) -> None:
         number, names = 0, list[str]()
         if self._commit_hook is not None:
             number, names = next(self._commits), [job.body.__name__ for job in batch]
@@ -285,7 +285,7 @@ class PostgresDatabase:
         if self._commit_hook is not None:
             self._commit_hook(number, "after", names)
 
-    async def _has_committed(self, link: Link, xid: str, life: str, job: Job, unknown: OutcomeUnknown) -> bool:
+    async def _has_committed(self, link: Link, xid: str, life: str, job: LaneJob, unknown: OutcomeUnknown) -> bool:
         """Asks the server what became of a transaction whose COMMIT was not answered.
 
         A server that crashed meanwhile gives the number of one that was lost to another. So of its answers only
@@ -318,7 +318,7 @@ class PostgresDatabase:
                 continue
             raise outcome_unknown() from unknown
 
-    async def _wait_for_server(self, job: Job, error: psycopg.Error) -> None:
+    async def _wait_for_server(self, job: LaneJob, error: psycopg.Error) -> None:
         """A moment, in which a lost server may come back. Raises `Unavailable` after the job's deadline."""
         if time.monotonic() - job.since >= self._wait_seconds:
             raise Unavailable(

@@ -20,7 +20,7 @@ MAX_BATCH = 64
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class LaneJob:
     body: Callable[..., Coroutine[Any, Any, Any]]
     arguments: tuple[Any, ...]
     sessions: tuple[Named, ...]
@@ -39,31 +39,31 @@ class Job:
 
 
 @dataclass(slots=True, eq=False)
-class _Line:
+class _JobLine:
     """Jobs that wait for one another: those of one session, or one job alone."""
 
     name: Hashable
-    jobs: deque[Job] = field(default_factory=deque[Job])
+    jobs: deque[LaneJob] = field(default_factory=deque[LaneJob])
 
 
 class Lane:
     """Tasks with a connection each, which work lines off. One line is worked on by one task at a time."""
 
-    def __init__(self, url: str, work: Callable[["Link", list[Job]], Awaitable[None]]) -> None:
+    def __init__(self, url: str, work: Callable[["Link", list[LaneJob]], Awaitable[None]]) -> None:
         self._url = url
         self._work = work
-        self._lines: dict[Hashable, _Line] = {}
-        self._ready: asyncio.Queue[_Line] = asyncio.Queue()
+        self._lines: dict[Hashable, _JobLine] = {}
+        self._ready: asyncio.Queue[_JobLine] = asyncio.Queue()
         self._busy = 0
         self._is_idle = anyio.Event()
 
-    def put(self, job: Job, name: Hashable | None) -> None:
+    def put(self, job: LaneJob, name: Hashable | None) -> None:
         if name is None:
-            self._ready.put_nowait(_Line(None, deque((job,))))
+            self._ready.put_nowait(_JobLine(None, deque((job,))))
         elif line := self._lines.get(name):
             line.jobs.append(job)
         else:
-            line = self._lines[name] = _Line(name, deque((job,)))
+            line = self._lines[name] = _JobLine(name, deque((job,)))
             self._ready.put_nowait(line)
 
     async def serve(self) -> None:

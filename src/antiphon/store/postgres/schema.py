@@ -54,7 +54,7 @@ def migrations() -> Iterable[tuple[int, str, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class LivingProcess:
     """A process at work on the database."""
 
     role: str
@@ -75,7 +75,7 @@ class ServerState:
     known_schema: int
     """The newest that this program has."""
     bytes: int
-    living: tuple[Member, ...]
+    living: tuple[LivingProcess, ...]
     outbox: dict[str, int]
     """How many deliveries there are of each status."""
     kept: int
@@ -183,7 +183,7 @@ async def _count_unindexed(connection: AsyncConnection[Any]) -> int:
     return row[0]
 
 
-async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tuple[Member, ...]:
+async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tuple[LivingProcess, ...]:
     """Those whose count of beats grows while one watches."""
     if not await _exists(connection, "processes"):
         return ()
@@ -196,7 +196,7 @@ async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tupl
         "SELECT id, beats, role, host, pid, fingerprint, agents <> '[]' FROM processes ORDER BY started_at, id"
     )
     return tuple(
-        Member(role=row[2], host=row[3], pid=row[4], fingerprint=row[5], works=row[6])
+        LivingProcess(role=row[2], host=row[3], pid=row[4], fingerprint=row[5], works=row[6])
         for row in await after.fetchall()
         if row[1] != beats.get(row[0])
     )
