@@ -47,7 +47,7 @@ def _addresses_of(operations: Iterable[AnyOperation], gateway: Gateway) -> Addre
     addresses = Addresses()
     for (method, path), there in places.items():
         endpoint = RouteEndpoint(
-            answer=_Place(there, gateway),
+            answer=_RoutePlace(there, gateway),
             max_body_bytes=max(operation.http.max_body_bytes for operation in there),
             is_open=any(operation.scope is None for operation in there),
             serves_bound=any(operation.serves_bound for operation in there),
@@ -89,7 +89,7 @@ class Application:
         return endpoint
 
 
-class _Place:
+class _RoutePlace:
     """The operations at one method and address."""
 
     def __init__(self, operations: Sequence[AnyOperation], gateway: Gateway) -> None:
