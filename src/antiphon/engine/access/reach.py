@@ -134,7 +134,7 @@ async def find_head(
 
 
 async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
-    """The only listed session with that label in reach; refuses two and names neither. Contract: send 1."""
+    """The only listed session with that label in reach. Refuses two, and names neither. Contract: send 1."""
     matches = await rows.find_visible_by_label(query, reach, label, agent_id, limit=2)
     session = await rows.find_by_row(query, matches[0].row if matches else NOBODY)
     if len(matches) > 1:
