@@ -11,7 +11,7 @@ from antiphon.policy.rights import is_favoured
 from antiphon.policy.shares import Rate, Rates
 
 MAX_BUCKETS = 10_000
-"""Principals remembered. The one that asked longest ago is forgotten first and then has a full bucket again."""
+"""Limit of remembered principals. The least recent one is forgotten first, and then starts with a full bucket."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What the send policy allows a session. Contract: send_policy 3."""
+"""The send policy's decisions on a session. Contract: send_policy 3."""
 
 from msgspec.structs import replace
 

@@ -32,7 +32,7 @@ RETRY_SECONDS = 0.5
 MAX_LOOKED_AT = 256
 MAX_AT_ONCE = 64
 MAX_OF_ACCOUNT = 8
-"""Sends at the same time by one account, so that one that hangs leaves room for the others."""
+"""Sends at the same time by one account, so that a hanging account leaves room for the others."""
 
 
 class Sender(Protocol):

@@ -30,6 +30,6 @@ class Fenced(Exception):
 
 
 def sessions_of(run: Run) -> tuple[SessionRow, ...]:
-    """The sessions that the end of the run writes to: its own, and the one that it answers."""
+    """The sessions that the end of the run writes to: its own, and the partner that it answers."""
     own = SessionRow(run.session)
     return (own,) if run.partner is None else (own, run.partner)
