@@ -1,1 +1,1 @@
-"""Use cases: every change of state passes here once."""
+"""Use cases: every change of state goes through here exactly once."""

@@ -14,7 +14,7 @@ class Refusal:
 
 
 def accepted(result: T | Refusal) -> T:
-    """The unit's result; raises the error of a refusal."""
+    """The unit's result; raises the error if it is a refusal."""
     if isinstance(result, Refusal):
         raise result.error
     return result

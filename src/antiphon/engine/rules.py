@@ -1,4 +1,4 @@
-"""The configured rules that use cases go by; frozen, made once from the configuration."""
+"""The configured rules that use cases follow; frozen, made once from the configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ class ResetMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetRule:
-    """When a session begins anew by itself. Contract: sessions 6."""
+    """When a session resets by itself. Contract: sessions 6."""
 
     mode: ResetMode = ResetMode.NONE
     at_hour: int = 4
     """For `daily`: the hour of the day, 0 to 23, in `zone`."""
     idle: timedelta = timedelta(0)
-    """For `idle`, and beside `daily` where it is not zero; zero never."""
+    """For `idle`, and in addition to `daily`; zero means never."""
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
 
     def is_stale(self, *, started_at: datetime, interacted_at: datetime, now: datetime) -> bool:
@@ -49,7 +49,7 @@ class ResetRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetRules:
-    """The rule for a session: that of its channel, else that of its type, else the common one."""
+    """The reset rule for a session: its channel's, else its type's, else the common one."""
 
     common: ResetRule = field(default_factory=ResetRule)
     by_type: Mapping[str, ResetRule] = field(default_factory=dict[str, ResetRule])
@@ -58,25 +58,25 @@ class ResetRules:
 
     @property
     def is_off(self) -> bool:
-        """Whether no session ever begins anew by itself."""
+        """Whether no session ever resets by itself."""
         return self.common.mode is ResetMode.NONE and not self.by_type and not self.by_channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeRules:
-    """How far sessions may go in speaking to one another. Contract: send 5, 7."""
+    """Limits on exchanges between sessions. Contract: send 5, 7."""
 
     max_turns: int = 5
     """Reply-back turns of one exchange."""
     max_hops: int = 8
-    """Sends one after the other that one request may cause."""
+    """Sends that one request may cause one after another."""
     max_chain_tokens: int = 200_000
-    """What all runs may spend that one request causes."""
+    """Tokens that all runs caused by one request may use together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Everything that use cases are configured with."""
+    """The configuration of all use cases."""
 
     agents: Mapping[AgentId, Agent]
     """Not empty."""
@@ -88,18 +88,18 @@ class Rules:
     resets: ResetRules = field(default_factory=ResetRules)
     stale_after: timedelta | None = None
     retention: timedelta | None = None
-    """How long events are kept; None for ever."""
+    """How long events are kept; None means for ever."""
     visibility: VisibilityRules = field(default_factory=VisibilityRules)
     exchanges: ExchangeRules = field(default_factory=ExchangeRules)
     send_policy: SendPolicy = field(default_factory=SendPolicy)
     shares: Shares = field(default_factory=Shares)
     subagent_tools: frozenset[str] = frozenset()
-    """Session tools that sub-agents have beside sending to their requester."""
+    """Session tools that sub-agents have besides sending to their requester."""
     guest_tools: frozenset[str] = frozenset()
-    """Tools that guests have beside those of their own session."""
+    """Tools that guests have besides those of their own session."""
 
     def agent(self, agent_id: AgentId) -> Agent:
-        """The configured agent. Raises `Invalid` for another id."""
+        """The configured agent. Raises `Invalid` if there is none with this id."""
         agent = self.agents.get(agent_id)
         if agent is None:
             raise Invalid(
@@ -109,10 +109,10 @@ class Rules:
         return agent
 
     def are_sandboxed(self, *sessions: Session) -> bool:
-        """Whether any of the sessions is; one whose agent is no longer configured has no tools."""
+        """Whether any of the sessions is sandboxed. A session whose agent is no longer configured has no tools."""
         agents = ((self.agents.get(session.agent_id), session.key) for session in sessions)
         return any(agent is not None and agent.is_sandboxed(key) for agent, key in agents)
 
     def agent_id(self, text: str | None) -> AgentId | None:
-        """The id of a configured agent, from outside; None for None. Raises `Invalid`."""
+        """The id of a configured agent, from outside input; None for None. Raises `Invalid`."""
         return None if text is None else self.agent(AgentId(text)).id

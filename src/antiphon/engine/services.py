@@ -1,4 +1,4 @@
-"""The use cases that edges call, in one bundle."""
+"""All use cases that edges call, in one bundle."""
 
 from dataclasses import dataclass
 
@@ -58,6 +58,6 @@ class Services:
     health: Health
 
     def let_go(self) -> None:
-        """Ends what follows and what waits, so that a server can stop."""
+        """Ends followers and waits, so that a server can stop."""
         self.hub.close()
         self.waits.close()

@@ -1,1 +1,1 @@
-"""Who acts, and which sessions they reach."""
+"""Authentication, and the sessions that each actor reaches."""

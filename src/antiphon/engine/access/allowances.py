@@ -1,4 +1,4 @@
-"""What a principal that is not the owner has taken of its share, looked up before it takes more. Contract: access 4."""
+"""Limits on what a guest may use, checked before it uses more. Contract: access 4."""
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Denied, Limited
@@ -11,11 +11,11 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
 
 PATIENCE_SECONDS = 5
-"""When to ask again whose runs wait for their turn."""
+"""How long a guest whose runs wait should wait before it asks again."""
 
 
 async def refuse_session(tx: Transaction, principal: Principal, shares: Shares) -> Refusal | None:
-    """Why the principal may take part in no further session; None if it may."""
+    """The refusal if the principal may not take part in another session."""
     if is_favoured(principal):
         return None
     taken = await rows.taken_by(tx, str(principal))
@@ -31,7 +31,7 @@ async def refuse_session(tx: Transaction, principal: Principal, shares: Shares) 
 
 
 async def refuse_message(tx: Transaction, principal: Principal, size: int, shares: Shares) -> Refusal | None:
-    """Why the principal may store no message of so many bytes; None if it may."""
+    """The refusal if the principal may not store another `size` bytes."""
     if is_favoured(principal):
         return None
     taken = await rows.taken_by(tx, str(principal))
@@ -47,7 +47,7 @@ async def refuse_message(tx: Transaction, principal: Principal, size: int, share
 
 
 async def refuse_run(tx: Transaction, principal: Principal, shares: Shares) -> Refusal | None:
-    """Why no further run of the principal may be queued now; None if one may."""
+    """The refusal if no further run of the principal may be queued now."""
     if is_favoured(principal):
         return None
     waiting = await ledger.count_queued_by(tx, principal, shares.queued_runs)
@@ -63,7 +63,7 @@ async def refuse_run(tx: Transaction, principal: Principal, shares: Shares) -> R
 
 
 def stored_bytes(content: tuple[Part, ...]) -> int:
-    """What a message's parts count as."""
+    """The size of a message's parts as the limit counts them: encoded text and image data."""
     size = 0
     for part in content:
         match part:

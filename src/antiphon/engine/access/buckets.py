@@ -1,4 +1,4 @@
-"""How often each principal may ask: a bucket of tokens each, in this process. Contract: answers 5."""
+"""How often each principal may ask: one token bucket each, in this process. Contract: answers 5."""
 
 import math
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from antiphon.policy.rights import is_favoured
 from antiphon.policy.shares import Rate, Rates
 
 MAX_BUCKETS = 10_000
-"""Principals that are remembered; the one that asked longest ago is forgotten first, and has a full bucket again."""
+"""Limit of remembered principals. The least recent one is forgotten first, and then starts with a full bucket."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class _Bucket:
 
 
 class Buckets:
-    """Refuses what is asked more often than the rates allow."""
+    """Refuses requests that come more often than the rates allow."""
 
     def __init__(self, rates: Rates, clock: Clock) -> None:
         self._rates = rates
@@ -29,11 +29,11 @@ class Buckets:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def take(self, principal: Principal) -> None:
-        """Takes a token of the principal. Raises `Limited` (`rate_limited`) that says when there is one again."""
+        """Takes a token from the principal's bucket. Raises `Limited` (`rate_limited`) with the time to wait."""
         self._take(str(principal), self._rates.owner if is_favoured(principal) else self._rates.guest)
 
     def take_for_crowd(self, name: str) -> None:
-        """The same for all principals together that one relay speaks for: ten times what one of them may."""
+        """Does the same for all principals that one relay speaks for together, at ten times one principal's rate."""
         self._take(f"crowd:{name}", self._rates.crowd)
 
     def _take(self, name: str, rate: Rate) -> None:

@@ -22,22 +22,22 @@ class FoundCaller:
 
 
 class Callers:
-    """Those who call tools from outside a run."""
+    """Callers of tools from outside a run."""
 
     def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
 
     async def find(self, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller:
-        """Somebody outside, acting as the session. Raises `NotFound` if it is missing or not theirs."""
+        """A client outside that acts as the session. Raises `NotFound` if it is missing or out of reach."""
         return accepted(await self._database.read(_find_caller, principal, target, call_id, self._rules))
 
     async def are_one(self, target: NamedTarget, other: NamedTarget) -> bool:
-        """Whether both name the same session, and there is one."""
+        """Whether both targets name the same existing session."""
         return await self._database.read(_are_one, target, other)
 
     async def session_of(self, caller: Caller) -> Session:
-        """The caller's row as it stands. Raises `NotFound` if it was deleted."""
+        """The caller's current row. Raises `NotFound` if it was deleted."""
         session = await self._database.read(rows.find_by_row, caller.session)
         if session is None:
             raise NotFound("Session not found: the caller's own was deleted.")

@@ -1,4 +1,4 @@
-"""What open requests were let in by: revoking it ends them, in every process. Contract: access 2."""
+"""The credentials of open requests: revoking one ends its requests, in every process. Contract: access 2."""
 
 import logging
 from collections.abc import Callable
@@ -19,15 +19,15 @@ logger = logging.getLogger(__name__)
 
 
 class CredentialEnding(StrEnum):
-    """Why a credential is valid no more."""
+    """Why a credential is no longer valid."""
 
     REVOKED = "revoked"
-    """Revoked, signed out, replaced, or gone with its session."""
+    """Revoked, signed out, replaced, or deleted with its session."""
     EXPIRED = "expired"
 
 
 class Watch:
-    """An open request, and what ends it."""
+    """An open request and the callback that ends it."""
 
     __slots__ = ("ended", "hash", "on_end")
 
@@ -48,7 +48,7 @@ class Credentials:
         self._is_watching = anyio.Event()
 
     def watch(self, hash: str, on_end: Callable[[CredentialEnding], None]) -> Watch:
-        """Calls `on_end` within a second after the credential of that hash ended, until it is released."""
+        """Calls `on_end` within a second after the credential with that hash ends, until it is released."""
         watch = Watch(hash, on_end)
         self._watches.setdefault(hash, set()).add(watch)
         self._is_watching.set()
@@ -64,11 +64,11 @@ class Credentials:
 
     @property
     def open_requests(self) -> int:
-        """How many are watched now."""
+        """The number of requests watched now."""
         return sum(map(len, self._watches.values()))
 
     async def run(self) -> None:
-        """Looks at all credentials of open requests every half second, in one statement, until cancelled."""
+        """Checks the credentials of all open requests every half second, in one statement, until cancelled."""
         while True:
             if not self._watches:
                 self._is_watching = anyio.Event()
@@ -80,7 +80,7 @@ class Credentials:
                 logger.warning("Credentials cannot be read", extra={"action": "sweep_failed", "code": error.code})
 
     async def sweep(self) -> None:
-        """Ends the requests whose credential is valid no more. Raises `Unavailable`."""
+        """Ends the requests whose credential is no longer valid. Raises `Unavailable`."""
         hashes = list(self._watches)
         for start in range(0, len(hashes), MAX_HASHES):
             asked = hashes[start : start + MAX_HASHES]

@@ -1,4 +1,4 @@
-"""The home's key: drawn at the first start, kept in the database, and shared by all processes on it."""
+"""The home's key: created at the first start, stored in the database, shared by all processes on it."""
 
 from antiphon.domain.home_key import MIN_BYTES, HomeKey
 from antiphon.domain.ids import Ids
@@ -7,7 +7,7 @@ from antiphon.store.database import Database
 
 
 async def find_home_key(database: Database, ids: Ids) -> HomeKey:
-    """The key, made where there is none yet; of several processes that start at once, all get the same."""
+    """The key, created if it does not exist. Processes that start at the same time all get the same key."""
     secret = await database.read(home_keys.find)
     if secret is None:
         secret = await database.run(home_keys.keep, ids.random_hex(2 * MIN_BYTES))

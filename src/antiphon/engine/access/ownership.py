@@ -1,4 +1,4 @@
-"""The owner's token: its hash stands in the database, and decides for every gateway. Contract: access 2."""
+"""The owner's token. Its hash is in the database and decides for every gateway. Contract: access 2."""
 
 import hmac
 import logging
@@ -20,7 +20,7 @@ from antiphon.store import tokens
 from antiphon.store.database import Database, Transaction
 
 MAX_AGE_SECONDS = 0.4
-"""How long a gateway goes on with a hash that it has read; so long it may take a token that was replaced elsewhere."""
+"""How long a gateway uses a hash it has read. A token replaced elsewhere may still be accepted for this long."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +37,11 @@ class Ownership:
         self._rotating = anyio.Lock()
 
     async def prepare(self, *, is_embedded: bool) -> str | None:
-        """The home's token, if it is the owner's; called once as a gateway starts. Raises `Denied`, `Unavailable`.
+        """The home's token, if it is the owner's. Call once as a gateway starts. Raises `Denied`, `Unavailable`.
 
         The first start on a database makes the home's token the owner's. Later the database decides: a home with
-        another token keeps it, and does not let anybody in by it. A home whose file was removed gets a new token where
-        the database is its own; on a database that homes share it gets none.
+        another token keeps it, but that token is refused. A home without a token file gets a new token if the
+        database is its own, and none if homes share the database.
         """
         token, known = find_token(self._home), await self._read()
         if known is None:
@@ -63,14 +63,14 @@ class Ownership:
         return None
 
     async def rotate(self, principal: Principal) -> Path:
-        """Replaces the owner's token and ends what it let in; gives the file that holds the new one.
+        """Replaces the owner's token and ends everything it let in; returns the file that holds the new token.
 
-        Raises `Denied` for anybody but the owner.
+        Raises `Denied` for anyone but the owner.
         """
         accepted(await self._database.read(find_reach, principal, Act.TOKENS, self._rules))
         async with self._rotating:
             making = next_token(self._home, self._ids)
-            new = await to_thread.run_sync(making.__enter__)  # it waits for other processes of the home
+            new = await to_thread.run_sync(making.__enter__)  # waits for other processes of the home
             try:
                 await self.replace(principal, new.token)
                 return new.keep()
@@ -78,23 +78,23 @@ class Ownership:
                 making.__exit__(None, None, None)
 
     async def claim(self, token: str) -> bool:
-        """Makes the token the owner's where there is none yet; whether it is the owner's now."""
+        """Makes the token the owner's if there is none yet; returns whether it is the owner's now."""
         self._known = None
         hash = hash_of(token)
         await self._database.run(tokens.insert_owner_hash, hash, self._clock.now_ms())
         return await self._read() == hash
 
     async def replace(self, principal: Principal, token: str) -> None:
-        """Makes it the owner's token, and ends the one before with the browsers and links that it let in."""
+        """Replaces the owner's token, and ends the browsers and links that the previous one let in."""
         self._known = None
         accepted(await self._database.run(_replace, principal, self._rules, hash_of(token), self._clock.now_ms()))
         self._known = None  # a read may have begun before the COMMIT
 
     async def holds(self, token: str, *, first: str) -> bool:
-        """Whether it is the owner's token. `first` is claimed where the database knows none.
+        """Whether this is the owner's token. If the database has no token yet, `first` is claimed.
 
-        Costs a read where it is another than the last one known, or that was read more than 0.4 s ago. Raises
-        `Unavailable`.
+        Reads the database if the token differs from the last one known, or if that was read more than 0.4 s ago.
+        Raises `Unavailable`.
         """
         hash = hash_of(token)
         is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
@@ -107,13 +107,13 @@ class Ownership:
         return hmac.compare_digest(hash, known or "")
 
     async def proof_key(self) -> bytes:
-        """The hash of the owner's token, as it stands or stood 0.4 s ago. Raises `Unavailable`."""
+        """The hash of the owner's token, at most 0.4 s old. Raises `Unavailable`."""
         is_recent = self._clock.monotonic() - self._known_at <= MAX_AGE_SECONDS
         known = self._known if self._known is not None and is_recent else await self._read()
         return bytes.fromhex(known or "")
 
     def held(self, token: str) -> bool:
-        """Whether it was the owner's when that was last looked up; costs nothing."""
+        """Whether this was the owner's token at the last read. Does not read the database."""
         return hmac.compare_digest(hash_of(token), self._known or "")
 
     async def _read(self) -> str | None:

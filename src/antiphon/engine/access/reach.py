@@ -1,7 +1,7 @@
-"""What an actor reaches, and the session that it names: the one place where the engine asks policy who may what.
+"""The reach of an actor, and the session it names: the only place where the engine asks policy for permission.
 
-People, holders of tokens and sessions alike. What is missing and what is hidden get one refusal after the same number
-of statements. Contract: answers 2, access 1, visibility.
+The same rules serve people, token holders and sessions. Missing and hidden sessions get one refusal, after the
+same number of statements. Contract: answers 2, access 1, visibility.
 """
 
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Query
 
 NOBODY = SessionRow(-1)
-"""No session's row; looked up in its place where nothing was found."""
+"""Matches no session's row; looked up where nothing was found, so that the number of statements stays the same."""
 
 Actor: TypeAlias = Principal | Caller
-"""Who acts: a person or program, or a session that calls a tool."""
+"""A person or program, or a session that calls a tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A session, and which of its incarnations was named: the present one, unless by the id of an ended one."""
+    """A session and the named incarnation: the present one, unless the id of an ended one was given."""
 
     session: Session
     incarnation: rows.Incarnation
@@ -58,7 +58,7 @@ class Found:
 
     @property
     def is_ended(self) -> bool:
-        """Whether an incarnation was named that has ended."""
+        """Whether the named incarnation has ended."""
         return self.incarnation.last_seq is not None
 
     @property
@@ -74,14 +74,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FoundHead:
-    """The same, of a session of which the head of its row is enough."""
+    """Like `Found`, with only the head of the session's row."""
 
     grant: Grant
     head: rows.SessionHead
 
 
 async def find_reach(query: Query, actor: Actor, act: Act, rules: Rules) -> Reach | Refusal:
-    """What the actor reaches; refused where it may not do that at all, or the calling session is gone."""
+    """The actor's reach; refused if policy never allows it this act, or if the calling session is gone."""
     if isinstance(actor, Principal):
         reach = reach_of_person(actor, act)
     else:
@@ -100,13 +100,13 @@ async def find_reach(query: Query, actor: Actor, act: Act, rules: Rules) -> Reac
 
 
 def refuse_act(principal: Principal, act: Act) -> Refusal | None:
-    """Why the principal may not do it at all, whatever it is done with; None if it may."""
+    """The refusal if the principal may never do this act, whatever the session."""
     decision = decide_act(principal, act)
     return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
 
 
 async def find_target(query: Query, reach: Reach, target: Target, name: str | None = None) -> Found | Refusal:
-    """The session that is named, if it is within the reach; `name` is how the actor wrote it."""
+    """The named session, if it is within reach; `name` is the target as the actor wrote it."""
     if isinstance(target, NamedTarget):
         candidate, written = await look_up(query, target), target_name(target)
     else:
@@ -115,7 +115,7 @@ async def find_target(query: Query, reach: Reach, target: Target, name: str | No
 
 
 async def find_session(query: Query, actor: Actor, act: Act, target: NamedTarget, rules: Rules) -> Found | Refusal:
-    """The session that the actor may do this with."""
+    """The session, if the actor may do this act on it."""
     reach = await find_reach(query, actor, act, rules)
     return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
 
@@ -123,7 +123,7 @@ async def find_session(query: Query, actor: Actor, act: Act, target: NamedTarget
 async def find_head(
     query: Query, principal: Principal, act: Act, target: NamedTarget, rules: Rules
 ) -> FoundHead | Refusal:
-    """Like `find_session`, for people, where the head of the row is enough."""
+    """Like `find_session`, for people, with only the head of the row."""
     reach = await find_reach(query, principal, act, rules)
     if isinstance(reach, Refusal):
         return reach
@@ -134,7 +134,7 @@ async def find_head(
 
 
 async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
-    """The one listed session of that label in the reach; two are refused, and neither is named. Contract: send 1."""
+    """The only listed session with that label in reach. Refuses two, and names neither. Contract: send 1."""
     matches = await rows.find_visible_by_label(query, reach, label, agent_id, limit=2)
     session = await rows.find_by_row(query, matches[0].row if matches else NOBODY)
     if len(matches) > 1:
@@ -150,7 +150,7 @@ async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentI
 
 
 async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Found | None:
-    """The candidate, if there is one and it is within the reach."""
+    """The candidate, if it exists and is within reach."""
     takes_part = await _takes_part(query, reach, candidate.session.row if candidate else NOBODY)
     if candidate is None:
         return None
@@ -160,7 +160,7 @@ async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Foun
 
 
 async def admit_head(query: Query, reach: Reach, head: rows.SessionHead | None) -> FoundHead | None:
-    """The same for people, where the head of the row is enough."""
+    """Like `admit`, for people, with only the head of the row."""
     takes_part = await _takes_part(query, reach, head.row if head else NOBODY)
     if head is None:
         return None
@@ -173,7 +173,7 @@ async def _takes_part(query: Query, reach: Reach, session: SessionRow) -> bool:
 
 
 async def look_up(query: Query, target: NamedTarget) -> Candidate | None:
-    """The session by key, else by id, whoever asks; all statements run, whatever the first ones find."""
+    """The session by key, else by id, whoever asks. Always runs all statements, even if the first ones find it."""
     by_key = await rows.find_by_key(query, target.key) if target.key is not None else None
     incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
     by_id = await rows.find_by_row(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
@@ -216,7 +216,7 @@ _SEES = {
 
 
 def not_found(reach: Reach, name: str) -> NotFound:
-    """One text for what is missing and what is hidden; it depends on the actor's own policy alone."""
+    """The same text for missing and hidden sessions; it depends only on the actor's own policy."""
     if reach.viewer is None:
         return NotFound(f"Session not found: {name!r}. Sessions that you may see are listed by `sessions list`.")
     visibility = reach.viewer.visibility

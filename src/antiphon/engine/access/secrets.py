@@ -1,8 +1,8 @@
-"""Secrets as they are stored and compared: by their hashes alone."""
+"""Secrets are stored and compared only as hashes."""
 
 import hashlib
 
 
 def hash_of(secret: str) -> str:
-    """SHA-256 in hexadecimal; all secrets are random and long, so that none can be guessed from it."""
+    """SHA-256 in hexadecimal. All secrets are long and random, so nobody can guess one from its hash."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""What the send policy says of a session. Contract: send_policy 3."""
+"""The send policy's decisions on a session. Contract: send_policy 3."""
 
 from msgspec.structs import replace
 
@@ -24,12 +24,12 @@ def may_send(session: SessionSummary, rules: Rules) -> Decision:
 
 
 def may_deliver(session: SessionSummary, place: DeliveryContext, rules: Rules) -> Decision:
-    """The same for a text that goes to the place, which may be another than the session's present one."""
+    """Like `may_send`, for a text to this place, which may differ from the session's present one."""
     return may_send(replace(session, delivery=place), rules)
 
 
 def may_post(session: SessionHead, rules: Rules) -> Decision:
-    """The same from the head of a session's row, for messages that people and programs post."""
+    """Like `may_send`, from the head of a session's row, for messages that people and programs post."""
     key = stored_key(session.key)
     return decide_send(
         rules.send_policy,
@@ -43,7 +43,7 @@ def may_post(session: SessionHead, rules: Rules) -> Decision:
 
 
 def chat_type(session: SessionSummary) -> str:
-    """`direct | group | channel`, by the key where it says."""
+    """`direct | group | channel`, from the key if it says so."""
     if session.key.chat_type is not None:
         return session.key.chat_type.value
     return "group" if session.key.kind is SessionKind.GROUP else session.source.type.value

@@ -1,7 +1,7 @@
 """Signing browsers in: a link's single-use code becomes the two secrets of a browser. Contract: gateway 6.
 
-One secret is the cookie's, which a browser sends to every port of a host. The other is the page's: it stays in the
-storage of the page's origin, so that no other server of the host receives it. Both hashes stand in one row.
+The cookie holds one secret; a browser sends it to every port of a host. The page holds the other, in the storage
+of its origin, so that no other server on the host receives it. Both hashes are in one row.
 """
 
 import hmac
@@ -22,14 +22,14 @@ from antiphon.store.tokens import Browser
 
 LINK_LIFE = timedelta(minutes=10)
 BROWSER_LIFE = timedelta(days=7)
-"""Since it was last renewed."""
+"""Counted from the last renewal."""
 RENEWAL = timedelta(days=1)
-"""Within which a browser is renewed once."""
+"""A browser is renewed at most once in this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBrowser:
-    """What a browser got for the code of a link; shown this once."""
+    """The secrets that a browser got for a link's code; shown only once."""
 
     cookie: str
     page: str
@@ -44,14 +44,14 @@ class SignIn:
         self._ids = ids
 
     async def new_link_code(self, principal: Principal) -> str:
-        """A code that lets one browser in as the owner, once, within ten minutes. Raises `Denied`."""
+        """A code that signs in one browser as the owner, once, within ten minutes. Raises `Denied`."""
         code, now_ms = self._ids.random_hex(48), self._clock.now_ms()
         expires_at_ms = now_ms + _milliseconds(LINK_LIFE)
         accepted(await self._database.run(_store_link, principal, self._rules, hash_of(code), now_ms, expires_at_ms))
         return code
 
     async def exchange(self, code: str, name: str) -> NewBrowser | None:
-        """Takes the code and signs the browser in under that name; None if it is unknown, used or too old."""
+        """Uses up the code and signs the browser in under that name; None if the code is unknown, used or too old."""
         cookie, page = self._ids.random_hex(48), self._ids.random_hex(48)
         now_ms = self._clock.now_ms()
         browser = Browser(
@@ -74,7 +74,7 @@ class SignIn:
         return found if is_same else None
 
     async def renew(self, browser: Browser) -> bool:
-        """Lengthens its life where that was not done within a day; whether it was."""
+        """Extends the browser's sign-in unless that happened within the last day; returns whether it did."""
         now_ms = self._clock.now_ms()
         if now_ms - browser.last_used_at_ms < _milliseconds(RENEWAL):
             return False
@@ -82,11 +82,11 @@ class SignIn:
         return True
 
     async def list(self, principal: Principal) -> list[Browser]:
-        """Those that are signed in, oldest first. Raises `Denied`."""
+        """The signed-in browsers, oldest first. Raises `Denied`."""
         return accepted(await self._database.read(_list, principal, self._rules, self._clock.now_ms()))
 
     async def sign_out(self, browser: Browser) -> None:
-        """Ends the browser that asks, as `find` gave it."""
+        """Signs out the browser that asks, as returned by `find`."""
         await self._database.run(tokens.delete_by_id, browser.id)
 
 

@@ -1,4 +1,4 @@
-"""Tokens that are bound to a session: whoever shows one calls tools as that session. Contract: access 2."""
+"""Bound tokens: anyone who shows one calls tools as its session. Contract: access 2."""
 
 import hmac
 from datetime import timedelta
@@ -29,7 +29,7 @@ class Tokens:
     async def create(
         self, principal: Principal, target: NamedTarget, *, name: str | None = None, life: timedelta | None = None
     ) -> tuple[SessionToken, str]:
-        """A new token, and the secret that is shown this once. Raises `NotFound` for the session, `Denied`."""
+        """A new token and its secret, which is shown only once. Raises `NotFound` for the session, `Denied`."""
         id = self._ids.new(BOUND_PREFIX)
         secret = f"{id}_{self._ids.random_hex(48)}"
         now_ms = self._clock.now_ms()
@@ -49,15 +49,15 @@ class Tokens:
         return accepted(created), secret
 
     async def list(self, principal: Principal) -> list[SessionToken]:
-        """Those that are valid, oldest first. Raises `Denied`."""
+        """The valid tokens, oldest first. Raises `Denied`."""
         return accepted(await self._database.read(_list, principal, self._rules, self._clock.now_ms()))
 
     async def revoke(self, principal: Principal, id: str) -> None:
-        """Ends a session's token, or a browser's sign-in. Raises `NotFound`, `Denied`."""
+        """Ends a session's token or a browser's sign-in. Raises `NotFound`, `Denied`."""
         accepted(await self._database.run(_revoke, principal, self._rules, id))
 
     async def find(self, secret: str) -> SessionToken | None:
-        """The valid token of this secret, which is compared in constant time."""
+        """The valid token with this secret; compared in constant time."""
         id, _, _ = secret.rpartition("_")
         found = await self._database.read(tokens.find_session_token, id, self._clock.now_ms())
         is_same = hmac.compare_digest(hash_of(secret), found.hash if found else "")

@@ -1,7 +1,7 @@
-"""What becomes due: children to be archived or deleted, parked runs whose time is over. Contract: spawn 4, 8.
+"""Timers: children to archive or delete, parked runs out of time. Contract: spawn 4, 8.
 
-The times are rows. Whoever works on the database looks for what is due; each is settled in a unit of its own that
-looks again, so that two who find the same do it once.
+The times are rows. Every process on the database looks for due ones and settles each in its own unit, which checks
+again, so that two processes that find the same one settle it once.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 BATCH = 100
 LOOK_SECONDS = 30.0
-"""What another process made due is found after so long at most."""
+"""How soon work that another process scheduled is found, at the latest."""
 LATER_MS = 60_000
-"""A child that is busy when its time comes is looked at again after so long."""
+"""When to look again at a child that is busy when its time comes."""
 
 
 class Timers:
@@ -43,7 +43,7 @@ class Timers:
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         unsubscribe = self._notifier.subscribe(DUE, self._woken.set)
         try:
             while True:
@@ -59,7 +59,7 @@ class Timers:
             unsubscribe()
 
     async def settle_due(self) -> float:
-        """Settles all that is due; the seconds until something will be, at most `LOOK_SECONDS`."""
+        """Settles everything due; returns the seconds until the next one is, at most `LOOK_SECONDS`."""
         while True:
             now_ms = self._clock.now_ms()
             children = await self._database.read(spawns.list_due, now_ms, BATCH)
@@ -78,10 +78,10 @@ class Timers:
 
 
 async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | None:
-    """Archives or deletes the child, if it is neither busy nor waited for; else later. It, if it was deleted."""
+    """Archives or deletes the child, unless it is busy or awaited: then later. Returns the child if it was deleted."""
     before = await spawns.find(tx, child)
     await spawns.set_due(tx, child, None)
-    spawn = await spawns.find(tx, child)  # again, as it stands now that no wait can put it off any more
+    spawn = await spawns.find(tx, child)  # again: from here on no wait can postpone it any more
     session = await rows.find_by_row(tx, child)
     if before is None or before.due_at is None or spawn is None or session is None:
         return None

@@ -1,4 +1,4 @@
-"""What a session governs its own children with: listing, cancelling and steering them. Contract: spawn 8."""
+"""How a session controls its own children: listing, cancelling and steering. Contract: spawn 8."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -54,18 +54,18 @@ class ChildView:
 
     session: Session
     run_id: RunId
-    """Of the newest result that it owes, else of its newest."""
+    """Of the newest result that the child owes, else of its newest result."""
     run: Run | None
     task: str
     mode: Mode
     is_at_work: bool
-    """Whether it has anything to do, for whomever."""
+    """Whether it has any work, for any requester."""
     created_at: datetime
 
 
 class ListedChild(NamedTuple):
     children: list[ChildView]
-    """In the order of their spawning."""
+    """In the order in which they were spawned."""
     has_more: bool
 
 
@@ -91,19 +91,19 @@ class Subagents:
         self._ids = ids
 
     async def cancel(self, caller: Caller, name: str) -> list[ChildView]:
-        """Calls off the child's work with that of all its descendants, or of `all` children; those that had any.
+        """Cancels the work of the child, or of `all` children, with all descendants; returns those that had any.
 
-        Raises `NotFound` for what is no child of the caller's.
+        Raises `NotFound` if the name is no child of the caller.
         """
         return accepted(
             await self._database.run(cancel_children, caller, name, self._clock.now_ms(), sessions=(caller.session,))
         )
 
     async def steer(self, caller: Caller, name: str, text: str) -> Steered:
-        """Says something to a child at work; it reads it before its next step. A child that stays begins a run.
+        """Sends a text to a busy child, which reads it before its next step. A child that stays begins a run.
 
-        One that waits for its own children reads it when it goes on. The run is the one whose result is to come. The
-        same call again says nothing more, and answers what the first one did. Raises `NotFound`, `Invalid`
+        A child that waits for its own children reads it when it continues. Returns the run whose result will come.
+        Repeating the same call sends nothing more and returns the first answer. Raises `NotFound`, `Invalid`
         (`empty_message`), `Conflict` (`child_ended`, `idempotency_key_reused`), `Denied` (`write_down`,
         `others_work`, `spawn_children`).
         """
@@ -127,9 +127,9 @@ class Subagents:
         return accepted(await self._database.run(steer_child, command, self._rules, sessions=(caller.session,)))
 
     async def list(self, caller: Caller, name: str | None = None) -> ListedChild:
-        """The session's children, or those of that name; `all` names each. Raises `NotFound` for any other of none.
+        """The session's children, or those with that name; `all` names every child. Raises `NotFound`.
 
-        Of more than `MAX_LISTED` hidden ones are left out first, then others that are not at work, the oldest first.
+        Above `MAX_LISTED`, hidden children are left out first, then others that are not at work, oldest first.
         """
         found = await self._database.read(_list, caller, MAX_LISTED + 1, None if name == ALL else name)
         if not found and name not in (None, ALL):
@@ -164,7 +164,7 @@ async def _list(
 
 
 async def _find_own(query: Query, caller: Caller, name: str) -> ChildView | Refusal:
-    """The one child of that key, id or result, else of that label. Missing ones and others' get one answer."""
+    """The one child with that key, id or result, else with that label. Missing and foreign ones get the same answer."""
     found = await _list(query, caller, 2, name)
     if len(found) > 1:
         return Refusal(
@@ -188,7 +188,7 @@ async def cancel_children(tx: Transaction, caller: Caller, name: str, at_ms: int
         children = [found] if found.is_at_work else []
     for child in children:
         session = SessionRow(child.session.row)
-        await rows.hold(tx, session)  # else a queued run could begin while it is ended here
+        await rows.hold(tx, session)  # otherwise a queued run could begin while it is ended here
         await spawns.take_open(tx, session)
         await cancel_work(tx, child.session, at_ms)
         for run in await ledger.find_queued(tx, session):
@@ -205,7 +205,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         return await _steered_before(tx, command, told, found)
     if isinstance(found, Refusal):
         return found
-    await rows.hold(tx, found.session.row)  # else the run that is joined could end meanwhile
+    await rows.hold(tx, found.session.row)  # otherwise the run that is joined could end meanwhile
     source = await rows.find_by_row(tx, caller.session)
     child = await rows.find_by_row(tx, found.session.row)
     if child is None:
@@ -228,7 +228,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         spawn = await spawns.find(tx, child.row)
         assert spawn is not None
         await queue_work(tx, caller, spawn, source, child, origin, command.run_id, words, command.at_ms, rules)
-    elif joined.is_parked:  # it has ended: what comes now is for the one that continues it, and any other before that
+    elif joined.is_parked:  # its continuation reads the text, or a run that begins before it
         await append_words(tx, child, words, command.at_ms)
     else:
         await join_run(tx, child, words, joined.id, command.at_ms)
@@ -236,7 +236,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
 
 
 async def _find_joined(tx: Transaction, child: Session, caller: Caller, source: Session, rules: Rules) -> Run | None:
-    """The child's run that reads what it is told now; a parked one leaves it to the run that continues it."""
+    """The child's run that can read a text now; a parked run leaves it to its continuation."""
     is_free = not rules.are_sandboxed(child)
     is_sandboxed = caller.is_sandboxed or rules.are_sandboxed(source)
     for run in await _list_joinable(tx, child):
@@ -247,7 +247,7 @@ async def _find_joined(tx: Transaction, child: Session, caller: Caller, source: 
 
 
 async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:
-    """Runs that bring a result which has not come, whosever they are; in the order in which they are joined."""
+    """Runs whose result has not come yet, for any requester; in the order in which texts join them."""
     active = await ledger.find_active(tx, child.row)
     queued = await ledger.find_queued(tx, child.row)
     parked = sorted(await ledger.find_parked(tx, child.row), key=lambda run: run.report or "", reverse=True)
@@ -262,7 +262,7 @@ async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:
 async def _refuse_work(
     tx: Transaction, command: SteerChild, found: ChildView, source: Session, child: Session, rules: Rules
 ) -> AntiphonError | None:
-    """Why the child may not begin a run."""
+    """The refusal if the child may not begin a run."""
     if found.mode is Mode.RUN:
         if await _list_joinable(tx, child):
             return Denied(
@@ -285,7 +285,7 @@ async def _refuse_work(
 async def _steered_before(
     tx: Transaction, command: SteerChild, told: SessionRow, found: ChildView | Refusal
 ) -> Steered | Refusal:
-    """What the same call answered before; its target may have another name by now, but is no other child."""
+    """The answer to the same call before. Its target may have another name by now but must be the same child."""
     child = await rows.find_by_row(tx, told)
     event = await log.find_message(tx, system_grant(told), command.message_id)
     if child is None:

@@ -1,4 +1,4 @@
-"""Spawning a child: every check, the child's session, its task and its run in one unit. Contract: spawn 1 to 6."""
+"""Spawning a child: all checks, its session, its task and its run in one unit. Contract: spawn 1 to 6."""
 
 import hashlib
 import json
@@ -52,16 +52,16 @@ ATTACHMENTS_DIRECTORY = ".antiphon/attachments"
 
 
 class SpawnRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a call asks for, as its arguments say it."""
+    """The arguments of a call."""
 
     task: str
     label: str | None = None
     agent_id: str | None = None
-    """The caller's own unless given."""
+    """The caller's own by default."""
     model: str | None = None
     thinking: str | None = None
     time_limit_seconds: float | None = None
-    """0 for none; what is configured unless given."""
+    """0 for none; the configured one by default."""
     is_thread: bool = False
     mode: Mode | None = None
     cleanup: Cleanup = Cleanup.KEEP
@@ -81,7 +81,7 @@ class SpawnChild(Struct, frozen=True, kw_only=True):
     mode: Mode
     attachments: tuple[Attachment, ...]
     late_refusals: tuple[AntiphonError, ...]
-    """Of checks that need no database, and come behind those that do."""
+    """From checks that need no database but come after those that do."""
     uuid: str
     files_uuid: str
     session_id: SessionId
@@ -99,7 +99,7 @@ class Spawned:
 
 
 class Spawns:
-    """Children of sessions."""
+    """Spawns children of sessions."""
 
     def __init__(
         self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]], clock: Clock, ids: Ids
@@ -107,16 +107,16 @@ class Spawns:
         self._database = database
         self._rules = rules
         self._check_model = check_model
-        """Raises `Invalid` for a model that cannot be had. Asked only for those that policy lets the caller name."""
+        """Raises `Invalid` for an unusable model. Called only for models that policy lets the caller name."""
         self._clock = clock
         self._ids = ids
 
     async def spawn(self, caller: Caller, request: SpawnRequest) -> Spawned:
-        """Makes the child and queues its run; never waits. The same call again answers what the first one made.
+        """Creates the child and queues its run; never waits. Repeating the same call returns the first answer.
 
-        The first check that fails refuses: `Invalid` (`invalid_agent_id`, `unsupported`, `unknown_agent`, an empty or
+        The first failing check refuses: `Invalid` (`invalid_agent_id`, `unsupported`, `unknown_agent`, an empty or
         too large task, a model, an attachment), `Denied` (`spawn_depth`, `spawn_children`, `spawn_agent`,
-        `spawn_unsandboxed`, `spawn_model`). Nothing is left of a refused one.
+        `spawn_unsandboxed`, `spawn_model`). A refused call leaves nothing behind.
         """
         agent_id, mode = _check_request(caller, request)
         attachments, refused = await self._check_late(caller, request)
@@ -140,7 +140,7 @@ class Spawns:
     async def _check_late(
         self, caller: Caller, request: SpawnRequest
     ) -> tuple[tuple[Attachment, ...], tuple[AntiphonError, ...]]:
-        """The attachments, and why model and attachments will not do, in the contract's order."""
+        """The attachments, and the refusals of model and attachments in the contract's order."""
         refused: list[AntiphonError] = []
         if request.model is not None and (refusal := await self._refuse_model(caller, request.model)):
             refused.append(refusal)
@@ -150,7 +150,7 @@ class Spawns:
             return (), (*refused, error)
 
     async def _refuse_model(self, caller: Caller, name: str) -> AntiphonError | None:
-        """Why the child may not have the model; by its name alone, before anything of that name is opened."""
+        """The refusal of the model by its name alone, before anything of that name is opened."""
         own = self._rules.agents.get(caller.agent_id)
         if own is None:
             return None  # the unit refuses that first
@@ -204,7 +204,7 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
 
 
 async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned | Refusal:
-    """The child with everything that belongs to it, behind every check. Contract: spawn 1, 2, 5, flow 5."""
+    """The child with everything that belongs to it, after every check. Contract: spawn 1, 2, 5, flow 5."""
     caller, request = command.caller, command.request
     origin = await find_origin(tx, caller)
     if made := await spawns.find_by_origin(tx, caller.call_id):
@@ -258,7 +258,7 @@ async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> 
 async def _refuse(
     tx: Transaction, command: SpawnChild, parent: Session, key: SessionKey, agent: Agent | None, own: Agent | None
 ) -> AntiphonError | None:
-    """Why the child may not be; the first reason in the contract's order."""
+    """The first reason to refuse the child, in the contract's order."""
     if own is None:
         return Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
     facts = SpawnFacts(
@@ -290,7 +290,7 @@ async def _refuse(
 
 
 async def _create(tx: Transaction, command: SpawnChild, parent: Session, key: SessionKey) -> Session:
-    """The child's session: at its parent's taint, within its clearance, with no channel of its own."""
+    """The child's session: at its parent's taint, within its clearance, without a channel of its own."""
     request = command.request
     child = await create_session(
         tx,
@@ -327,7 +327,7 @@ async def _give_task(
     rel_dir: str | None,
     rules: Rules,
 ) -> None:
-    """The task as the child's first message, its run, and the result that it owes."""
+    """Stores the task as the child's first message, its run, and the result that it owes."""
     request, at_ms, run_id = command.request, command.at_ms, command.run_id
     message = UserMessage(
         message_id=command.message_id,
@@ -356,7 +356,7 @@ async def queue_work(
     at_ms: int,
     rules: Rules,
 ) -> None:
-    """What the child is told, its run that answers, and the result that it owes."""
+    """Stores a text for the child, the run that answers it, and the result that it owes."""
     chain = None if origin is None else origin.chain or origin.id
     is_sandboxed = caller.is_sandboxed or rules.are_sandboxed(parent, child)
     run = NewRun(

@@ -28,7 +28,7 @@ from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, Transaction
 
 MARGIN = timedelta(seconds=60)
-"""A wait that is out of time has answered so long after."""
+"""Children are kept for this long after a wait's deadline, so that the wait can still answer."""
 TAKEN = Outcome(
     status=RunStatus.CANCELLED, error="The result that it was to answer was taken by sessions_wait.", code="taken"
 )
@@ -36,7 +36,7 @@ TAKEN = Outcome(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitedRun:
-    """One run that was waited for, as it stands when the wait ends."""
+    """An awaited run as it stands when the wait ends."""
 
     run_id: RunId
     run: Run
@@ -47,7 +47,7 @@ class AwaitedRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
     is_complete: bool
-    """Whether what was waited for came before the time was over."""
+    """Whether the awaited runs ended before the time was over."""
     runs: list[AwaitedRun]
     """In the order of the call."""
 
@@ -63,11 +63,11 @@ class Begun:
     until: datetime
     sessions: tuple[SessionRow, ...]
     is_over: bool
-    """Whether all runs are, so that nothing is waited for."""
+    """Whether all runs are over, so that there is nothing to wait for."""
 
 
 class Joins:
-    """How a session waits for what it began."""
+    """How a session waits for the work it began."""
 
     def __init__(self, database: Database, waits: Waits, clock: Clock) -> None:
         self._database = database
@@ -75,10 +75,10 @@ class Joins:
         self._clock = clock
 
     async def wait(self, caller: Caller, run_ids: Sequence[RunId], timeout: timedelta, *, for_all: bool) -> Joined:
-        """Waits for one of the runs, or all; the caller's run has no slot meanwhile. Its deadline survives restarts.
+        """Waits for one of the runs, or all; the caller's run holds no slot meanwhile. Its deadline survives restarts.
 
-        Results that are answered so are not announced. Raises `NotFound` for a run that is none of the caller's own
-        children's or requests', `Conflict` (`wait_cycle`) where waiting would never end.
+        Results returned here are not announced. Raises `NotFound` for a run that belongs to none of the caller's
+        children or requests, `Conflict` (`wait_cycle`) if waiting would never end.
         """
         command = BeginWait(caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), until=self._clock.now() + timeout)
         begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
@@ -93,7 +93,7 @@ class Joins:
         )
 
     async def yield_(self, caller: Caller) -> list[RunId]:
-        """Lets the caller's run end with its step, to be continued when all its children are done; their runs.
+        """Ends the caller's run after this step, until its children are done; returns the children's runs.
 
         Raises `Conflict`: `no_run` from outside a run, `nothing_to_wait_for` without children at work.
         """
@@ -107,7 +107,7 @@ async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
     if isinstance(runs, Refusal):
         return runs
     sessions = tuple(SessionRow(run.session) for run in runs)
-    # Else a child that ends meanwhile could be deleted before its result is read.
+    # Otherwise a child that ends meanwhile could be deleted before its result is read.
     await spawns.keep_until(tx, sessions, milliseconds(command.until + MARGIN))
     is_over = all(run.is_over for run in runs)
     if origin is None:
@@ -136,7 +136,7 @@ async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
 
 
 async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> list[Run] | Refusal:
-    """The runs, each what a child of the caller's session owes or what answers a request of it. Contract: answers 2."""
+    """The runs; each belongs to a child of the caller's session or answers one of its requests. Contract: answers 2."""
     found = await ledger.find_ends(query, run_ids)
     runs: list[Run] = []
     for run_id in run_ids:
@@ -164,10 +164,10 @@ async def _is_own(query: Query, caller: Caller, run: Run) -> bool:
 async def end_wait(
     tx: Transaction, caller: Caller, run_ids: Sequence[RunId], for_all: bool, at_ms: int
 ) -> Joined | Refusal:
-    """What is there now; results that are answered so are taken."""
+    """The results so far; those returned here count as taken."""
     origin = await find_origin(tx, caller)
     if origin is not None:
-        # The deadline stays: the call is made again if the process dies before its result is stored.
+        # The deadline stays: the call is repeated if the process dies before its result is stored.
         await ledger.change(tx, origin.id, {"waiting_for": None})
     runs = await _find_own(tx, caller, run_ids)
     session = await rows.find_by_row(tx, caller.session)
@@ -181,7 +181,7 @@ async def end_wait(
         awaited.append(AwaitedRun(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)
-            # A look from outside takes nothing away from the run that is to have it.
+            # A call from outside takes nothing from the run that will get the result.
             if report is not None and origin is not None:
                 await take(tx, report, at_ms)
     if origin is not None:
@@ -191,9 +191,9 @@ async def end_wait(
 
 
 async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) -> None:
-    """Ends runs that were to answer results which another run has in hand, all of them, before they could begin."""
+    """Ends runs that were queued to answer results which another run now has, before they can begin."""
     for run in await ledger.find_queued(tx, session):
-        if run.continues is not None or run.newest_seq > run.seq:  # a person's words joined it
+        if run.continues is not None or run.newest_seq > run.seq:  # a person's message joined it
             continue
         events = await log.read_run(tx, system_grant(session), run.id, from_seq=run.seq)
         message = events[0].message if events else None
@@ -204,7 +204,7 @@ async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) ->
 
 
 async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
-    """Results that came before, and were not taken, are gone on with too: a quick child is no error."""
+    """Also continues with results that came before and were not taken: a child that ends early is no error."""
     origin = await find_origin(tx, caller)
     if origin is None:
         return Refusal(

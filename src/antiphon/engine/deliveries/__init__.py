@@ -1,1 +1,1 @@
-"""Texts on their way out by a channel."""
+"""Texts that leave through a channel."""

@@ -1,7 +1,7 @@
-"""The deliverer: sends what waits in the outbox, place by place in order, at least once. Contract: channels 1.
+"""The deliverer: sends the deliveries of the outbox, in order for each place, at least once. Contract: channels 1.
 
-A text is claimed in one unit and settled in another; between them it is sent, outside any transaction. Who dies in
-between has perhaps sent it: whoever takes it over sends it again, under the same id.
+One unit claims a text and another settles it; it is sent between them, outside any transaction. A process that dies
+in between may have sent it: the process that takes it over sends it again, under the same id.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
 logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 1.0
-"""Between looks without a wake: for what is due again, and what a dead process had claimed."""
+"""Between looks without a wake, for retries that are due and claims of a dead process."""
 RETRY_SECONDS = 0.5
 MAX_LOOKED_AT = 256
 MAX_AT_ONCE = 64
 MAX_OF_ACCOUNT = 8
-"""Sent at the same time by one account, so that one that hangs leaves room for the others."""
+"""Sends at the same time by one account, so that a hanging account leaves room for the others."""
 
 
 class Sender(Protocol):
     """Sends texts by one account of a channel.
 
     - `send` returns the platform's id of the message, or None, once the platform has taken it.
-    - It raises `DeliveryFailed` where that is not so, or not known.
-    - It may be called with the same text again; the delivery's id is the same then.
+    - It raises `DeliveryFailed` if the platform has not taken it, or if that is unknown.
+    - It may be called with the same text again, with the same delivery id.
     - It is cancelled after `timeout_seconds`.
     """
 
@@ -51,7 +51,7 @@ class Sender(Protocol):
 
 
 class Deliverer:
-    """Sends what waits for the accounts that this process serves."""
+    """Sends the texts of the accounts that this process serves."""
 
     def __init__(
         self,
@@ -75,16 +75,16 @@ class Deliverer:
         self._is_stopped = False
 
     def wake(self) -> None:
-        """Has it look again at once."""
+        """Makes it look again at once."""
         self._is_idle.clear()
         self._woken.set()
 
     async def wait_idle(self) -> None:
-        """Returns when a look found nothing that is due, and nothing is being sent."""
+        """Returns after a look that found nothing due while nothing is being sent."""
         await self._is_idle.wait()
 
     async def drain(self, seconds: float) -> None:
-        """Begins nothing more; what is being sent gets so long. The rest is taken over under its id."""
+        """Begins nothing more and gives running sends this long. Unfinished ones are taken over under their ids."""
         self._is_stopped = True
         self.wake()
         if self._senders:
@@ -111,7 +111,7 @@ class Deliverer:
             unsubscribe()
 
     async def _begin_due(self, tasks: TaskGroup) -> bool:
-        """Begins to send what is due, as far as there is room; whether there was anything."""
+        """Begins to send due texts as far as there is room; returns whether there were any."""
         busy = Counter(self._sending.values())
         room = MAX_AT_ONCE - len(self._sending)
         open_ = tuple(account for account in self._senders if busy[account] < MAX_OF_ACCOUNT)
@@ -141,7 +141,7 @@ class Deliverer:
             if claimed is not None:
                 await self._send(claimed, sender)
         except Unavailable as error:
-            # What this process has claimed and does not send is found again.
+            # Another look finds texts that this process claimed and does not send.
             logger.warning("Delivery broke off", extra={"action": "delivery_broken", "code": error.code})
             await anyio.sleep(RETRY_SECONDS)
         except Exception:
@@ -164,7 +164,7 @@ class Deliverer:
                 code="channel_timeout",
             )
             await self._settle_failed(claimed, failed)
-        except Exception:  # a fault of the adapter's must not end the deliverer
+        except Exception:  # a bug in the adapter must not end the deliverer
             logger.exception("Adapter failed", extra={"action": "delivery_crashed", **facts})
             await self._settle_failed(claimed, DeliveryFailed("The adapter failed; the log says more."))
         else:
@@ -172,7 +172,7 @@ class Deliverer:
                 logger.warning("Delivery was taken over", extra={"action": "delivery_fenced", **facts})
 
     async def _settle_sent(self, claimed: Delivery, platform_id: str | None) -> bool:
-        """Tried until the database takes it: a text whose sending is not noted is sent again."""
+        """Tries until the database accepts it: a text whose sending is not recorded is sent again."""
         while True:
             at_ms = self._clock.now_ms()
             try:

@@ -1,4 +1,4 @@
-"""The outbox: claiming what is to be sent, noting what became of it, and the owner's view of it.
+"""The outbox: claiming deliveries, recording their outcome, and the owner's view of it.
 
 Contract: channels 1, send policy 3.
 """
@@ -32,7 +32,7 @@ SUPPRESSED = "send_denied"
 
 
 class Deliveries:
-    """What the owner sees and does of the outbox."""
+    """The owner's view of the outbox, and retries."""
 
     def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
         self._database = database
@@ -40,17 +40,17 @@ class Deliveries:
         self._clock = clock
 
     async def list(self, principal: Principal, where: DeliveryFilter, *, limit: int) -> list[Delivery]:
-        """Newest first. Raises `Denied` for anybody but the owner."""
+        """Newest first. Raises `Denied` for anyone but the owner."""
         return accepted(await self._database.read(_list, principal, self._rules, where, limit))
 
     async def get(self, principal: Principal, id: str) -> Delivery:
-        """Raises `NotFound`, for anybody but the owner too."""
+        """Raises `NotFound`, also for anyone but the owner."""
         return accepted(await self._database.read(_find, principal, self._rules, id))
 
     async def retry(self, principal: Principal, id: str) -> Delivery:
-        """Queues a dead or suppressed text anew under its id; one that waits is due now.
+        """Queues a dead or suppressed text again under its id; makes a waiting one due now.
 
-        Raises `NotFound`, and `Conflict` for one that was sent or is being sent.
+        Raises `NotFound`, and `Conflict` for a text that was sent or is being sent.
         """
         found = await self.get(principal, id)
         at_ms, sessions = self._clock.now_ms(), (SessionRow(found.session),)
@@ -92,7 +92,7 @@ class ClaimDelivery(Struct, frozen=True, kw_only=True):
 
 
 async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | None:
-    """The text, claimed for the process; None where it is not its turn, or the send policy suppressed it."""
+    """The text, claimed for the process; None if it is not its turn, or if the send policy suppressed it."""
     claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, command.process, command.at_ms)
     if claimed is None:
         return None
@@ -114,7 +114,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
 
 
 async def settle_sent(tx: Transaction, claimed: Delivery, platform_id: str | None, at_ms: int) -> bool:
-    """Notes that the platform has the text, in the session's log too; False where the claim was taken over."""
+    """Records, also in the session's log, that the platform has the text; False if the claim was taken over."""
     columns: dict[str, SqlValue] = {
         "status": DeliveryStatus.SENT.value,
         "ended_at": at_ms,
@@ -132,7 +132,7 @@ async def settle_sent(tx: Transaction, claimed: Delivery, platform_id: str | Non
 
 
 class DeliveryFailure(Struct, frozen=True, kw_only=True):
-    """What a unit needs of a `DeliveryFailed`."""
+    """The parts of a `DeliveryFailed` that a unit needs."""
 
     code: str
     error: str
@@ -151,7 +151,7 @@ def failure_of(claimed: Delivery, failed: DeliveryFailed) -> DeliveryFailure:
 
 
 async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFailure, at_ms: int) -> Delivery | None:
-    """Queues the text for later, or gives it up where the owner sees that; None where the claim was taken over."""
+    """Queues the text for later, or gives it up, visibly for the owner; None if the claim was taken over."""
     is_dead = is_given_up(claimed, moment(at_ms), is_permanent=failure.is_permanent)
     columns: dict[str, SqlValue] = {"code": failure.code, "error": failure.error}
     if is_dead:
@@ -173,7 +173,7 @@ def _named(delivery: Delivery) -> JsonObject:
 
 
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, at_ms: int) -> None:
-    """Appends to the incarnation that the text is of, even after a reset."""
+    """Appends to the incarnation that the text belongs to, even after a reset."""
     event = NewEvent(type=type, actor=str(SYSTEM), run_id=delivery.run_id, data=data)
     await append_events(tx, SessionRow(delivery.session), SessionId(delivery.session_id), [event], at_ms=at_ms)
 

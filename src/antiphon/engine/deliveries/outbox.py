@@ -1,4 +1,4 @@
-"""Queuing what is to leave by a channel, in the transaction that it follows from. Contract: channels 1, send 6."""
+"""Queues texts for channels, in the transaction that causes them. Contract: channels 1, send 6."""
 
 import hashlib
 
@@ -14,12 +14,12 @@ _INSIDE = frozenset({"internal", "webchat"})
 
 
 def is_external(place: DeliveryContext) -> bool:
-    """Whether texts for the place have to be sent."""
+    """Whether texts for the place must be sent."""
     return place.channel is not None and place.to is not None and place.channel not in _INSIDE
 
 
 def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | None:
-    """Where the run's answers go, if that is outside: its own place, else that of its session."""
+    """The place of the run's answers, if it is outside: the run's own, else its session's."""
     place = delivery if run is None or run.place is None else run.place
     return place if is_external(place) else None
 
@@ -33,9 +33,9 @@ async def enqueue(
     *,
     on_behalf_of: tuple[SessionRow, SessionId] | None = None,
 ) -> None:
-    """Queues what the run's reply says for the place, if it says anything; a run has one delivery at most.
+    """Queues the run's reply for the place, if it says anything. A run has at most one delivery.
 
-    It is sent as the run's session, or `on_behalf_of` another one's incarnation.
+    It is sent as the run's session, or `on_behalf_of` another session's incarnation.
     """
     words = spoken(text)
     if not words.strip() or not is_external(place):

@@ -1,4 +1,4 @@
-"""What of a run's end its chat may be told: what the outbox would send there. Contract: send_policy 3, groups 3."""
+"""The reply of an ended run as the outbox would send it to its chat. Contract: send_policy 3, groups 3."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,22 +15,22 @@ from antiphon.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class ChannelReply:
-    """A reply as it leaves, without markers, or why there is none."""
+    """A reply as it leaves, without markers, or the reason why there is none."""
 
     text: str | None = None
     suppressed: Literal["silent", "send_denied"] | None = None
-    """None where there is a text, and where the run did not end well."""
+    """None if there is a text, or if the run did not end well."""
 
 
 class Replies:
-    """Replies for those who wait outside."""
+    """Replies for clients that wait outside."""
 
     def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
 
     async def outward(self, run: Run, place: DeliveryContext) -> ChannelReply:
-        """What the place is told of a run that is over."""
+        """The text for the place after the run is over."""
         session = await self._database.read(rows.find_by_row, run.session)
         if session is None or isinstance(may_deliver(session, place, self._rules), Deny):
             return ChannelReply(suppressed="send_denied")

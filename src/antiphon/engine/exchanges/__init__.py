@@ -1,1 +1,1 @@
-"""Sends between sessions, and the turns that follow."""
+"""Sends between sessions, and the turns that follow them."""

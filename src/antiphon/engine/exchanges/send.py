@@ -1,4 +1,4 @@
-"""Sending a message to another session, and waiting for the reply of the very run that answers it.
+"""Sends messages to other sessions, and waits for the reply of the very run that answers.
 
 Contract: send 1 to 8, answers 2, flow 4.
 """
@@ -42,12 +42,12 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """Whom a message is for: a session by its target or by its label."""
+    """The recipient of a message: a session by its target or by its label."""
 
     target: Target | None = None
     label: str | None = None
     agent_id: AgentId | None = None
-    """Whose session the label is; None for anybody's."""
+    """The agent of the labelled session; None for any."""
     name: str
     """As the caller wrote it."""
 
@@ -66,7 +66,7 @@ class SendMessage(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendAnswer:
-    """What a send brought."""
+    """The result of a send."""
 
     run_id: RunId
     status: str
@@ -82,13 +82,13 @@ class SendAnswer:
 class Sent:
     exchange: Exchange
     is_cyclic: bool = False
-    """Whether waiting would never end, since the target waits for the caller."""
+    """Whether waiting would never end, because the target waits for the caller."""
     is_repeated: bool = False
-    """Whether the same call had made it before."""
+    """Whether the same call had sent it before."""
 
 
 class Exchanges:
-    """What sessions say to one another."""
+    """Messages from session to session."""
 
     def __init__(self, database: Database, waits: Waits, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -100,8 +100,8 @@ class Exchanges:
     async def send(self, caller: Caller, address: Address, text: str, timeout: timedelta) -> SendAnswer:
         """Stores the message in the target's log and queues its run; then waits up to `timeout` for the reply.
 
-        The same call again rejoins what the first one began. Raises `NotFound` for what the caller may not see,
-        `Denied` (`write_down`, `send_denied`, `chain_too_long`, `chain_too_costly`), `Invalid` (`self_send`,
+        Repeating the same call rejoins what the first call began. Raises `NotFound` for a target that the caller may
+        not see, `Denied` (`write_down`, `send_denied`, `chain_too_long`, `chain_too_costly`), `Invalid` (`self_send`,
         `ambiguous_label`, `empty_message`).
         """
         _check_text(text)
@@ -129,7 +129,7 @@ class Exchanges:
         return await self._wait(caller, sent.exchange)
 
     async def _locked(self, command: SendMessage) -> Named:
-        """What the unit names beforehand as its second session; a label or a relation is looked up for that."""
+        """The second session, which the unit must name beforehand; looks up labels and relations for that."""
         target = command.address.target
         if isinstance(target, NamedTarget):
             return target
@@ -184,7 +184,7 @@ class _Resolved:
 
 
 async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolved | Refusal:
-    """The session that the caller names, as far as it reaches."""
+    """The session that the caller names, if it is within reach."""
     reach = await find_reach(query, command.caller, Act.SEND, rules)
     if isinstance(reach, Refusal):
         return reach
@@ -201,7 +201,7 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolve
 
 
 async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
-    """Message, run and exchange in one unit, behind every check. Contract: send 2 to 7."""
+    """Stores message, run and exchange in one unit, after every check. Contract: send 2 to 7."""
     caller = command.caller
     origin = await find_origin(tx, caller)
     if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
@@ -303,7 +303,7 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
 
 
 async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None:
-    """Notes in the requester's run that it has sent, the chain it began, and for which run it waits."""
+    """Records in the requester's run that it has sent, the chain it began, and the run it waits for."""
     columns: dict[str, SqlValue] = {"has_sent": 1, "chain": exchange.chain}
     if exchange.wait_until is not None:
         columns["waiting_for"] = exchange.request_run
@@ -312,7 +312,7 @@ async def _mark_origin(tx: Transaction, origin: Run, exchange: Exchange) -> None
 
 
 async def _find_answer(query: Query, exchange: Exchange) -> SendAnswer | None:
-    """What the request's run brought; None while it has not ended."""
+    """The answer of the request's run; None until it has ended."""
     current = await rows_of_exchanges.find(query, exchange.id)
     run = (await ledger.find_ends(query, [exchange.request_run])).get(exchange.request_run)
     if current is None or run is None:
@@ -321,7 +321,7 @@ async def _find_answer(query: Query, exchange: Exchange) -> SendAnswer | None:
 
 
 async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer:
-    """Ends the wait for the first reply, which then comes by itself; or the reply, if it just came."""
+    """Ends the wait for the first reply, which then arrives by itself. Returns the reply if it has just come."""
     answer = await _find_answer(tx, exchange)
     if answer is not None:
         return answer
@@ -351,7 +351,7 @@ def _answer(exchange: Exchange, run: Run) -> SendAnswer:
 
 
 def spoken_reply(reply: str) -> str:
-    """A target that says nothing replies nothing. Contract: send 3."""
+    """The reply; empty if the target stays silent. Contract: send 3."""
     return "" if is_silent(reply, REPLY_SKIP) else reply
 
 

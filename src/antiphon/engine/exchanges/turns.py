@@ -1,6 +1,7 @@
-"""What follows for exchanges when a run ends, in the transaction that ends it. Contract: send 3 to 8.
+"""Advances exchanges when a run ends, in the transaction that ends it. Contract: send 3 to 8.
 
-`domain/exchange` says what follows; here it is carried out: words appended to the other side's log, its run queued.
+`domain/exchange` decides the next step. This module carries it out: it appends to the other side's log and queues
+its run.
 """
 
 from collections.abc import Collection
@@ -68,7 +69,7 @@ async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_
 
 
 class _Sides:
-    """Both sessions of an exchange as they stand."""
+    """Both sessions of an exchange, as they are now."""
 
     def __init__(self, requester: Session, target: Session) -> None:
         self.requester = requester
@@ -171,7 +172,7 @@ async def _queue(
     stage: ExchangeStep,
     at_ms: int,
 ) -> None:
-    """The prompt of a turn and the run that answers it."""
+    """Queues the prompt of a turn and the run that answers it."""
     session, other = sides.of(side), sides.other(side)
     run = NewRun(
         id=RunId(derived_id("run", at_ms, exchange.id, stage.stage.value, str(stage.turn))),
@@ -202,7 +203,7 @@ def _message(
 
 
 def provenance_of(source: Session) -> Provenance:
-    """Marks the words of another session as such. Contract: send 4, events 2."""
+    """Marks a text as coming from another session. Contract: send 4, events 2."""
     return Provenance(
         kind=ProvenanceKind.INTER_SESSION,
         source_session_key=str(source.key),

@@ -1,1 +1,1 @@
-"""What every other room stands on: runs come into being, words enter a log, waits end."""
+"""The base of every other room: runs are created, messages enter logs, waits end."""

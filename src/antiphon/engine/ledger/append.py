@@ -1,4 +1,4 @@
-"""What enters a log enters it here, with what it does to the session's row.
+"""All writes to a log, with their changes to the session's row.
 
 Contract: events 1, sessions 1, 2, 5, 8, send 4, flow 2, 8.
 """
@@ -24,11 +24,11 @@ from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.sessions import LogEnd
 
 INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
-"""Columns of a session's row that tell of its present incarnation."""
+"""Columns of a session's row that describe its present incarnation."""
 
 
 class Recipient(Protocol):
-    """A session as far as words that enter it need it: its whole row, or the head of it."""
+    """The parts of a session that a message needs to enter its log: the whole row, or its head."""
 
     @property
     def row(self) -> SessionRow: ...
@@ -41,33 +41,33 @@ class Recipient(Protocol):
 
 
 class Arrival(StrEnum):
-    """What words that arrive do to their session."""
+    """How an arriving message changes its session."""
 
     POSTED = "posted"
-    """Somebody turns to the session: it is shown again, and was interacted with."""
+    """Someone addresses the session: lists show it again, and it counts as an interaction."""
     RECORDED = "recorded"
-    """The session is told something: it is shown again."""
+    """A record for the session: lists show it again."""
     APPENDED = "appended"
-    """The words are kept for later turns."""
+    """Kept for later turns only."""
 
 
 class Words(Struct, frozen=True, kw_only=True):
-    """A message that is to enter a log, and who says it."""
+    """A message that is to enter a log, and its author."""
 
     message: UserMessage | AssistantMessage
     actor: str
     classification: Classification = PUBLIC
     arrival: Arrival = Arrival.POSTED
     is_addressed: bool = False
-    """Whether the message can be found by its id; the log then refuses a second one of that id."""
+    """Whether the message can be found by its id. The log then refuses a second one with that id."""
     incarnation: SessionId | None = None
-    """That they belong to; None for the session's present one."""
+    """The incarnation it belongs to; None for the session's present one."""
     preview: str | None = None
-    """What lists show of them, if not their text."""
+    """The text that lists show, if not the message's own."""
     occurred_at: datetime | None = None
-    """When they were said, if not when they are stored."""
+    """When the message was written, if not when it is stored."""
     end: LogEnd | None = None
-    """Where the log ends, if that is known."""
+    """The end of the log, if known."""
 
 
 def words_from(
@@ -80,7 +80,7 @@ def words_from(
     is_addressed: bool = False,
     preview: str | None = None,
 ) -> Words:
-    """What another session says, at its taint unless said otherwise. Contract: send 4, flow 2."""
+    """A message from another session, by default at that session's taint. Contract: send 4, flow 2."""
     return Words(
         message=message,
         actor=str(session_principal(str(source.key))),
@@ -95,9 +95,9 @@ def words_from(
 async def append_words(
     tx: Transaction, session: Recipient, words: Words, at_ms: int, *, run_id: RunId | None = None
 ) -> int:
-    """Stores the message, which the run answers if one is given; returns its `seq`.
+    """Stores the message, answered by the run if one is given; returns its `seq`.
 
-    What comes late for an ended incarnation changes nothing that is told of the present one.
+    A late message for an ended incarnation leaves the columns of the present one unchanged.
     """
     incarnation = words.incarnation or session.id
     is_present = incarnation == session.id
@@ -125,10 +125,10 @@ async def append_steps(
     add: Mapping[str, int],
     end: LogEnd | None = None,
 ) -> int:
-    """Stores steps of a run with what else changes in the row; returns the last `seq`.
+    """Stores steps of a run and changes the row with them; returns the last `seq`.
 
-    Messages are counted, and the last text is previewed. What comes late for an ended incarnation changes nothing
-    that is told of the present one.
+    Counts the messages and previews the last text. Late steps of an ended incarnation leave the columns of the
+    present one unchanged.
     """
     set, add = {**set}, {**add}
     for event in events:
@@ -157,7 +157,7 @@ async def append_copies(
 ) -> None:
     """Stores copies of another log in a new session, at their classifications.
 
-    Its taint becomes the join of its base, the copies and what is given. Contract: sessions 8, flow 8.
+    The session's taint becomes the join of its base, the copies and the given taint. Contract: sessions 8, flow 8.
     """
     set: dict[str, SqlValue] = {}
     if described_as is not None:
@@ -219,6 +219,6 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
 
 
 def derived_id(prefix: str, at_ms: int, *parts: str) -> str:
-    """An id that a unit can draw itself: the same for the same parts and time, and sorted by time like others."""
+    """An id that a unit can derive without drawing: equal for equal parts and time, sortable by time like other ids."""
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return f"{prefix}_{at_ms:011x}{digest[:20]}"

@@ -1,4 +1,4 @@
-"""Whether waiting would never end. Contract: send 7."""
+"""Detects waits that would never end. Contract: send 7."""
 
 from antiphon.domain.ids import SessionRow
 from antiphon.store import runs as ledger

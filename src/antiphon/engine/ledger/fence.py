@@ -1,4 +1,4 @@
-"""A worker's right to write for a run: what a claim gives, and what an older claim has lost. Contract: runs 8."""
+"""A worker's right to write for a run: a claim gives it, and a newer claim takes it away. Contract: runs 8."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from antiphon.domain.run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
-    """Who claims runs."""
+    """The process that claims runs."""
 
     process: ProcessId
     time_limits: Mapping[AgentId, timedelta | None]
-    """How long a run may take, for each agent that the process knows."""
+    """The longest time of a run, for each agent that the process knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Fence:
 
 
 class Fenced(Exception):
-    """The run was taken over or ended: this worker's writes count no more."""
+    """Another worker took the run over, or it ended: this worker can no longer write to it."""
 
 
 def sessions_of(run: Run) -> tuple[SessionRow, ...]:
-    """Those that the end of the run writes to: its own, and the one that it answers."""
+    """The sessions that the end of the run writes to: its own, and the partner that it answers."""
     own = SessionRow(run.session)
     return (own,) if run.partner is None else (own, run.partner)

@@ -1,4 +1,4 @@
-"""A run comes into being here, with the words that it answers. Contract: runs 1, 2, 4."""
+"""Creates runs, with the messages that they answer. Contract: runs 1, 2, 4."""
 
 from antiphon.domain.ids import RunId
 from antiphon.engine.ledger.append import Recipient, Words, append_words
@@ -9,10 +9,10 @@ from antiphon.store.runs import NewRun
 
 
 async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, at_ms: int) -> int:
-    """Stores the words and queues the run that answers them; returns the `seq` of both.
+    """Stores the message and queues the run that answers it; returns the `seq` of both.
 
-    Dispatched unless the session is busy: whoever works off the run before this one works off this one too; but a
-    guest's may wait for a place.
+    Does not dispatch if the session is busy: the worker of the earlier run also works on this one. For an owner's run
+    only the owner's earlier runs count, because a guest's may wait for a place.
     """
     seq = await append_words(tx, session, words, at_ms, run_id=run.id)
     is_delivered = await ledger.is_busy(tx, session.row, favoured=is_favoured(run.principal))
@@ -23,7 +23,7 @@ async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewR
 
 
 async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId, at_ms: int) -> int:
-    """Stores the words for a run that is queued or at work, which reads them before its next step; their `seq`."""
+    """Stores the message for a queued or active run, which reads it before its next step; returns its `seq`."""
     seq = await append_words(tx, session, words, at_ms, run_id=run_id)
     await ledger.change(tx, run_id, {"newest_seq": seq})
     return seq

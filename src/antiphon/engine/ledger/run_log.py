@@ -1,4 +1,4 @@
-"""What a run adds to its log, with the sums of what was used."""
+"""Additions of a run to its log, with the sums of its usage."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ async def record_steps(
     add: Mapping[str, int] | None = None,
     end: LogEnd | None = None,
 ) -> int:
-    """Appends to the incarnation that the run belongs to, and keeps the sums of run, session and day."""
+    """Appends to the run's incarnation, and updates the usage of run, session and day."""
     add = dict(add or {})
     usage = NO_USAGE
     for event in events:
@@ -80,12 +80,12 @@ def day_of(at_ms: int) -> str:
 
 
 def call_name(run_id: RunId, call: OpenCall) -> str:
-    """The same in every attempt of the run. Contract: runs 8."""
+    """The call's id, equal in every attempt of the run. Contract: runs 8."""
     return f"{run_id}-{call.message_seq}-{call.index}"
 
 
 def closing_result(call: OpenCall, message_id: str) -> ToolResult:
-    """What stands for the outcome of a call that will have none."""
+    """The result to store for a call that will never have one."""
     return ToolResult(
         message_id=message_id,
         call_seq=call.message_seq,

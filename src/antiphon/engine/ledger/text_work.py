@@ -1,4 +1,4 @@
-"""Work on long texts, off the event loop and one text after the other, so that it delays nobody."""
+"""Works on long texts in a few threads, so that they do not delay the event loop."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar, TypeVarTuple
@@ -13,15 +13,15 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 LONGEST_ON_LOOP = 16 * 1024
-"""Characters; longer texts are worked on in a thread."""
+"""In characters; longer texts are worked on in a thread."""
 THREADS = 2
-"""At once: each that waits for the interpreter's lock delays the event loop by a turn."""
+"""At the same time. Each thread that waits for the interpreter's lock delays the event loop by a turn."""
 
 _limiter = RunVar[anyio.CapacityLimiter]("text_work")
 
 
 async def work_on(size: int, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
-    """What `work` returns, which reads `size` characters and no more than `LONGEST_ON_LOOP` in one call into C."""
+    """The result of `work`, which reads `size` characters, at most `LONGEST_ON_LOOP` in one call into C."""
     if size <= LONGEST_ON_LOOP:
         return work(*arguments)
     try:

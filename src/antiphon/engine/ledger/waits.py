@@ -1,4 +1,4 @@
-"""Waiting for a run's end, from the ledger: after a restart or in another process just the same. Contract: runs 3."""
+"""Waits for a run's end by reading the ledger, also after a restart or in another process. Contract: runs 3."""
 
 import asyncio
 from collections.abc import Collection, Generator, Sequence
@@ -16,7 +16,7 @@ from antiphon.store.database import Database
 
 STOPPED = "Gateway stops before what is waited for has ended. It goes on; ask again with the same id or key."
 POLL_SECONDS = 1.0
-"""What a lost wake costs at most."""
+"""The most that a lost wake delays a wait."""
 
 
 class Waits:
@@ -33,10 +33,10 @@ class Waits:
             woken.set()
 
     async def wait(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
-        """The run once its work is over; None on time-out. Knowing its session spares a look.
+        """The run once its work is over; None on time-out. Passing its session saves a read.
 
-        A run that yielded is over with what continues it, and has the end of that. Raises `NotFound` for a run that
-        does not exist, or is deleted with its session meanwhile; `Unavailable` once it is closed.
+        A run that yielded is over when its continuation is, and has the continuation's end. Raises `NotFound` if the
+        run does not exist, or is deleted with its session meanwhile; `Unavailable` after `close`.
         """
         if session is None:
             run = await self._find(run_id)
@@ -58,7 +58,7 @@ class Waits:
     async def wait_several(
         self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
     ) -> None:
-        """Returns once one of the runs of those sessions is over, or all are; or after the time. Raises as `wait`."""
+        """Returns once one of the runs of those sessions is over, or all; or on time-out. Raises like `wait`."""
         unfinished = list(run_ids)
         with self._woken(sessions) as woken, anyio.move_on_after(timeout.total_seconds()):
             while True:
@@ -75,7 +75,7 @@ class Waits:
 
     @contextmanager
     def _woken(self, sessions: Collection[SessionRow]) -> Generator[asyncio.Event]:
-        """Set by what happens in the sessions, and when the waits are closed."""
+        """Set by events in the sessions, and when the waits are closed."""
         woken = asyncio.Event()
         unsubscribers = [self._notifier.subscribe(session, woken.set) for session in set(sessions)]
         self._waiting.add(woken)

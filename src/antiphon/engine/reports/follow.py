@@ -1,7 +1,8 @@
-"""What follows when a child's run ends, and when the run that spawned it ends, each in the ending transaction.
+"""The consequences of ending a child's run, and of ending the run that spawned it, each in the ending transaction.
 
-The record enters the requester's log in the transaction that ends the child's work, so there is one and no second.
-`domain/report` decides; here it is looked around, under the requester's lock, and carried out. Contract: spawn 7, 8.
+The record enters the requester's log in the transaction that ends the child's work, so there is exactly one.
+`domain/report` decides. This module collects the facts under the requester's lock and carries the decision out.
+Contract: spawn 7, 8.
 """
 
 from collections.abc import Sequence
@@ -50,12 +51,12 @@ from antiphon.store.runs import NewRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scene:
-    """Who takes part in carrying out what follows from one report."""
+    """The objects needed to carry out what follows from one report."""
 
     child: Session | None
     requester: Session | None
     origin: Run | None = None
-    """In whose chain runs are queued."""
+    """The run in whose chain new runs are queued."""
     parts: tuple[Part, ...] = ()
     """The record."""
     parked: Run | None = None
@@ -65,9 +66,9 @@ class _Scene:
 
 
 async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at_ms: int) -> Report | None:
-    """The result that the ending run owes; in a child that stays, each of its runs owes one.
+    """The result that the ending run owes; in a child that stays, every run owes one.
 
-    One that its requester did not ask for, and that is called off, has none to tell.
+    None for a cancelled run that its requester did not ask for.
     """
     if run.report is not None:
         return await spawns.find_report(tx, run.report)
@@ -83,7 +84,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
     requester = await rows.find_by_row(tx, newest.requester)
     if requester is None:
         return None
-    is_of_now = run.created_at >= requester.started_at  # else its requester was reset meanwhile
+    is_of_now = run.created_at >= requester.started_at  # otherwise its requester was reset meanwhile
     report = replace(
         first,
         id=run.id,
@@ -102,7 +103,7 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at
 
 
 async def park(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuation]:
-    """Lets the run, which has ended, wait for all children of its session; goes on at once if they have ended."""
+    """Makes the ended run wait for all children of its session; continues at once if they have ended."""
     came = await spawns.list_recorded(tx, run.id)
     session = await rows.find_by_row(tx, run.session)
     assert session is not None
@@ -126,7 +127,7 @@ async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CancelledCon
 
 
 async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int) -> list[CancelledContinuation]:
-    """What follows from a run that has ended and is not continued."""
+    """Carries out the consequences of a run that has ended and is not continued."""
     called_off: list[CancelledContinuation] = []
     if owed is not None and owed.stage is ReportState.OPEN:
         called_off += await record(tx, owed, run, at_ms)
@@ -140,9 +141,9 @@ async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int)
 async def record(
     tx: Transaction, report: Report, run: Run, at_ms: int, *, may_word: bool = True
 ) -> list[CancelledContinuation]:
-    """Puts the result into the requester's log, exactly once, and begins what follows from it.
+    """Puts the result into the requester's log, exactly once, and begins what follows.
 
-    A child that is about to go may not word it: then the requester answers the record itself.
+    If the child is about to be deleted, it may not word the result: the requester answers the record itself.
     """
     child = await rows.find_by_row(tx, report.child)
     held = await _hold_requester(tx, report)
@@ -165,7 +166,7 @@ async def record(
 
 
 async def answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
-    """A run of the requester that goes on with records of the same place and rights, which stand in its log already."""
+    """Queues a run of the requester that answers records of the same place and rights, already in its log."""
     run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
     names = tuple(report.id for report in reports)
     words = await messages.notice_words(tx, session, SessionId(session.id), run_id, names)
@@ -173,10 +174,9 @@ async def answer(tx: Transaction, session: Session, reports: Sequence[Report], o
 
 
 async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
-    """The report as it stands once its requester's row is held; None if the result has come already.
+    """The report, read while its requester's row is held; None if the result has come already.
 
-    The requester's run may be beginning to wait, and its other children be ending, in units that have not committed:
-    whoever is last must see them.
+    Uncommitted units may let the requester's run begin to wait, or end its other children. The last one must see them.
     """
     while report.requester is not None:
         await rows.hold(tx, report.requester)
@@ -192,7 +192,7 @@ async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
 async def _look_around(
     tx: Transaction, report: Report, child: Session, requester: Session | None, *, may_word: bool
 ) -> Situation:
-    """What decides when the child has ended."""
+    """The facts that decide what follows when the child has ended."""
     if requester is None:
         return Situation(has_requester=False)
     if report.waiter is not None:
@@ -214,7 +214,7 @@ async def _look_around(
 
 
 async def _find_follower(tx: Transaction, report: Report, requester: Session) -> Run | None:
-    """The requester's run that waits for the result now, or has just yielded and is to go on with it."""
+    """The requester's run that waits for the result now, or that has just yielded and will continue with it."""
     active = await ledger.find_active(tx, requester.row)
     if active is None or active.session_id != report.requester_incarnation:
         return None
@@ -231,7 +231,7 @@ async def _origin_of(tx: Transaction, report: Report) -> Run | None:
 
 
 async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
-    """The run that spawned has ended: what follows from results that came before. Contract: spawn 7."""
+    """Follows up results that came before the run that spawned the children ended. Contract: spawn 7."""
     recorded = await spawns.list_recorded(tx, run.id)
     if not recorded:
         return
@@ -250,7 +250,7 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
 async def _follow_continued(
     tx: Transaction, continued: Continued, session: Session, at_ms: int
 ) -> list[CancelledContinuation]:
-    """Results that the parked run waited for and others had begun have their own consequences again."""
+    """Results that others began, and that the parked run waited for, have their own consequences again."""
     found: list[_Came] = []
     for report in continued.released:
         child = await rows.find_by_row(tx, report.child)
@@ -261,7 +261,7 @@ async def _follow_continued(
 
 @dataclass(frozen=True, slots=True)
 class _Came:
-    """A result that stands in its requester's log, and what follows from it now."""
+    """A result in its requester's log, and what follows from it now."""
 
     report: Report
     consequences: ReportTransition
@@ -278,7 +278,7 @@ def _standing_of(report: Report, child: Session | None, requester: Session) -> S
 async def _follow_records(
     tx: Transaction, session: Session, found: Sequence[_Came], origin: Run | None, at_ms: int
 ) -> None:
-    """Carries out what follows; results of the same place and rights are answered by one run."""
+    """Carries out what follows; one run answers results of the same place and rights."""
     to_answer: dict[tuple[DeliveryContext | None, Principal, bool], list[Report]] = {}
     for came in found:
         actions = came.consequences.actions
@@ -296,7 +296,7 @@ async def _follow_records(
 
 
 async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int) -> None:
-    """The child's turn that was to word its result has ended."""
+    """The child's turn that should word its result has ended."""
     report = await spawns.find_report(tx, report_id)
     if report is None or report.stage is not ReportState.ANNOUNCING:
         return
@@ -361,7 +361,7 @@ async def _record(
 
 
 async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene, at_ms: int) -> None:
-    """A turn of the child that words what the requester's channel is told."""
+    """Queues a turn of the child that words the text for the requester's channel."""
     child, requester = scene.child, scene.requester
     assert child is not None and requester is not None
     run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
@@ -371,7 +371,7 @@ async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene, at_ms: 
 
 
 def _answering(session: Session, run_id: RunId, report: Report, origin: Run | None) -> NewRun:
-    """A run of the requester; its answer goes to where the child was spawned for."""
+    """A run of the requester, whose answer goes to the place that the child was spawned for."""
     return replace(_following(session, run_id, Purpose.RESULTS, report, origin), place=report.place)
 
 

@@ -1,4 +1,4 @@
-"""A session is deleted: what it owes is told as failed, and what it is owed goes to its own requester.
+"""Deleting a session: the results it owes are reported as failed, and those owed to it go to its own requester.
 
 Contract: spawn 7, sessions 7.
 """
@@ -30,7 +30,7 @@ from antiphon.store.database import Transaction
 
 
 async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list[CancelledContinuation]:
-    """Lets nothing wait for the session any more, and it for nothing; the runs that are to end at once."""
+    """Ends all waits for the session, and all its own; returns the runs that are to end at once."""
     own = await spawns.list_of_child(tx, session.row)
     unanswered = {report.id for report in await spawns.list_unanswered(tx, session.row)}
     for run in await ledger.find_parked(tx, session.row):
@@ -59,7 +59,7 @@ async def abandon_reports(tx: Transaction, session: Session, at_ms: int) -> list
 
 
 async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) -> list[CancelledContinuation]:
-    """What the session itself still owes, or was about to word."""
+    """Reports the results that the session still owes, or was about to word, as failed."""
     called_off: list[CancelledContinuation] = []
     for report in own:
         if report.stage is ReportState.ANNOUNCING:
@@ -79,11 +79,11 @@ async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) ->
 
 
 async def _find_heir(tx: Transaction, own: Sequence[Report]) -> Heir:
-    """Whom the session of these reports owed the newest, as it stands now that they were told."""
+    """The requester of the newest of these reports, read after they were reported as failed."""
     newest = None if not own else await spawns.find_report(tx, own[-1].id)
     held: SessionRow | None = None
     while newest is not None and newest.requester is not None and newest.requester != held:
-        # Its run may be about to be continued, and it may be about to be deleted itself.
+        # The requester's run may be about to continue, and the requester may be about to be deleted.
         held = newest.requester
         await rows.hold(tx, held)
         newest = await spawns.find_report(tx, newest.id)

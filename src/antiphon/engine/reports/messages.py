@@ -1,4 +1,4 @@
-"""What sessions and their children tell one another, as messages in their logs. Contract: spawn 7."""
+"""Messages between sessions and their children, as their logs store them. Contract: spawn 7."""
 
 from collections.abc import Sequence
 
@@ -38,10 +38,10 @@ def record_words(
     *,
     is_continued: bool = False,
 ) -> Words:
-    """The child's result, for its requester's log; `answers` are the results that a run goes on with."""
+    """The child's result, for its requester's log; `answers` are the results that a run continues with."""
     assert report.requester_incarnation is not None
     message = _message(child, parts, report.id, ReportStage.RECORD, answers, is_continued=is_continued)
-    # Of the three texts what the child said, not the frame around it.
+    # The child's own text, the second of three parts, without the frame around it.
     said = f"{flat(child.label or 'sub-agent')}: {text_of(parts[1:2])}"
     return words_from(
         child,
@@ -63,7 +63,7 @@ async def notice_words(
     is_continued: bool = False,
     why_not: str | None = None,
 ) -> Words:
-    """What a run begins with whose records stand in the log already; with `why_not` it does not go on with them."""
+    """The first message of a run whose records are in the log already; with `why_not`, the run does not use them."""
     text = CAME.format(names=await _names(query, answers)) if why_not is None else NOT_CONTINUED.format(why=why_not)
     message = _message(
         session, text_content(text), run_id, ReportStage.CONTINUATION, answers, is_continued=is_continued
@@ -72,9 +72,9 @@ async def notice_words(
 
 
 def question_words(report: Report, child: Session, requester: Session, parts: tuple[Part, ...]) -> Words:
-    """The record once more, in the child's own log, for the turn that words what the requester's channel is told."""
+    """The record again, in the child's own log, for the turn that words it for the requester's channel."""
     message = _message(requester, parts, report.id, ReportStage.ANNOUNCE, (report.id,))
-    return words_from(requester, message, classification=child.taint, is_addressed=True)  # the words are the child's
+    return words_from(requester, message, classification=child.taint, is_addressed=True)  # the child's own text
 
 
 async def _names(query: Query, answers: Sequence[str]) -> str:
@@ -84,12 +84,12 @@ async def _names(query: Query, answers: Sequence[str]) -> str:
 
 
 async def find_record(query: Query, report: Report, requester: Session) -> tuple[Part, ...]:
-    """The record as it stands in the requester's log."""
+    """The record as stored in the requester's log."""
     return await _find(query, requester.row, report.id, ReportStage.RECORD)
 
 
 async def find_question(query: Query, report: Report) -> tuple[Part, ...]:
-    """What the child was asked to word."""
+    """The text that the child was asked to word."""
     return await _find(query, report.child, report.id, ReportStage.ANNOUNCE)
 
 
@@ -122,5 +122,5 @@ def _message(
 
 
 def _message_id(name: str, stage: ReportStage) -> MessageId:
-    """One for each report and stage: the log itself refuses a second record."""
+    """One id for each report and stage, so that the log itself refuses a second record."""
     return MessageId(derived_id("msg", 0, name, stage.value))

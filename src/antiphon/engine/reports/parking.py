@@ -1,4 +1,4 @@
-"""Runs that have ended and wait for children, and the run that continues each. Contract: spawn 8."""
+"""Ended runs that wait for children, and the run that continues each of them. Contract: spawn 8."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from antiphon.store.runs import NewRun
 
 
 class CancelledContinuation(NamedTuple):
-    """A queued run that is to end at once, since what it would go on with was called off."""
+    """A queued run to end at once, because the work that it would continue was cancelled."""
 
     run: Run
     outcome: Outcome
@@ -28,20 +28,20 @@ class CancelledContinuation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """A parked run is no longer parked."""
+    """The parked run has been continued or ended."""
 
     called_off: CancelledContinuation | None = None
-    """Its continuation, if that is to end at once."""
+    """The continuation, if it is to end at once."""
     released: Sequence[Report] = ()
-    """What others had begun and the run waited for; it has its own consequences again."""
+    """Results that others began and the run waited for; they have their own consequences again."""
 
 
 async def must_park(
     tx: Transaction, run: Run, delivery: DeliveryContext, status: RunStatus, owed: Report | None
 ) -> bool:
-    """Whether the run, ending now, waits for children: it yielded, or it owes a result that theirs belong to.
+    """Whether the run, ending now, waits for children: it yielded, or it owes a result that needs theirs.
 
-    `delivery` is where answers of its session go.
+    `delivery` is the place of its session's answers.
     """
     if status not in (RunStatus.OK, RunStatus.ERROR) or run.is_cancel_requested:
         return False
@@ -49,13 +49,13 @@ async def must_park(
     if not is_asked and (owed is None or not run.has_spawned):
         return False
     children = await spawns.list_open(tx, run, outbox.answers_to(run, delivery))
-    # Whoever yields goes on, also with what a wait of the same step took.
+    # A run that yielded continues, also with results that a wait in the same step took.
     has_come = any(is_asked or not report.is_taken for report in await spawns.list_recorded(tx, run.id))
     return has_come or any(is_asked or report.origin_run == run.id for report in children)
 
 
 async def continue_run(tx: Transaction, parked: Run, session: Session, answers: Sequence[str], at_ms: int) -> Continued:
-    """Goes on with results that stand in the session's log already, or ends the work that waited for them."""
+    """Continues with results that are already in the session's log, or ends the work that waited for them."""
     end = why_not(parked, session, at_ms)
     words = await messages.notice_words(
         tx,
@@ -72,9 +72,9 @@ async def continue_run(tx: Transaction, parked: Run, session: Session, answers: 
 async def go_on(
     tx: Transaction, parked: Run, session: Session, words: Words, end: Outcome | None, at_ms: int
 ) -> Continued:
-    """The run that continues the parked one; what it owed, was asked and may take is that of the other.
+    """Queues the run that continues the parked one, with its report, its request and its rights.
 
-    With `end` it is to end so at once.
+    If `end` is given, the continuation ends at once with it.
     """
     run_id = continuation_of(parked)
     came = [report for report in await spawns.list_awaited(tx, parked.id) if report.stage is not ReportState.OPEN]
@@ -112,7 +112,7 @@ async def go_on(
 
 
 def why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:
-    """How the work ends instead of being continued; None if it goes on."""
+    """How the work ends instead of continuing; None if it continues."""
     if session.id != parked.session_id:
         return Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
     if parked.is_cancel_requested:
@@ -130,6 +130,6 @@ def why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:
 
 
 def continuation_of(parked: Run) -> RunId:
-    """The id of the run that goes on with the parked one; the same whoever asks."""
+    """The id of the run that continues the parked one; always the same."""
     ended_ms = milliseconds(parked.ended_at or parked.created_at)
     return RunId(derived_id("run", ended_ms, parked.id, "continued"))

@@ -1,4 +1,4 @@
-"""What there is to tell of a child that ended, from the ledger and the logs of its runs. Contract: spawn 7."""
+"""The result of a child that ended, from the ledger and the logs of its runs. Contract: spawn 7."""
 
 from antiphon.domain.finding import Finding, ResultSource
 from antiphon.domain.message import AssistantMessage, ToolResult, text_of
@@ -18,7 +18,7 @@ from antiphon.store.database import Transaction
 async def find_result(
     tx: Transaction, report: Report, run: Run, child: Session, requester: Session, at_ms: int
 ) -> Finding:
-    """What is told of the child whose run ended. Contract: spawn 7."""
+    """The result of the child whose run ended. Contract: spawn 7."""
     work = await ledger.work_for(tx, report.id)
     result, source = spoken(run.reply or "").strip(), ResultSource.REPLY
     if not result:
@@ -41,9 +41,9 @@ async def find_result(
 
 
 async def _newest_words(tx: Transaction, run: Run) -> tuple[str, ResultSource]:
-    """What there is of work whose last reply is empty: what its last tool brought, else what it said before.
+    """The content of work whose last reply is empty: its last tool's result, else its previous text.
 
-    What concerns children is no result of its own.
+    Messages that concern children are not a result of the work.
     """
     said = ""
     work: Run | None = run

@@ -1,4 +1,4 @@
-"""A report's row changes, and what becomes of a child of which nothing more is told. Contract: spawn 4, 5."""
+"""Updates a report's row, and disposes of a child that owes nothing more. Contract: spawn 4, 5."""
 
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.report import PutAway, Report, ReportState, on_waited
@@ -9,7 +9,7 @@ from antiphon.store.database import Transaction
 
 
 async def take(tx: Transaction, report: Report, at_ms: int) -> None:
-    """A wait of the requester brought the result: nothing more is told of it. Contract: spawn 7."""
+    """Records that a wait of the requester took the result, so that it is not announced. Contract: spawn 7."""
     is_off = report.stage is ReportState.ANNOUNCING and await ledger.call_off_announcement(tx, report.child, report.id)
     consequences = on_waited(report, is_wording_called_off=is_off)
     await spawns.change_report(tx, report, consequences.report, at_ms)
@@ -19,9 +19,9 @@ async def take(tx: Transaction, report: Report, at_ms: int) -> None:
 
 
 async def put_away(tx: Transaction, child: SessionRow, at_ms: int, *, may_delete: bool) -> None:
-    """The attachments of a task that is over go; the child is archived or deleted in its time.
+    """Deletes the attachments of a finished task; the child is archived or deleted in its time.
 
-    `may_delete` says that nobody needs the result any more which it holds.
+    `may_delete` says that nobody needs the result that the child holds any more.
     """
     spawn = await spawns.find(tx, child)
     if spawn is None:

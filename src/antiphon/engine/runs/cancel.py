@@ -1,4 +1,4 @@
-"""What people and programs ask of runs: to see them, and to cancel them with all below. Contract: runs 5."""
+"""Reading runs, and cancelling them with everything below them. Contract: runs 5."""
 
 from typing import NamedTuple
 
@@ -23,16 +23,16 @@ from antiphon.store.runs import RunFilter
 
 
 class Cancelled(NamedTuple):
-    """What was at work in a session and is being cancelled."""
+    """The runs of a session that are being cancelled."""
 
     run_id: RunId | None
-    """Of the session itself; None if it had none."""
+    """The session's own run; None if it had none."""
     below: int
-    """Runs of its descendants."""
+    """The number of its descendants' runs."""
 
 
 class Runs:
-    """What people and programs ask of runs."""
+    """What people and programs can do with runs."""
 
     def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
         self._database = database
@@ -40,15 +40,15 @@ class Runs:
         self._clock = clock
 
     async def get(self, principal: Principal, run_id: RunId) -> Run:
-        """The run as the ledger has it. Raises `NotFound`, also for a session that may not be seen."""
+        """The run in the ledger. Raises `NotFound`, also if the principal may not see its session."""
         return accepted(await self._database.read(_find_run, principal, Act.READ, self._rules, run_id))
 
     async def list(self, principal: Principal, where: RunFilter, *, limit: int) -> list[Run]:
-        """Newest first. Raises `Denied` for others than the owner."""
+        """Newest first. Raises `Denied` for anyone but the owner."""
         return accepted(await self._database.read(_list_runs, principal, self._rules, where, limit))
 
     async def cancel(self, principal: Principal, run_id: RunId) -> Run:
-        """Cancels the run: at once if it is queued, else as soon as its work has unwound. Idempotent.
+        """Cancels the run: at once if it is queued, else as soon as its work has stopped. Idempotent.
 
         Contract: runs 5.
         """
@@ -58,7 +58,7 @@ class Runs:
         return accepted(await self._database.run(cancel_run, principal, self._rules, run_id, at_ms, sessions=sessions))
 
     async def cancel_session(self, principal: Principal, target: NamedTarget) -> Cancelled:
-        """Cancels what the session and all below it are at work on. Raises `NotFound`. Contract: runs 5, spawn 8."""
+        """Cancels the work of the session and of everything below it. Raises `NotFound`. Contract: runs 5, spawn 8."""
         at_ms = self._clock.now_ms()
         return accepted(
             await self._database.run(cancel_session, principal, self._rules, target, at_ms, sessions=(target,))
@@ -66,7 +66,7 @@ class Runs:
 
 
 async def _find_run(query: Query, principal: Principal, act: Act, rules: Rules, run_id: RunId) -> Run | Refusal:
-    """The run, if its session is within reach; one that is missing costs the same statements."""
+    """The run, if its session is within reach; a missing run costs the same statements."""
     reach = await find_reach(query, principal, act, rules)
     if isinstance(reach, Refusal):
         return reach
@@ -110,7 +110,7 @@ async def cancel_run(tx: Transaction, principal: Principal, rules: Rules, run_id
 
 
 async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:
-    """The same for a session that was found."""
+    """Cancels the work of a session that was already found, and of everything below it."""
     found = await ledger.find_active(tx, session.row)
     parked = await ledger.find_parked(tx, session.row)
     queued = await ledger.find_queued(tx, session.row)

@@ -1,4 +1,4 @@
-"""What a runner has at hand: its run, its log, and the ways to record and to wait."""
+"""A runner's context: its run, its log, and the means to record and to wait."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
@@ -32,12 +32,12 @@ class Slot(Protocol):
     def give_back(self) -> None: ...
 
     async def take_again(self) -> None:
-        """Returns when there is a free place; goes before runs that have not begun."""
+        """Returns when it holds a free place; takes precedence over runs that have not begun."""
         ...
 
 
 PublishDelta = Callable[[SessionRow, int, RunId, str | None], None]
-"""Shows a piece of a reply as it streams; None takes back what was shown of the present response."""
+"""Publishes a piece of a reply as it streams; None withdraws the pieces of the present response."""
 
 
 class RunContext:
@@ -61,7 +61,7 @@ class RunContext:
         self.clock = clock
         self.ids = ids
         self.streamed: list[str] = []
-        """Pieces of the reply that no step has recorded yet; what is kept of a cancelled one."""
+        """Pieces of the reply that no step has recorded yet; kept as the partial text of a cancelled run."""
         self.is_counted = True
         """Whether the tokens of its steps count against the daily cap."""
         self._database = database
@@ -77,12 +77,12 @@ class RunContext:
 
     @property
     def transcript(self) -> Transcript | None:
-        """The fold as far as it was read."""
+        """The fold up to the last event read."""
         return self._transcript
 
     @property
     def last_seq(self) -> int:
-        """How far the log was read; at least the message that the run answers."""
+        """The newest `seq` read; at least that of the message that the run answers."""
         return self._transcript.last_seq if self._transcript is not None else self.run.seq
 
     async def read_log(self) -> Transcript:
@@ -100,14 +100,14 @@ class RunContext:
         return transcript
 
     async def session(self) -> Session:
-        """The session's row as it stands."""
+        """The session's current row."""
         session = await self._database.read(rows.find_by_row, self.run.session)
         if session is None:
             raise Fenced
         return session
 
     async def record_step(self, message: AssistantMessage) -> int:
-        """Stores a step of the model before anything follows from it; returns its `seq`."""
+        """Stores a step of the model, before anything follows from it; returns its `seq`."""
         self.streamed.clear()
         return await self.record(
             [NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=self.run.id, message=message)]
@@ -143,13 +143,13 @@ class RunContext:
         return last_seq
 
     def begin_stream(self) -> None:
-        """A response begins; what an earlier try of it had shown is taken back."""
+        """A response begins; withdraws the pieces that an earlier attempt at it published."""
         if self.streamed:
             self.streamed.clear()
             self._publish_delta(self.run.session, self.last_seq, self.run.id, None)
 
     def emit(self, text: str) -> None:
-        """Shows a piece of the reply to whoever follows, and keeps it for a cancelled run's partial text."""
+        """Publishes a piece of the reply, and keeps it for the partial text of a cancelled run."""
         self.streamed.append(text)
         self._publish_delta(self.run.session, self.last_seq, self.run.id, text)
 
@@ -162,12 +162,12 @@ class RunContext:
         return ended
 
     async def note_waiting(self, run_id: RunId, timeout: timedelta) -> None:
-        """Says in the ledger for which run this one waits, so that a cycle of waits is seen."""
+        """Records in the ledger which run this one waits for, so that a cycle of waits is found."""
         if not await self._database.run(lifecycle.set_waiting, self._fence, (run_id,), self.clock.now() + timeout):
             raise Fenced
 
     async def wait_released(self, run_id: RunId, timeout: timedelta, session: SessionRow | None = None) -> Run | None:
-        """The run once it has ended, None on time-out; the ledger knows already that this one waits."""
+        """Like `wait_run`, when the ledger already records the wait."""
         self._slot.give_back()
         try:
             return await self._waits.wait(run_id, timeout, session)
@@ -177,7 +177,7 @@ class RunContext:
     async def wait_several_released(
         self, run_ids: Sequence[RunId], sessions: Collection[SessionRow], timeout: timedelta, *, for_all: bool
     ) -> None:
-        """Waits for several runs, without a slot; the ledger knows already that this one waits."""
+        """Waits for several runs, without a slot; the ledger already records the wait."""
         self._slot.give_back()
         try:
             await self._waits.wait_several(run_ids, sessions, timeout, for_all=for_all)
@@ -185,7 +185,7 @@ class RunContext:
             await self._slot.take_again()
 
     async def spent_today(self) -> tuple[ledger.Spent, ledger.Spent]:
-        """What this agent, and all agents together, used this UTC day. Contract: runs 6."""
+        """This UTC day's usage of this agent, and of all agents together. Contract: runs 6."""
         day = steps.day_of(self.clock.now_ms())
         spent = await self._database.read(ledger.spent_on, day)
         total = ledger.Spent(
@@ -194,14 +194,14 @@ class RunContext:
         return spent.get(AgentId(self.run.agent_id), ledger.Spent()), total
 
     async def used(self) -> Usage:
-        """What the run has used so far, over all its attempts, and what the runs used that it continues."""
+        """The usage of the run so far, over all its attempts, with that of the runs that it continues."""
         run = await self._database.read(ledger.find, self.run.id)
         if run is None:
             raise Fenced
         return run.usage if run.continues is None else run.usage + (await self.used_before()).usage
 
     async def used_before(self) -> ledger.UsedBefore:
-        """What the runs used that this one continues. Contract: spawn 8."""
+        """The usage of the runs that this one continues. Contract: spawn 8."""
         if self.run.continues is None:
             return ledger.UsedBefore()
         return await self._database.read(ledger.used_before, self.run)

@@ -1,7 +1,7 @@
 """The life of a run in the ledger: claimed, at work, ended, each in one transaction.
 
-A run ends only in `finish_run` and `end_queued_run`. A claim raises the run's fence; what a worker writes
-afterwards counts only as long as that fence is the newest. Contract: runs 1 to 8.
+A run ends only in `finish_run` and `end_queued_run`. A claim raises the run's fence; later writes of a worker count
+only while it has the newest fence. Contract: runs 1 to 8.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,10 +40,10 @@ CANCELLED_EARLY = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it
 
 
 async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
-    """Starts the session's next run, or takes over the one whose process is gone.
+    """Starts the session's next run, or takes over a run whose process has died.
 
-    None if a living process works on it, it awaits approval, or nothing waits. The claimant itself must not be
-    working on the session.
+    None if a living process works on the run, if it awaits approval, or if no run is waiting. The claimant must not
+    already work on the session.
     """
     found = await ledger.find_first(tx, session)
     if found is None:
@@ -72,7 +72,7 @@ async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
-    own_limit = run.time_limit  # of a run that its requester asked for; what others ask of a child has its limit too
+    own_limit = run.time_limit  # set by the requester of this run; other runs of a child take the child's limit
     if run.report is None and found.depth > 0 and (spawn := await spawns.find(tx, run.session)) is not None:
         own_limit = spawn.time_limit
     limits = [limit for limit in (claimant.time_limits.get(run.agent_id), own_limit) if limit is not None]
@@ -85,7 +85,7 @@ async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
 
 
 async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
-    """The run, claimed anew; after too many crashes it is ended instead. Contract: runs 8."""
+    """The run, claimed again; after too many crashes it is ended instead. Contract: runs 8."""
     run = found.run
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
@@ -101,7 +101,7 @@ async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: i
 async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline: datetime | None, at_ms: int) -> Run:
     run = found.run
     started_at = run.started_at or moment(at_ms)
-    waits = run.wait_call is not None  # a wait for several goes on, with its deadline
+    waits = run.wait_call is not None  # a wait for several runs continues, with its deadline
     waiting_for, wait_until = (run.waiting_for, run.wait_until) if waits else ((), None)
     started = replace(
         run,
@@ -138,14 +138,14 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline:
 
 
 async def hand_back(tx: Transaction, fence: Fence) -> None:
-    """An orderly stop: the attempt does not count as crashed; the run goes on when a worker takes it over."""
+    """Releases the run in an orderly stop: the attempt does not count as crashed; another worker continues it."""
     run = await ledger.find(tx, fence.run_id)
     if run is not None and run.fence == fence.number and run.status is RunStatus.RUNNING:
         await ledger.change(tx, run.id, {"attempt": run.attempt - 1, "process": None})
 
 
 async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], counted: bool, at_ms: int) -> int | None:
-    """Appends what the run did; the `seq` of the last event, None if the fence is old or the run ended.
+    """Appends the run's events. Returns the `seq` of the last one, None if the fence is old or the run ended.
 
     `counted` says whether the tokens of assistant messages count against the daily cap.
     """
@@ -156,7 +156,7 @@ async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], coun
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:
-    """Notes in the ledger for which runs this one waits, none for no longer; whether the fence still holds."""
+    """Records in the ledger the runs that this one waits for, none to end the wait; whether the fence still holds."""
     columns: dict[str, SqlValue] = {
         "waiting_for": ledger.run_ids_text(waiting_for),
         "wait_until": None if wait_until is None else milliseconds(wait_until),
@@ -165,7 +165,7 @@ async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId
 
 
 async def set_attachments_due(tx: Transaction, fence: Fence, is_due: bool) -> bool:
-    """Notes whether the run's files are still to be written; whether the fence still holds."""
+    """Records whether the run's files are still to be written; returns whether the fence still holds."""
     return await ledger.change_claimed(tx, fence.run_id, fence.number, {"has_attachments": int(is_due)})
 
 
@@ -176,12 +176,12 @@ class Ended:
     run: Run
     following: Run | None
     is_last: bool
-    """Whether it was looked for a following one, and there is none."""
+    """Whether a following run was looked for and not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewInput:
-    """The run does not end: a message joined it that its last step has not seen."""
+    """The run does not end: its last step has not seen a message that joined it."""
 
 
 async def finish_run(
@@ -196,8 +196,8 @@ async def finish_run(
 ) -> Ended | NewInput | None:
     """Ends the run: last message, open calls, status, reply and what follows, in one transaction.
 
-    `saw` is the last event that was known, where no message says it. With `successors` it claims the session's
-    next run for that process too. None if the fence is old or the run has ended. Contract: runs 2, 4, 8.
+    `saw` is the last event known to the run, if no message says it. With `successors`, also claims the session's next
+    run for that process. None if the fence is old or the run has ended. Contract: runs 2, 4, 8.
     """
     found = await _fenced_run(tx, fence)
     if found is None:
@@ -206,7 +206,7 @@ async def finish_run(
     if run.is_cancel_requested and run.code == "reset":
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
     elif run.is_cancel_requested and run.is_yielding and outcome.status is RunStatus.OK:
-        # It ends without final words, and nothing will continue it.
+        # The run ends without final words, and nothing will continue it.
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="cancelled", error="The run was cancelled.")
     saw = saw if message is None else message.saw
     if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
@@ -242,7 +242,7 @@ async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: 
 
 
 async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Collection[str], at_ms: int) -> None:
-    """What the end of a run entails: for exchanges, for the session that spawned it, for what it spawned."""
+    """Carries out the end's consequences for exchanges, for the session that spawned the run, and for its children."""
     if run.is_parked:
         await follow_run(tx, replace(run, exchange=None), open_calls, at_ms)
         await _end_all(tx, await reports.park(tx, run, at_ms), at_ms)
@@ -269,7 +269,7 @@ async def end_parked_run(tx: Transaction, run_id: RunId, at_ms: int) -> None:
 
 
 async def call_off(tx: Transaction, run: Run) -> None:
-    """Asks that the run be cancelled, and all that it gave to children. Contract: runs 5, spawn 8."""
+    """Requests the run's cancellation, and that of all work that it gave to children. Contract: runs 5, spawn 8."""
     await ledger.change(tx, run.id, {"cancel_requested": 1})
     tx.interrupt(run.session)
     if run.has_spawned or run.is_parked:
@@ -277,7 +277,7 @@ async def call_off(tx: Transaction, run: Run) -> None:
 
 
 def _takes_children_along(run: Run, owed: Report | None) -> bool:
-    """A cancelled run does, though it was quicker than its cancelling; one out of time if others await its result."""
+    """A cancelled run does, even if it ended first; a timed-out one does if others await its result."""
     if run.status is RunStatus.TIMEOUT:
         return owed is not None
     return run.status is RunStatus.CANCELLED or run.is_cancel_requested

@@ -1,4 +1,4 @@
-"""The port to what happens inside a run: an agent loop, a constant, an external harness."""
+"""The port to the content of a run: an agent loop, a constant, an external harness."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,20 +10,20 @@ from antiphon.engine.runs.context import RunContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnding:
-    """How a run is to end, and the last message, which is stored in the transaction that ends it."""
+    """How a run ends, and the last message, which is stored in the transaction that ends it."""
 
     outcome: Outcome
     message: AssistantMessage | None = None
 
 
 class AgentRunner(Protocol):
-    """Carries a run on from wherever its log stands, to its end.
+    """Carries a run on from the end of its log to the end of the run.
 
     - It may be called again for the same run: after a crash, and when a message joined the run that its last
-      step had not seen. What was done stands in the log, and is not done again.
-    - Everything it does is recorded through the context before the next step begins.
-    - It raises nothing for what a provider or a tool does; it answers an `RunEnding` that says so.
-    - Cancellation means: stop at once, and let it pass.
+      step had not seen. The log holds the work already done, which is not repeated.
+    - It records everything through the context before the next step begins.
+    - It raises nothing for errors of a provider or a tool; it returns a `RunEnding` that reports them.
+    - On cancellation it stops at once and lets the exception pass.
     """
 
     async def run(self, context: RunContext) -> RunEnding: ...

@@ -1,1 +1,1 @@
-"""What people and programs do to a session."""
+"""Operations of people and programs on sessions."""

@@ -52,10 +52,10 @@ class Forks:
         self._ids = ids
 
     async def fork(self, principal: Principal, target: NamedTarget, seq: int | None) -> Session:
-        """A new session with the messages up to `seq`, at their classifications; also of an ended id.
+        """A new session with the messages up to `seq`, at their classifications. An ended id can be forked too.
 
-        They are numbered anew in the order in which models met them, so that turns go on from what was seen.
-        Raises `NotFound`, `Conflict` where `seq` lies in a pruned range or above the log.
+        The messages are renumbered in the order in which models saw them, so that later turns continue from there.
+        Raises `NotFound`, `Conflict` if `seq` lies in a pruned range or above the log.
         """
         segment = self._ids.random_hex(12)
         command = ForkSession(
@@ -98,7 +98,7 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
             at_ms=command.at_ms,
         ),
     )
-    # The copy is as classified as what it was made of, also where the events do not say so. Contract: sessions 8.
+    # The copy is as classified as its source, also where the events do not say so. Contract: sessions 8.
     taint = source.base.join(source.taint) if incarnation.id == source.id else source.base
     copies = _copied(events, session.last_seq + 1)
     await append_copies(tx, session, copies, command.at_ms, described_as=source, taint=taint)
@@ -108,7 +108,7 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
 
 
 async def copy_conversation(tx: Transaction, source: Session, into: Session, origin: Run | None, at_ms: int) -> Session:
-    """Begins the new session with the other's conversation, up to what the `origin` run answers; returns its row."""
+    """Begins the new session with the other's conversation, up to the input of the `origin` run; returns its row."""
     incarnation = await rows.find_incarnation(tx, SessionId(source.id))
     assert incarnation is not None
     up_to = source.last_seq if origin is None else origin.newest_seq
@@ -138,9 +138,9 @@ async def _read_all(tx: Transaction, grant: Grant, incarnation: rows.Incarnation
 
 
 def _copied(events: list[Event], first: int) -> list[NewEvent]:
-    """The messages in the order in which models met them, numbered from `first`, and where they were compacted.
+    """The messages in the order in which models saw them, numbered from `first`, and the compactions.
 
-    The copies belong to no run, so that order stands in their numbers. A call without a result gets one.
+    The copies belong to no run, so their numbers have to keep that order. A call without a result gets one.
     """
     by_seq = {event.seq: event for event in events}
     results = {(m.call_seq, m.call_index): event for event in events if isinstance(m := event.message, ToolResult)}
@@ -182,7 +182,7 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
     for event in compactions:
         through = event.data["throughSeq"]
         assert isinstance(through, int)
-        # What it covered may have been pruned, down to the last one; then it covers what there is of it.
+        # The events that it covered may be partly or wholly pruned; the copy covers those that are left.
         covered = max((seq for seq in numbers if seq <= through), default=None)
         through_copy = first - 1 if covered is None else numbers[covered]
         copy(event, None, {**event.data, "throughSeq": through_copy, "fromSeq": through_copy})

@@ -1,4 +1,4 @@
-"""Taking messages in: `post` stores one and queues the run that answers it, `append` only stores it.
+"""Accepting messages: `post` stores one and queues the run that answers it, `append` only stores it.
 
 Contract: sessions 4, 5, runs 2, 4, 7.
 """
@@ -57,21 +57,21 @@ class PostMessage(Struct, frozen=True, kw_only=True):
     target: NamedTarget
     message: UserMessage
     may_repeat: bool
-    """Whether the caller chose the message id; a drawn one is new."""
+    """Whether the caller chose the message id; a drawn id is always new."""
     mode: QueueMode
     run_id: RunId
-    """Of the run that answers, if one has to be queued."""
+    """Of the run that answers, if one must be queued."""
     new_session_id: SessionId
-    """Of an incarnation that has to begin: an agent's main session, or a stale one's next."""
+    """Of an incarnation that must begin: of an agent's main session, or the next one of a stale session."""
     rules: Rules
     place: DeliveryContext | None
-    """Where the reply goes, as the channel says that brought it."""
+    """The place of the reply, as given by the channel that brought the message."""
     now: datetime
     at_ms: int
 
 
 class Posted(Struct, frozen=True, kw_only=True):
-    """What became of a message; the same for every repetition of it."""
+    """The result of a message; the same for every repetition."""
 
     session_key: str
     message_id: MessageId
@@ -91,7 +91,7 @@ class AppendMessage(Struct, frozen=True, kw_only=True):
 
 
 class Inbox:
-    """Where messages enter sessions."""
+    """The entry of messages into sessions."""
 
     def __init__(self, database: Database, sessions: Sessions, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -115,8 +115,8 @@ class Inbox:
     ) -> Posted:
         """Stores the message and queues its run, in one transaction; returns before any model is called.
 
-        The same `message_id` again gives the first answer. `place` is for channels: the reply goes there, and what
-        comes in is not held up by the send policy. Raises `NotFound`, `Invalid`, `Denied` (`send_denied`), and
+        The same `message_id` again returns the first answer. `place` is for channels: the reply goes there, and the
+        send policy does not apply to the incoming message. Raises `NotFound`, `Invalid`, `Denied` (`send_denied`), and
         `Conflict` for an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
         """
         check_content(content)
@@ -153,7 +153,7 @@ class Inbox:
         sender: str | None = None,
         occurred_at: datetime | None = None,
     ) -> Posted:
-        """Stores the message for later turns, never runs; an assistant's is marked synthetic."""
+        """Stores the message for later turns, without a run; an assistant's message is marked synthetic."""
         check_content(content)
         name = self._message_id(message_id)
         message: UserMessage | AssistantMessage
@@ -234,7 +234,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
 
 
 async def _session_for(tx: Transaction, command: PostMessage) -> FoundHead | Refusal:
-    """The session posted to; an agent's main one comes into being for the owner. Contract: sessions 4."""
+    """The session to post to; creates an agent's main session for the owner. Contract: sessions 4."""
     found = await find_head(tx, command.principal, Act.SEND, command.target, command.rules)
     if not isinstance(found, Refusal):
         return found
@@ -258,7 +258,7 @@ async def _session_for(tx: Transaction, command: PostMessage) -> FoundHead | Ref
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage) -> QueueMode:
-    """Only the owner's message interrupts others' work; a guest's waits for its turn then. Contract: runs 4."""
+    """Only the owner's messages interrupt another principal's work; a guest's waits instead. Contract: runs 4."""
     if command.mode is not QueueMode.INTERRUPT or is_favoured(command.principal):
         return command.mode
     active = await ledger.find_active(query, session.row)
@@ -268,7 +268,7 @@ async def _mode_for(query: Query, session: SessionHead, command: PostMessage) ->
 
 
 async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessage) -> RunId | None | Refusal:
-    """The run that the message joins, None if it gets one of its own. Only the same principal's are joined."""
+    """The run that the message joins, None if it gets its own. A message joins only its own principal's runs."""
     if command.mode is QueueMode.ENQUEUE:
         return None
     active = await ledger.find_active(tx, session.row)
@@ -293,7 +293,7 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
 
 
 def _is_collecting(queued: Run, session: SessionHead, command: PostMessage) -> bool:
-    """Not where the run's end is a child's result, or goes with that of a run that ended before."""
+    """False if the run ends with a child's result, or continues an ended run."""
     return queued.report is None and queued.continues is None and _is_like(queued, session, command)
 
 
@@ -302,7 +302,7 @@ def _is_joinable(active: Run, session: SessionHead, command: PostMessage) -> boo
 
 
 def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
-    """Whether the message may share the run's answer: of the same principal, for the same place, and no session's."""
+    """Whether the message may share the run's answer: same principal, same place, no run for another session."""
     is_same = run.principal == command.principal and run.place == command.place
     return is_same and run.purpose.speaks_for_itself and run.session_id == session.id
 
@@ -343,7 +343,7 @@ async def _count(
 
 
 def _repeated(session: SessionHead, first: Event, principal: Principal, message: Message) -> Posted | Refusal:
-    """The first answer, for whoever got it; another principal's message of the same id and text is another message."""
+    """The first answer, for the same principal. The same id from another principal is another message."""
     stored = first.message
     assert isinstance(stored, UserMessage | AssistantMessage)
     is_same = type(stored) is type(message) and stored.content == message.content

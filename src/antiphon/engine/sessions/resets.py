@@ -1,4 +1,4 @@
-"""Beginning anew: the same key, a new incarnation. Contract: sessions 6."""
+"""Resetting: the same key, a new incarnation. Contract: sessions 6."""
 
 from datetime import datetime
 
@@ -25,7 +25,7 @@ from antiphon.store.sessions import SessionHead
 
 
 class Resets:
-    """Resets by people; those by configured policy happen when a message arrives."""
+    """Resets by people. Resets by configured policy happen when a message arrives."""
 
     def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -34,7 +34,7 @@ class Resets:
         self._ids = ids
 
     async def reset(self, principal: Principal, target: NamedTarget) -> Session:
-        """The session in its new incarnation. Its queued runs are ended, its active one is being cancelled."""
+        """The session in its new incarnation. Ends its queued runs and cancels its active one."""
         drawn = self._ids.random_hex(12)
         now, at_ms = self._clock.now(), self._clock.now_ms()
         return accepted(
@@ -56,7 +56,7 @@ async def reset_session(
 async def begin_anew_if_stale(
     tx: Transaction, head: SessionHead, rules: Rules, *, session_id: SessionId, now: datetime, at_ms: int
 ) -> SessionHead:
-    """The session, in a new incarnation if its configured rule says that the present one is over."""
+    """The session, in a new incarnation if its reset rule says that the present one is over."""
     if rules.resets.is_off:
         return head
     session = await rows.find_by_row(tx, head.row)
@@ -65,7 +65,7 @@ async def begin_anew_if_stale(
     if not rule.is_stale(started_at=session.started_at, interacted_at=session.interacted_at, now=now):
         return head
     if await ledger.is_busy(tx, session.row) or await spawns.is_expecting(tx, session.row):
-        return head  # what it waits for is part of this conversation
+        return head  # the awaited work belongs to this conversation
     drawn = session_id.partition(":")[2]
     await begin_anew(tx, session, drawn, actor=str(SYSTEM), reason=rule.mode.value, now=now, at_ms=at_ms)
     renewed = await rows.find_head(tx, head.row)
@@ -76,7 +76,7 @@ async def begin_anew_if_stale(
 async def begin_anew(
     tx: Transaction, session: Session, drawn: str, *, actor: str, reason: str, now: datetime, at_ms: int
 ) -> Session:
-    """Ends the incarnation with its runs and starts the next at the base classification."""
+    """Ends the incarnation with its runs, and starts the next one at the base classification."""
     if active := await ledger.find_active(tx, session.row):
         await ledger.change(tx, active.id, {"code": "reset"})
         await call_off(tx, active)

@@ -54,18 +54,18 @@ class OpenSession:
     principal: Principal
     target: NamedTarget
     agent_id: AgentId
-    """Whose session it becomes if it is new."""
+    """The agent of the session, if it is new."""
     source: Source
     metadata: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
     label: str | None = None
     taint: Classification | None = None
     clearance: Classification | None = None
     parent: SessionRow | None = None
-    """Who spawns it."""
+    """The session that spawns it."""
     place: DeliveryContext | None = None
-    """Where its answers go, as the channel says that opens it for the principal; None for others than channels.
+    """The place of its answers, from the channel that opens it for the principal; None outside channels.
 
-    A channel chooses keys, and whom it opens for takes part.
+    A channel may choose keys, and the principal for whom it opens a session takes part in it.
     """
     new_session_id: SessionId
     """Of the incarnation, if the session is new and the target names none."""
@@ -85,7 +85,7 @@ class SessionPage:
 
 
 class Sessions:
-    """The use cases of sessions, for a principal that the edge has authenticated."""
+    """Use cases of sessions, for a principal that the edge has authenticated."""
 
     def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, clock: Clock, ids: Ids) -> None:
         self._database = database
@@ -95,7 +95,7 @@ class Sessions:
         self._ids = ids
 
     def target(self, text: str, *, agent_id: AgentId | None = None) -> NamedTarget:
-        """The target that a person or program names; `main` is the default agent's."""
+        """The target that a person or program names; `main` is the default agent's main session."""
         target = parse_target(text, agent_id=agent_id or self._rules.default_agent)
         if isinstance(target, RelativeTarget):
             raise Invalid(f"Session is named relative to no session: {text!r}. Give its key or id.", code="invalid_key")
@@ -114,10 +114,10 @@ class Sessions:
         clearance: Classification | None = None,
         place: DeliveryContext | None = None,
     ) -> Opened:
-        """Creates the session, or reopens it with its source kept and its metadata merged.
+        """Creates the session, or reopens it, keeping its source and merging its metadata.
 
-        `place` is for channels alone: they choose keys, and the principal takes part in the session then. Raises
-        `NotFound` for one that the principal may not know, `Denied` if it may not choose keys, `Invalid` for an
+        `place` is only for channels: they choose keys, and the principal then takes part in the session. Raises
+        `NotFound` for a session that the principal may not see, `Denied` if it may not choose keys, `Invalid` for an
         agent that is not configured. Contract: sessions 3, keys 4.
         """
         source = source or Source()
@@ -147,7 +147,7 @@ class Sessions:
         return self._rules.agent(named or agent_id or self._rules.default_agent).id
 
     def new_session_id(self, source: Source) -> SessionId:
-        """An id in the namespace of the source: `channel` ones by their platform and date. Contract: keys 7."""
+        """An id in the source's namespace; ids of channels contain platform and date. Contract: keys 7."""
         random = self._ids.random_hex(12)
         if source.kind == "channel":
             day = self._clock.now().strftime("%Y%m%d")
@@ -162,14 +162,14 @@ class Sessions:
     async def list(
         self, principal: Principal, where: SessionFilter, *, limit: int, after: ListCursor | None = None
     ) -> SessionPage:
-        """Newest first. Raises `Denied` for others than the owner. Contract: list 1, 5."""
+        """Newest first. Raises `Denied` for anyone but the owner. Contract: list 1, 5."""
         sessions = accepted(await self._database.read(_list_page, principal, self._rules, where, limit + 1, after))
         has_more = len(sessions) > limit
         page = sessions[:limit]
         return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None)
 
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
-        """Changes columns of the row and says so in the log; patches of different fields do not collide."""
+        """Changes columns of the row and logs the change; patches of different fields do not conflict."""
         at_ms = self._clock.now_ms()
         return accepted(
             await self._database.run(
@@ -178,7 +178,7 @@ class Sessions:
         )
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
-        """Removes the session with its log and runs. Raises `Conflict` where it must stay. Contract: sessions 7."""
+        """Deletes the session with its log and runs. Raises `Conflict` if it must stay. Contract: sessions 7."""
         at_ms = self._clock.now_ms()
         deleted = accepted(
             await self._database.run(delete_session, principal, self._rules, target, at_ms, sessions=(target,))
@@ -222,14 +222,14 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
 
 
 async def _refuse_part(tx: Transaction, command: OpenSession, session: SessionRow, rules: Rules) -> Refusal | None:
-    """Why the principal may not take part in the session that exists; None if it does already."""
+    """The refusal if the principal may not take part in the existing session; None if it already does."""
     if await rows.is_participant(tx, session, str(command.principal)):
         return None
     return await refuse_session(tx, command.principal, rules.shares)
 
 
 async def create_session(tx: Transaction, command: OpenSession) -> Session:
-    """The row, its first incarnation and `session_started`. The key must be free."""
+    """Inserts the row, its first incarnation and `session_started`. The key must be free."""
     key = _key_of(command)
     session_id = command.target.session_id
     is_spawned = command.parent is not None and session_id is None
@@ -276,7 +276,7 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
 
 
 def _key_of(command: OpenSession) -> SessionKey:
-    """The key that is named, or that the named id makes."""
+    """The named key, or the key made from the named id."""
     if command.target.key is not None:
         return command.target.key
     assert command.target.session_id is not None
@@ -284,7 +284,7 @@ def _key_of(command: OpenSession) -> SessionKey:
 
 
 async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | None) -> SessionId | None:
-    """The id asked for, or the one that the key spells (`agent:x:cli:work`), unless it is taken."""
+    """The requested id, or the one that the key spells (`agent:x:cli:work`), unless it is taken."""
     candidate = named
     if candidate is None and key.agent_id is not None and key.kind is SessionKind.OTHER and key.chat_type is None:
         _, _, rest = key.value.split(":", 2)
@@ -323,7 +323,7 @@ def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
 
 
 _ACTS = {"send_policy": Act.SET_SEND_POLICY, "model": Act.SET_MODEL}
-"""What changing the column is, where it is more than changing the session."""
+"""Acts of changing these columns; changing any other column is changing the session."""
 
 
 async def patch_session(
@@ -349,7 +349,7 @@ async def patch_session(
 
 
 def _refuse_label(session: Session, label: str) -> Invalid | None:
-    """Why the session may not have the label: `all` names every child of its requester."""
+    """The refusal of a reserved label: `all` names every child of its requester."""
     if session.depth == 0 or not names_all(label):
         return None
     return Invalid(
@@ -368,7 +368,7 @@ async def _change(tx: Transaction, session: Session, changes: Mapping[str, SqlVa
 
 
 async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
-    """Removes the deleted session's files, which are nobody's any more, as far as they lie in this home."""
+    """Deletes the files of a deleted session, as far as they are in this home."""
     try:
         await to_thread.run_sync(workspaces.remove, session.agent_id, session.row, session.created_at)
     except (Conflict, Unavailable) as error:
@@ -389,7 +389,7 @@ async def delete_session(
 
 
 async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
-    """Removes everything of the session but its number; what it owes is told, its children stay."""
+    """Deletes everything of the session but its number. Results it owes are reported as failed; its children stay."""
     for run, outcome in await abandon_reports(tx, session, at_ms):
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
     await exchanges.delete_all(tx, session.row)

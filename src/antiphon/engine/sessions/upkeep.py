@@ -1,4 +1,4 @@
-"""What is done from time to time: hiding stale sessions, pruning old events, removing what deletions left.
+"""Regular upkeep: hides stale sessions, prunes old events, removes files that deletions left behind.
 
 Contract: sessions 2, 7, 8.
 """
@@ -42,7 +42,7 @@ class Upkeep:
         self._retention = retention
 
     async def run(self) -> None:
-        """At once, then every hour, until cancelled."""
+        """Runs at once, then every hour, until cancelled."""
         while True:
             try:
                 await self.hide_stale()
@@ -53,7 +53,7 @@ class Upkeep:
             await anyio.sleep(INTERVAL_SECONDS)
 
     async def hide_stale(self) -> int:
-        """Makes idle sessions without an interaction for so long `inactive`; returns how many."""
+        """Sets idle sessions to `inactive` after `stale_after` without an interaction; returns how many."""
         if self._stale_after is None:
             return 0
         before_ms = self._clock.now_ms() - int(self._stale_after.total_seconds() * 1000)
@@ -63,7 +63,7 @@ class Upkeep:
         return hidden
 
     async def prune(self) -> int:
-        """Deletes events older than the retention, but none that an unfinished run needs; returns how many."""
+        """Deletes events older than the retention, except those that an unfinished run needs; returns how many."""
         if self._retention is None:
             return 0
         before_ms = self._clock.now_ms() - int(self._retention.total_seconds() * 1000)
@@ -78,9 +78,9 @@ class Upkeep:
         return pruned
 
     async def remove_workspaces(self) -> int:
-        """Removes those of deleted sessions, which a crash between the deletion and its end left; returns how many.
+        """Removes the workspaces of deleted sessions; returns how many.
 
-        So do those go whose session was deleted by a process with another home.
+        They are left over if a crash interrupted the deletion, or if a process with another home deleted the session.
         """
         found = await to_thread.run_sync(self._workspaces.list_all)
         sessions = sorted(set(found.values()))
@@ -94,7 +94,7 @@ class Upkeep:
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:
-    """Deletes the oldest events under `below`; the log's new lowest `seq`, None if nothing was to go."""
+    """Deletes the oldest events below `below`. Returns the log's new lowest `seq`, None if nothing was deleted."""
     bounds = await rows.find_bounds(tx, session)
     if bounds is None:
         return None

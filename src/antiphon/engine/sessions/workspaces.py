@@ -1,7 +1,7 @@
-"""Workspaces: the directory of each session, where its commands work and its attachments lie. Contract: spawn 5.
+"""Workspaces: each session's directory for its commands and attachments. Contract: spawn 5.
 
-What lies in a workspace was put there by an agent, so nothing here follows a link: every step goes by the
-descriptor of the directory before it.
+Agents control the content of workspaces, so nothing here follows a link: every step uses the descriptor of the
+directory above.
 """
 
 import errno
@@ -21,32 +21,32 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import AgentId, SessionRow
 
 WORKSPACES_NAME = "workspaces"
-"""Of their directory in the home."""
+"""The name of their directory in the home."""
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _UNFINISHED = ".new"
-"""Ends the name of what is not whole yet."""
+"""Suffix of an unfinished file or directory."""
 _DOOMED = ".old"
-"""Ends the name of what is about to be removed."""
+"""Suffix of a file or directory that is about to be removed."""
 _NAME = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
 
 class Workspaces:
-    """The workspaces of one home. Its methods block; all may be called again."""
+    """The workspaces of one home. Its methods block, and all may be called again."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def path_of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Path:
-        """Of this session alone: one that was made anew under the same key has another."""
+        """Different for each session, also for a new session with the same key."""
         return self.directory / agent_id / _name(row, created_at)
 
     def open(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Path:
-        """The workspace, which is made (0700) if it does not exist.
+        """The workspace, created (0700) if it does not exist.
 
-        Raises `Conflict` (`workspace_unsafe`) for a link or another's directory in its place,
-        `Unavailable` (`workspace_unusable`) where it cannot be made.
+        Raises `Conflict` (`workspace_unsafe`) if a link or another's directory is in its place,
+        `Unavailable` (`workspace_unusable`) if it cannot be created.
         """
         with self._opened(agent_id, row, created_at):
             return self.path_of(agent_id, row, created_at)
@@ -59,9 +59,9 @@ class Workspaces:
         rel_dir: str,
         attachments: Sequence[Attachment],
     ) -> None:
-        """The files stand whole in `<workspace>/<rel_dir>`, beside their receipt, and survive a power cut.
+        """Writes the files complete into `<workspace>/<rel_dir>`, beside their receipt; they survive a power cut.
 
-        Files of an earlier call are kept where they are what was given, else replaced. Raises as `open` does.
+        Keeps files of an earlier call if they are identical, else replaces them. Raises like `open`.
         """
         *parents, name = _parts(rel_dir)
         manifest = json.dumps(receipt(attachments, rel_dir), ensure_ascii=False, indent=1).encode()
@@ -85,7 +85,7 @@ class Workspaces:
             remove_entry(parent, doomed)
 
     def remove(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> None:
-        """The workspace is gone, with all that is in it; what its links lead to stays."""
+        """Removes the workspace and everything in it, but not the targets of its links."""
         path = self.path_of(agent_id, row, created_at)
         try:
             root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -108,9 +108,9 @@ class Workspaces:
             os.close(agent)
 
     def list_all(self) -> dict[Path, SessionRow]:
-        """Every workspace that there is, with its session's number; nothing else that lies among them.
+        """Every workspace, with the number of its session; ignores anything else in the directory.
 
-        Raises `Unavailable` (`workspace_unusable`) where that cannot be read.
+        Raises `Unavailable` (`workspace_unusable`) if the directory cannot be read.
         """
         found: dict[Path, SessionRow] = {}
         with _explained(self.directory), suppress(FileNotFoundError):
@@ -140,7 +140,7 @@ def _name(row: SessionRow, created_at: datetime) -> str:
 
 
 def _directories(parent: Path) -> list[Path]:
-    """Those in it, no links."""
+    """Its directories, without links."""
     with os.scandir(parent) as entries:
         return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
@@ -153,7 +153,7 @@ def _parts(rel_dir: str) -> tuple[str, ...]:
 
 @contextmanager
 def _walked(directory: int, names: Sequence[str], path: Path) -> Generator[int]:
-    """The descriptor of the directory at the end of these, each made if it is missing, none a link."""
+    """The descriptor of the directory at the end of the path. Creates missing directories, and refuses links."""
     current = os.dup(directory)
     try:
         for name in names:
@@ -183,13 +183,13 @@ def _open_or_make(parent: int, name: str) -> int:
     try:
         return os.open(name, flags, dir_fd=parent)
     except PermissionError:
-        # A command may have taken away the rights to its own workspace.
+        # A command may have removed the rights to its own workspace.
         return open_own(parent, name)
 
 
 @contextmanager
 def _explained(path: Path) -> Generator[None]:
-    """Failures of the file system as errors that name the path and the remedy."""
+    """Turns failures of the file system into errors that name the path and the remedy."""
     try:
         yield
     except OSError as error:
@@ -197,7 +197,7 @@ def _explained(path: Path) -> Generator[None]:
 
 
 def _shown(path: Path) -> str:
-    """The path from the directory of workspaces on: agents read it, to whom the host's paths are no matter."""
+    """The path below the directory of workspaces: agents read it, and do not need the host's paths."""
     *_, start = (index for index, name in enumerate(path.parts) if name == WORKSPACES_NAME or not index)
     return "/".join(path.parts[start:]) if start else path.name
 
@@ -251,7 +251,7 @@ def _holds(parent: int, name: str, files: dict[str, bytes]) -> bool:
 
 def _is_file(directory: int, name: str, data: bytes) -> bool:
     try:
-        # Without waiting: somebody may have put a pipe there.
+        # Does not block: the path may be a pipe.
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError:
         return False
@@ -263,9 +263,9 @@ def _is_file(directory: int, name: str, data: bytes) -> bool:
 
 
 def remove_entry(parent: int, name: str) -> None:
-    """The entry of the directory is gone; a link itself, not what it leads to; a directory with all that is in it.
+    """Removes the entry: a link without its target, a directory with everything in it.
 
-    A tree is flattened from above while it is emptied, so that its depth costs neither stack nor descriptors.
+    A tree is flattened from above while it is emptied, so that deep trees need no more stack or descriptors.
     """
     try:
         os.unlink(name, dir_fd=parent)
@@ -286,7 +286,7 @@ def remove_entry(parent: int, name: str) -> None:
 
 
 def _empty(top: int, name: str, spare: Iterator[int]) -> None:
-    """Removes one entry of the top directory; directories in it come to lie beside it."""
+    """Removes one entry of the top directory; moves the directories in it up beside it."""
     if not _is_directory(top, name):
         os.unlink(name, dir_fd=top)
         return
@@ -304,7 +304,7 @@ def _empty(top: int, name: str, spare: Iterator[int]) -> None:
 
 
 def _free_name(directory: int, spare: Iterator[int]) -> str:
-    """A name that nothing has in the directory. Nothing is made for it, as a disk may be full that is being cleared."""
+    """A free name in the directory. Creates nothing, because the disk being cleared may be full."""
     while True:
         name = f".{next(spare)}"
         try:
@@ -314,7 +314,7 @@ def _free_name(directory: int, spare: Iterator[int]) -> str:
 
 
 def names_in(directory: int) -> list[str]:
-    """Of what the directory with this descriptor holds."""
+    """The names in the directory with this descriptor."""
     return os.listdir(directory)
 
 
@@ -323,9 +323,9 @@ def _is_directory(parent: int, name: str) -> bool:
 
 
 def open_own(parent: int, name: str) -> int:
-    """The descriptor of a directory of ours, which we then may read and change; none of a link.
+    """The descriptor of a directory of ours, made readable and writable for us; refuses a link.
 
-    Its other rights stay as they are.
+    Keeps its other rights.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     try:

@@ -1,1 +1,1 @@
-"""What is read: lists, histories, trees, searches."""
+"""Read-only views: lists, histories, trees, searches."""

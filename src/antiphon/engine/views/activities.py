@@ -1,4 +1,4 @@
-"""Who is at work right now: the sessions with a run that has not ended, and the processes there are."""
+"""Current work: the sessions with a run that has not ended, and the living processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from antiphon.store.database import Database, Query
 from antiphon.store.processes import Process
 
 LONGEST_REQUEST = 200
-"""Characters shown of the message that a run answers."""
+"""Longest excerpt of the message that a run answers, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is being done at one moment."""
+    """All work at one moment."""
 
     activities: Sequence[Activity]
-    """One for each busy session: at work first, then queued, each by since when."""
+    """One for each busy session: active ones first, then queued ones, each by their start."""
     requests: Mapping[RunId, str]
-    """The first words of the message that each run answers."""
+    """The beginning of the message that each run answers."""
     total: int
-    """Of busy sessions, shown or not."""
+    """Number of busy sessions, shown or not."""
     processes: Mapping[ProcessId, Process]
-    """Those that are there, in the order in which they began."""
+    """The living processes, in the order of their start."""
 
 
 class Activities:
@@ -42,7 +42,7 @@ class Activities:
         self._this = this
 
     async def now(self, principal: Principal, *, limit: int) -> Work:
-        """At most `limit` busy sessions. Raises `Denied` for others than the owner."""
+        """At most `limit` busy sessions. Raises `Denied` for anyone but the owner."""
         page, requests = accepted(await self._database.read(_read, principal, self._rules, limit))
         living = [self._this] if self._processes is None else await self._processes.list()
         return Work(

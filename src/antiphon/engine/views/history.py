@@ -1,4 +1,4 @@
-"""Reading transcripts: pages for people and programs, and slices for those who follow. Contract: history 1, 2."""
+"""Reading transcripts: pages for people and programs, slices for followers. Contract: history 1, 2."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ from antiphon.store.database import Database, Query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPage:
-    """Messages of one incarnation, ascending, the newest that the request asked for."""
+    """The newest requested messages of one incarnation, in ascending order."""
 
     grant: Grant
-    """By which the session may be followed."""
+    """Permits following the session."""
     session: Session
     """As the incarnation that was read."""
     events: list[Event]
     has_more: bool
-    """Whether there are older messages than these."""
+    """Whether there are older messages."""
     last_seq: int
-    """The newest `seq` of the log, or of an ended incarnation, when the page was read; following goes on from here."""
+    """The newest `seq` of the log, or of an ended incarnation, when the page was read; follow from here."""
 
 
 class History:
@@ -58,9 +58,9 @@ class History:
         return accepted(await read(_read_page, principal, self._rules, target, limit, before, include_tools))
 
     async def events(self, principal: Principal, target: NamedTarget, after: int = 0) -> AsyncIterator[Event]:
-        """Every event above `after` of the incarnation that is named, ascending, up to where the log ends now.
+        """All events above `after` of the named incarnation, ascending, up to the present end of the log.
 
-        Raises `NotFound`, also between two pages for a session that was deleted, or that may be seen no longer.
+        Raises `NotFound`, also between two pages if the session was deleted or became hidden.
         """
         incarnation: SessionId | None = None
         while True:
@@ -73,7 +73,7 @@ class History:
             after = page.events[-1].seq
 
     async def read_logs(self, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
-        """What is new in each session after its cursor; for the hub."""
+        """New events of each session after its cursor; for the hub."""
         return await self._database.read(_read_slices, dict(cursors))
 
 
@@ -131,7 +131,7 @@ class _EventPage(NamedTuple):
 async def _read_events(
     query: Query, principal: Principal, rules: Rules, target: NamedTarget, incarnation: SessionId | None, after: int
 ) -> _EventPage | Refusal:
-    """A page of the incarnation, of the one that is named if none was begun with."""
+    """A page of the given incarnation; of the one that the target names if none is given."""
     found = await find_session(query, principal, Act.READ, target, rules)
     if isinstance(found, Refusal):
         return found

@@ -1,7 +1,7 @@
-"""Brings messages into the index of words, behind the commits that stored them. Contract: search 1.
+"""Adds messages to the index of words, after the commits that stored them. Contract: search 1.
 
-Nothing that is acknowledged waits for it. What it did stands in the database: `indexed_seq` and the rows of the index
-change in one unit, so that it goes on where it was, also where several processes do it.
+No acknowledgement waits for it. Its progress is in the database: `indexed_seq` and the rows of the index change in
+one unit, so that it continues where it stopped, also if several processes index.
 """
 
 import logging
@@ -27,34 +27,34 @@ from antiphon.store.search import IndexedMessage, LogState
 logger = logging.getLogger(__name__)
 
 COLLECT_SECONDS = 0.05
-"""From a wake to the look: what is posted meanwhile goes with it."""
+"""From a wake to the look, so that messages posted meanwhile are included."""
 SWEEP_SECONDS = 0.5
-"""Between looks at what changed lately, by other processes too, or without a wake that arrived."""
+"""Between looks at recent changes, for other processes' writes and lost wakes."""
 FULL_SWEEP_SECONDS = 60.0
 """Between looks at every session."""
 RECENT_MS = 60_000
-"""What counts as lately, before the newest change: more than clocks differ."""
+"""How far before the newest change a change counts as recent; longer than clocks differ."""
 SESSIONS_AT_ONCE = 32
 MESSAGES_AT_ONCE = 16
-"""In one unit, which others wait for where there is one writer."""
+"""Per unit; with a single writer, others wait for it."""
 LISTED_AT_ONCE = 1_000
 REST = 6.0
-"""Times as long as a unit took, until the next one: others write meanwhile."""
+"""Pause after a unit, as a multiple of its duration, so that others can write."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStep:
-    """What one session's log is to get into the index next."""
+    """The next step of indexing one session's log."""
 
     state: LogState
     messages: tuple[IndexedMessage, ...]
     indexed_seq: int
-    """Up to here with these messages."""
+    """The index reaches up to here with these messages."""
 
 
 class Indexer:
     def __init__(self, database: Database, notifier: Notifier, *, has_peers: bool = True) -> None:
-        """Without peers no other process writes, so that there is no need to look for what it stored."""
+        """Without peers no other process writes, so the indexer need not look for their messages."""
         self._database = database
         self._notifier = notifier
         self._pause_seconds = SWEEP_SECONDS if has_peers else FULL_SWEEP_SECONDS
@@ -63,7 +63,7 @@ class Indexer:
         self._has_due = anyio.Event()
 
     async def run(self) -> None:
-        """Until cancelled; begins with what is not indexed yet, the newest sessions first."""
+        """Runs until cancelled; begins with messages not indexed yet, newest sessions first."""
         unsubscribe = self._notifier.subscribe_all(self._wake)
         try:
             async with anyio.create_task_group() as tasks:
@@ -73,7 +73,7 @@ class Indexer:
             unsubscribe()
 
     async def catch_up(self) -> None:
-        """Everything that was stored before this call is in the index."""
+        """Indexes everything that was stored before this call."""
         while sessions := await self._database.read(index.list_backlog, LISTED_AT_ONCE):
             await self._index_all(sessions, rest=0.0)
 
@@ -120,7 +120,7 @@ class Indexer:
                 self._has_failed = anyio.Event()
 
     async def _index_all(self, sessions: Sequence[SessionRow], *, rest: float) -> None:
-        """Indexes each log up to where it ends now; what is appended meanwhile comes with a wake of its own."""
+        """Indexes each log up to its present end; later messages cause a wake of their own."""
         for start in range(0, len(sessions), SESSIONS_AT_ONCE):
             part = sessions[start : start + SESSIONS_AT_ONCE]
             states = await self._database.read(index.find_states, part)
@@ -153,7 +153,7 @@ async def _list_recent(query: Query) -> list[SessionRow]:
 
 
 async def _read_logs(query: Query, states: Sequence[LogState]) -> list[list[Event]]:
-    """The next messages of each log, as many as go into one unit together; none of those that have to wait."""
+    """The next messages of each log, as many as fit into one unit; the others have to wait."""
     room = MESSAGES_AT_ONCE
     logs: list[list[Event]] = []
     for state in states:
@@ -176,7 +176,7 @@ def _steps(states: Sequence[LogState], logs: Sequence[list[Event]]) -> tuple[Ind
 
 
 def _indexed(event: Event) -> IndexedMessage:
-    """Its words without those of secrets, which nobody is to find out by searching."""
+    """The words of the event, without those of secrets, which nobody may find by searching."""
     assert event.message is not None
     return IndexedMessage(
         session=event.session,
@@ -189,14 +189,14 @@ def _indexed(event: Event) -> IndexedMessage:
 
 
 async def put_in(tx: Transaction, steps: tuple[IndexStep, ...]) -> None:
-    """Takes each step, unless somebody else took it."""
+    """Adds the messages of each step, unless another process has already added them."""
     await index.take_turn(tx)
     taken = [step for step in steps if await index.advance(tx, step.state, step.indexed_seq)]
     await index.insert(tx, [message for step in taken for message in step.messages])
 
 
 async def take_out(tx: Transaction, state: LogState) -> None:
-    """Takes a part of what was pruned, deleted, or indexed by older rules, out of the index."""
+    """Removes from the index a part of the messages that were pruned, deleted, or indexed by older rules."""
     await index.take_turn(tx)
     await index.delete_below(tx, state, MESSAGES_AT_ONCE)
 

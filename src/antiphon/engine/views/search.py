@@ -21,7 +21,7 @@ MAX_LIMIT = 25
 NEWEST = 2**63 - 1
 FIRST_DEPTH = 256
 MAX_DEPTH = 1024
-"""Of the messages with all words, how many are looked at in one read; each read goes deeper than the one before."""
+"""How many messages with all words one read looks at, at most; each read goes deeper than the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Hit:
     role: Role
     created_at: datetime
     snippet: str
-    """Redacted first and cut then, at most 300 characters."""
+    """Redacted first and then cut to at most 300 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Asked:
 
 
 class Search:
-    """Finds messages by their words, as far as whoever asks sees them."""
+    """Finds messages by their words, as far as the actor may see them."""
 
     def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
@@ -52,8 +52,8 @@ class Search:
     async def search(self, actor: Actor, query: str, *, limit: int = 10) -> list[Hit]:
         """Messages of people and models with all words, newest first, at most `limit` (1 to 25).
 
-        Raises `Invalid` (`invalid_query`), `Denied` where reading is switched off, and `NotFound` for a calling
-        session that is gone.
+        Raises `Invalid` (`invalid_query`), `Denied` if reading is switched off, and `NotFound` if the calling session
+        is gone.
         """
         words = query_words(query)
         limit = min(max(limit, 1), MAX_LIMIT)
@@ -64,7 +64,7 @@ class Search:
         before: int | None = NEWEST
         depth = FIRST_DEPTH
         while before is not None and len(found) < limit:
-            # In parts, so that a search for what is in every message holds nobody up who reads.
+            # In parts, so that a search for very common words does not hold up other readers.
             more, before = await self._database.read(_look, asked, before, depth, limit - len(found))
             found += more
             depth = min(4 * depth, MAX_DEPTH)
@@ -72,12 +72,12 @@ class Search:
         return await work_on(size, _hits, found, words)
 
     async def lag(self) -> int:
-        """How many messages cannot be found yet, because they are not indexed."""
+        """The number of messages that are not in the index yet."""
         return await self._database.read(index.count_lag)
 
 
 async def _ask(query: Query, actor: Actor, words: tuple[str, ...], rules: Rules) -> _Asked | Refusal | None:
-    """What the index is asked for; None where there is no session."""
+    """The query for the index; None without a session to search."""
     reach = await find_reach(query, actor, Act.READ, rules)
     if isinstance(reach, Refusal):
         return reach
@@ -90,7 +90,7 @@ async def _ask(query: Query, actor: Actor, words: tuple[str, ...], rules: Rules)
 async def _look(
     query: Query, asked: _Asked, before: int, depth: int, limit: int
 ) -> tuple[list[FoundMessage], int | None]:
-    """Messages and where to go on, in one snapshot with the sessions that whoever asks sees."""
+    """Messages and where to continue, in one snapshot with the sessions that the actor sees."""
     return await index.find_messages(query, asked.reach, asked.expression, before=before, depth=depth, limit=limit)
 
 

@@ -1,4 +1,4 @@
-"""Sessions with those that they spawned folded under them, as the owner sees them."""
+"""Sessions with their descendants folded under them, as the owner sees them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Member:
 
     session: Session
     level: int
-    """How many sessions of this answer it is under."""
+    """The number of sessions above it in this answer."""
     activity: Activity | None
     """The run that it works on or will begin next."""
     last_run: LastRun | None
@@ -39,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One or more roots, each followed by the sessions under it, and these by those under them."""
+    """One or more roots, each followed by the sessions under it, each of them by those under it, and so on."""
 
     members: Sequence[Member]
     omitted: int
@@ -50,18 +50,18 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A session with those next to it in its tree."""
+    """A session with its neighbours in the tree."""
 
     parent: Session | None
-    """The nearest one above it that is not deleted."""
+    """The nearest session above it that is not deleted."""
     tree: Tree
-    """The session, and directly under it as many of its children as there is room for."""
+    """The session, with as many of its children under it as the limit allows."""
 
 
 class Trees:
-    """Every answer is made in one snapshot, by a number of statements that does not grow with the tree.
+    """Every answer is one snapshot, read by a number of statements that does not grow with the tree.
 
-    Each raises `Denied` for others than the owner.
+    Each method raises `Denied` for anyone but the owner.
     """
 
     def __init__(self, database: Database, rules: Rules) -> None:
@@ -69,27 +69,27 @@ class Trees:
         self._rules = rules
 
     async def under(self, principal: Principal, target: NamedTarget, *, include_inactive: bool, limit: int) -> Tree:
-        """The session, active or not, with all that is under it, of which at most `limit` are shown.
+        """The session, active or not, with everything under it, of which at most `limit` are shown.
 
-        Those at work are shown before others, then those of little depth, of these the newest. Sessions with the
-        same one above them come in the order in which they were made. Raises `NotFound`.
+        Busy sessions are chosen first, then those nearest to the root, then the newest. Siblings are ordered by
+        creation. Raises `NotFound`.
         """
         return accepted(await self._database.read(_under, principal, self._rules, target, include_inactive, limit))
 
     async def recent(self, principal: Principal, *, include_inactive: bool, roots: int, limit: int) -> Tree:
-        """The roots that changed last, newest first, with what is under them; at most `limit` sessions under all."""
+        """The most recently changed roots, newest first, with at most `limit` of the sessions under them."""
         return accepted(await self._database.read(_recent, principal, self._rules, include_inactive, roots, limit))
 
     async def folded(self, principal: Principal, opened: Mapping[SessionRow, int], *, roots: int) -> Tree:
-        """The roots that changed last, and under those that are `opened` the sessions directly under them.
+        """The most recently changed roots, with the sessions directly under those that are `opened`.
 
-        Roots are newest first; of those under one, those at work come before others, and of each kind the newest
-        first. `opened` says how many to show of each; it may name sessions that are not there.
+        Roots are newest first. Under each, busy sessions come first, then the others, each group newest first.
+        `opened` says how many to show of each; it may name sessions that do not exist.
         """
         return accepted(await self._database.read(_folded, principal, self._rules, dict(opened), roots))
 
     async def family(self, principal: Principal, target: NamedTarget, *, limit: int) -> Family:
-        """The session, its parent and at most `limit` of its children: those at work first, then the newest.
+        """The session, its parent and at most `limit` of its children: busy ones first, then the newest.
 
         Raises `NotFound`.
         """
@@ -180,7 +180,7 @@ async def _tree(
     include_inactive: bool,
     has_more: bool = False,
 ) -> Tree:
-    """The members in their order; `below` keeps its own among those under the same session."""
+    """The members in their order; siblings keep their order in `below`."""
     shown = {session.row: session for session in (*roots, *below)}
     under: dict[SessionRow | None, list[Session]] = {None: list(roots)}
     for session in below:
@@ -218,7 +218,7 @@ def _place(session: Session) -> TreeRoot:
 
 
 def _nearest(session: Session, shown: Mapping[SessionRow, Session]) -> SessionRow | None:
-    """The session nearest above it that is shown."""
+    """The nearest shown session above it."""
     return next((row for row in reversed(session.ancestors) if row is not None and row in shown), None)
 
 

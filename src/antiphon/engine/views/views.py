@@ -1,4 +1,4 @@
-"""What one session is shown of others: lists, transcripts, status, agents. Contract: list, history, session_status."""
+"""The view of one session on others: lists, transcripts, status, agents. Contract: list, history, session_status."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from antiphon.store.database import Database, Query
 from antiphon.store.sessions import ListCursor, SessionFilter
 
 MAX_CHILDREN = 1_000
-"""Children named in one list, of all its sessions together."""
+"""Children named in one list, for all its sessions together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ListedSession:
     children: Sequence[str]
     """Keys of the sessions that it spawned, as far as the caller sees them."""
     messages: Sequence[Event]
-    """The newest ones without tool results, oldest first."""
+    """The newest messages without tool results, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ListedPage:
 class StatusView:
     session: Session
     user: str | None
-    """Who asked for its newest run; None where it has had none."""
+    """The principal of its newest run; None if it has had none."""
     active_run: RunId | None
 
 
@@ -54,11 +54,11 @@ class AgentsView:
     requester: AgentId
     allow_any: bool
     agents: Sequence[tuple[AgentId, str | None]]
-    """The requester first, then the others under which it may spawn; None for the name of one not configured."""
+    """The requester first, then the others under which it may spawn; the name is None for an agent not configured."""
 
 
 class Views:
-    """What tools show. Every answer is made within the caller's scope, in one snapshot."""
+    """The views that tools show. Every answer stays within the caller's scope, in one snapshot."""
 
     def __init__(self, database: Database, rules: Rules, clock: Clock) -> None:
         self._database = database

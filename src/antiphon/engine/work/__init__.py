@@ -1,1 +1,1 @@
-"""Who carries runs out, and where."""
+"""Workers, and the delivery of work to them."""

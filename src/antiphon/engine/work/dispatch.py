@@ -1,4 +1,4 @@
-"""The port to what delivers work: "this session has work", at least once."""
+"""The port for delivering work: "this session has work", at least once."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -9,39 +9,39 @@ from antiphon.store.database import Database
 
 
 class Driver(Protocol):
-    """Works on the sessions that are delivered to it; called on the event loop."""
+    """Works on the sessions delivered to it; called on the event loop."""
 
     def take(self, session: SessionRow) -> None:
         """The session has work; returns at once."""
         ...
 
     async def check_all(self) -> None:
-        """Looks at every run that is being executed here. May raise `Unavailable`."""
+        """Looks at every run that executes here. May raise `Unavailable`."""
         ...
 
     async def wait_room(self) -> bool:
-        """Returns when one more session could be worked on at once, or none ever will; False if only the owner's."""
+        """Returns when there is room for one more session, or never will be; False if only for the owner's."""
         ...
 
     async def wait_guest_room(self) -> None:
-        """Returns when a session that is not the owner's could be worked on at once, or none ever will."""
+        """Returns when there is room for one more session that is not the owner's, or never will be."""
         ...
 
     async def wait_left(self, session: SessionRow) -> bool:
-        """Returns once the session is worked on here no more; whether all of its work is done."""
+        """Returns once nobody works on the session here any more; True if all of its work is done."""
         ...
 
 
 class Dispatch(Protocol):
     """Delivers sessions that have work to a driver.
 
-    - A session that a unit handed to `Transaction.dispatch` is delivered after its commit, at least once.
-    - It may be delivered twice, late, and to several processes; the ledger decides who runs what.
+    - After its commit, a session passed to `Transaction.dispatch` is delivered, at least once.
+    - It may be delivered twice, late, and to several processes; the ledger decides which process runs it.
     - After a start, and after the death of a process, every session with unfinished runs is delivered.
     """
 
     async def run(self, driver: Driver) -> None:
-        """Delivers until cancelled, or until it was stopped and all that was delivered is left."""
+        """Delivers until cancelled, or until it was stopped and all delivered work is finished or handed back."""
         ...
 
     def stop(self) -> None:
@@ -50,7 +50,7 @@ class Dispatch(Protocol):
 
 
 class LocalDispatch:
-    """Within one process: the database tells of each commit, the worker looks at the ledger."""
+    """Within one process: the database reports each commit, and the worker reads the ledger."""
 
     def __init__(self) -> None:
         self._database: Database | None = None
@@ -59,7 +59,7 @@ class LocalDispatch:
         self._is_stopped = False
 
     def read_from(self, database: Database) -> None:
-        """Where it looks for what an earlier process left unfinished; before `run`."""
+        """Sets the database with the unfinished work of an earlier process; call before `run`."""
         self._database = database
 
     async def run(self, driver: Driver) -> None:

@@ -1,4 +1,4 @@
-"""Stopping without losing work: nothing new is begun, and what is at work may end. Contract: first_start 1."""
+"""Stopping without losing work: begins nothing new and lets active work end. Contract: first_start 1."""
 
 import anyio
 
@@ -9,7 +9,7 @@ from antiphon.engine.work.worker import Worker
 
 
 class Drain:
-    """How a process stops working. Messages are still taken meanwhile; they are answered at the next start."""
+    """The orderly stop of a process. It still accepts messages, which are answered after the next start."""
 
     def __init__(
         self, health: Health, dispatch: Dispatch, worker: Worker, deliverer: Deliverer | None, seconds: float
@@ -22,9 +22,9 @@ class Drain:
         self._has_begun = False
 
     async def run(self) -> None:
-        """Returns when nothing is at work here any more, at the latest after the seconds; again, at once.
+        """Returns when no work is active here any more, at the latest after `seconds`. May be called again.
 
-        Being cancelled does not keep it from handing back what has not ended.
+        Even if cancelled, it hands back the work that has not ended.
         """
         if self._has_begun:
             return

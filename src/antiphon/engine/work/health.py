@@ -15,12 +15,12 @@ CHECK_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """What a process that is ready can tell of itself and of those beside it."""
+    """Status of a ready process and of the processes beside it."""
 
     workers: int
-    """Processes that run agents, this one included."""
+    """Number of processes that run agents, including this one."""
     is_configured_alike: bool
-    """Whether all processes on the database work by the same configuration."""
+    """Whether all processes on the database have the same configuration."""
 
 
 class Health:
@@ -34,7 +34,7 @@ class Health:
         self._is_draining = True
 
     async def check(self) -> Readiness:
-        """Raises `Unavailable` where messages cannot be taken or stored."""
+        """Raises `Unavailable` if messages cannot be accepted or stored."""
         if self._is_draining:
             raise Unavailable("Gateway is stopping. Try again in a moment.", code="draining")
         if self._database.failure is not None:

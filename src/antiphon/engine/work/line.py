@@ -1,4 +1,4 @@
-"""Sessions that wait for a place, by whose work they have. Contract: runs 1."""
+"""Sessions that wait for a place, by the principal of their work. Contract: runs 1."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from antiphon.domain.ids import SessionRow
 
 
 class Line:
-    """Principals take turns; the sessions of one come in the order in which they joined."""
+    """Principals take turns; the sessions of one principal keep the order in which they joined."""
 
     def __init__(self) -> None:
         self._sessions: dict[Principal, dict[SessionRow, None]] = {}
@@ -21,23 +21,23 @@ class Line:
         return session in self._principals
 
     def join(self, session: SessionRow, principal: Principal) -> None:
-        """The session waits, behind the others of the principal; it must not be in the line."""
+        """Adds the session behind the principal's others; it must not be in the line."""
         assert session not in self._principals
         self._principals[session] = principal
         self._sessions.setdefault(principal, {})[session] = None
 
     def leave(self, session: SessionRow) -> None:
-        """The session waits no more, if it did."""
+        """Removes the session, if it is in the line."""
         principal = self._principals.pop(session, None)
         if principal is not None:
             self._drop(principal, session)
 
     def count(self, may_take: Callable[[Principal], bool]) -> int:
-        """How many sessions wait whose principals may take a place."""
+        """The number of waiting sessions whose principals may take a place."""
         return sum(len(sessions) for principal, sessions in self._sessions.items() if may_take(principal))
 
     def next(self, may_take: Callable[[Principal], bool]) -> tuple[SessionRow, Principal] | None:
-        """Takes the oldest session of the next principal that may take a place out of the line, if there is one."""
+        """Removes and returns the oldest session of the next principal that may take a place, if there is one."""
         principal = next(filter(may_take, self._sessions), None)
         if principal is None:
             return None

@@ -1,7 +1,7 @@
-"""The processes that share a database: showing that one lives, and giving up those that do not.
+"""The processes that share a database: shows that this one lives, and gives up the dead ones.
 
-Life is a count that grows. Whoever has not seen it grow for some time by its own clock gives the process up, so
-that no two clocks are compared. Contract: runs 8.
+The sign of life is a growing count. A process that has not seen it grow for some time by its own clock gives the
+other process up, so that no two clocks are compared. Contract: runs 8.
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0
 DEAD_SECONDS = 5.0
-"""Without a beat. With a beat's interval this is what a takeover takes at most, delivery aside."""
+"""The longest time without a beat. A takeover takes at most this plus one beat interval, plus delivery."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Seen:
 
 
 class Processes:
-    """This process among those on the same database."""
+    """This process among all processes on the same database."""
 
     def __init__(
         self,
@@ -51,26 +51,26 @@ class Processes:
         self.this = this
 
     async def register(self) -> None:
-        """Shows itself to the others. Warns of those that work by another configuration."""
+        """Announces this process. Warns of others with a different configuration."""
         await self._database.run(rows.insert, self.this, self._clock.now_ms())
         self._compare(await self._database.read(rows.list_all))
 
     async def unregister(self) -> None:
-        """Leaves, so that what it had is taken over at once."""
+        """Leaves, so that other processes take over its work at once."""
         await self._database.run(rows.delete, self.this.id)
 
     async def list(self) -> list[Process]:
-        """The living, by their start."""
+        """The living processes, by start."""
         return await self._database.read(rows.list_all)
 
     async def run(self) -> None:
-        """Beats, and gives up those that do not, until cancelled."""
+        """Beats, and gives up processes that do not, until cancelled."""
         looked_at = time.monotonic()
         while True:
             await anyio.sleep(self._beat_seconds)
             now = time.monotonic()
             if now - looked_at > self._dead_seconds / 2:
-                # This process slept, perhaps with the others: nothing is known of them.
+                # This process slept, perhaps with the others: it knows nothing about them.
                 self._seen.clear()
             looked_at = now
             try:
@@ -111,7 +111,7 @@ class Processes:
         for process in living:
             if process.fingerprint != self.this.fingerprint and process.fingerprint not in self._warned:
                 self._warned.add(process.fingerprint)
-                # One that runs no agents names none.
+                # A process that runs no agents names none.
                 here, there = set(self.this.agents), set(process.agents)
                 is_comparable = bool(here and there)
                 logger.warning(

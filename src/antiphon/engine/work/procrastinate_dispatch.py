@@ -1,7 +1,7 @@
 """Delivery over PostgreSQL by Procrastinate: a job says "this session has work" and nothing else.
 
-A job carries no lock: which process runs what is decided by the ledger, and a job that finds nothing to do ends.
-While a session is worked on its job stays `doing`, so that a job whose worker's heart stopped tells of the session.
+A job holds no lock: the ledger decides which process runs it, and a job that finds no work ends. A job stays `doing`
+while its session is worked on, so that the job of a worker without heartbeat identifies the session.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from antiphon.store.database import Database, Transaction
 logger = logging.getLogger(__name__)
 
 QUEUE = "sessions"
-"""Of the owner's work."""
+"""For the owner's work."""
 GUEST_QUEUE = "guests"
-"""Of everybody else's, from which nothing is fetched while only the owner's places are free."""
+"""For everyone else's work; not fetched while only the owner's places are free."""
 TASK = "drive"
 MAX_JOBS = 1_000
-"""At the same time in one process; far above the runs, since those that wait hold one each."""
+"""At the same time in one process; far above the number of runs, because waiting runs hold one each."""
 BEAT_SECONDS = 1.0
 DEAD_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
@@ -46,7 +46,7 @@ MAX_SWEPT = 500
 
 
 class _PatientJobManager(JobManager):
-    """Fetches a job only where there is room to work on it, so that others get what this process cannot do yet."""
+    """Fetches a job only if there is room for it, so that other processes get the jobs that this one cannot do yet."""
 
     driver: Driver | None = None
     is_stopped = False
@@ -54,9 +54,9 @@ class _PatientJobManager(JobManager):
     def __init__(self, connector: BaseConnector) -> None:
         super().__init__(connector)
         self.to_finish: set[int] = set()
-        """Jobs that ended while the database could not be told."""
+        """Jobs that ended while the database was not reachable."""
         self.passed_over = asyncio.Event()
-        """Whether jobs of guests were not looked for, since there was no room for them."""
+        """Set if guests' jobs were not fetched because there was no room for them."""
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         if self.driver is not None and not await self.driver.wait_room():
@@ -72,7 +72,7 @@ class _PatientJobManager(JobManager):
             self.to_finish.add(job.id)
 
     async def finish_late(self) -> None:
-        """Tells the database of the jobs that ended meanwhile; those that others buried are gone already."""
+        """Marks the jobs that ended meanwhile as finished; jobs that other processes buried are already gone."""
         for job_id in tuple(self.to_finish):
             if await self.list_jobs_async(id=job_id):
                 await self.finish_job_by_id_async(job_id, Status.SUCCEEDED, delete_job=True)
@@ -80,7 +80,7 @@ class _PatientJobManager(JobManager):
 
 
 class _JobWorker(JobWorker):
-    """Tells when it stops, also by itself because the database went away."""
+    """Reports when it stops, also on its own because the database went away."""
 
     def __init__(self, app: App, **options: Any) -> None:
         super().__init__(app, **options)
@@ -96,17 +96,17 @@ class _JobWorker(JobWorker):
 
 
 async def _autocommit(connection: AsyncConnection[Any]) -> None:
-    """Each of the engine's statements is a transaction of its own: one way to the server instead of three."""
+    """Each of the engine's statements is a transaction of its own: one round trip to the server instead of three."""
     await connection.set_autocommit(True)
 
 
 class ProcrastinateDispatch:
-    """Implements `Dispatch`. Without `run` it only defers, as a process does that has no worker."""
+    """Implements `Dispatch`. Without `run` it only defers, for a process without a worker."""
 
     def __init__(self, url: str) -> None:
         for name in ("procrastinate", "psycopg.pool"):
-            logging.getLogger(name).setLevel(logging.ERROR)  # what matters of it is told here
-        # Without a question to the server before each use: a broken connection costs one more attempt.
+            logging.getLogger(name).setLevel(logging.ERROR)  # this module logs what matters
+        # Does not check a connection before each use: a broken one costs one more attempt.
         self._pool: AsyncConnectionPool[AsyncConnection[Any]] = AsyncConnectionPool(
             url, min_size=1, max_size=4, open=False, configure=_autocommit, timeout=3, reconnect_timeout=2
         )
@@ -120,11 +120,11 @@ class ProcrastinateDispatch:
         self._stopped = asyncio.Event()
 
     def read_from(self, database: Database) -> None:
-        """Where it looks for work that no job tells of; before `run`."""
+        """Sets the database to search for work without a job; call before `run`."""
         self._database = database
 
     async def defer(self, connection: AsyncConnection[Any], session: SessionRow, principal: Principal) -> None:
-        """Stores the job in the transaction that is open on the connection. Raises what psycopg does."""
+        """Stores the job in the transaction that is open on the connection. Raises psycopg's errors."""
         queue = QUEUE if is_favoured(principal) else GUEST_QUEUE
         try:
             await self._task.configure(connection=connection, queue=queue).defer_async(session=session)
@@ -189,7 +189,7 @@ class ProcrastinateDispatch:
             await self._database.run(_deliver_again, row)
 
     async def _sweep(self) -> None:
-        """Takes jobs from workers whose heart stopped, and makes those that are missing, until stopped."""
+        """Takes jobs from workers without a heartbeat, and creates missing jobs, until stopped."""
         assert self._database is not None
         while not self._manager.is_stopped:
             try:
@@ -209,7 +209,7 @@ class ProcrastinateDispatch:
             await self._manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
 
     async def _invite_guests(self, driver: Driver) -> None:
-        """Looks for the jobs of guests that were passed over, as soon as there is room for them."""
+        """Fetches guests' jobs that were passed over, as soon as there is room for them."""
         while not self._manager.is_stopped:
             await self._manager.passed_over.wait()
             await driver.wait_guest_room()
@@ -218,7 +218,7 @@ class ProcrastinateDispatch:
                 self._worker.look_again()
 
     async def _check(self, driver: Driver) -> None:
-        """Makes up for interrupts that were lost."""
+        """Makes up for lost interrupts."""
         while not self._manager.is_stopped:
             await self._pause(SWEEP_SECONDS)
             try:

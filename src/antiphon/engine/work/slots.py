@@ -1,4 +1,4 @@
-"""Places for runs that work at the same time, and who may hold how many. Contract: runs 1."""
+"""Places for runs that work at the same time, and each principal's share. Contract: runs 1."""
 
 import asyncio
 from collections import Counter
@@ -10,9 +10,9 @@ from antiphon.policy.shares import most_of_one, reserve_of
 
 
 class Slots:
-    """At most `count` places, some of them for the owner's runs alone; one guest holds half of the others at most.
+    """At most `count` places, some only for the owner's runs; one guest holds at most half of the others.
 
-    A holder is whose run it is, None where that is not known yet. Whoever takes a place again goes before those who
+    A holder is the principal of the run, None if not known yet. A run that takes its place again comes before runs that
     have not begun.
     """
 
@@ -22,7 +22,7 @@ class Slots:
         self._most_of_one = most_of_one(count)
         self._on_free = on_free
         self._guests: Counter[Principal | None] = Counter()
-        """Places held by guests, and by runs of which it is not known yet whose they are."""
+        """Places held by guests, and by runs whose principal is not known yet."""
         self._resuming: dict[asyncio.Future[None], Principal | None] = {}
 
     @property
@@ -35,7 +35,7 @@ class Slots:
 
     @property
     def has_room_for_any(self) -> bool:
-        """Whether a run may take a place, whoever's it is."""
+        """Whether a run may take a place, whatever its principal."""
         return self.free_for_guests > 0 and self._guests.total() < self._most_of_one
 
     def may_take(self, holder: Principal) -> bool:
@@ -51,7 +51,7 @@ class Slots:
         return True
 
     def reassign(self, holder: Principal | None, other: Principal) -> None:
-        """The place is another's from now on, though it may be more than its share."""
+        """Gives the place to another holder, even beyond its share."""
         self._uncount(holder)
         self._count(other)
         self._resume()
@@ -78,7 +78,7 @@ class Slots:
             raise
 
     def _resume(self) -> None:
-        """Gives free places to those who had one before, the oldest first."""
+        """Gives free places to runs that had one before, oldest first."""
         for resuming, holder in tuple(self._resuming.items()):
             if not self._free:
                 return

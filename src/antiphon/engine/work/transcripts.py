@@ -1,4 +1,4 @@
-"""Folds kept in memory between runs, so that a long session is not read anew for every turn."""
+"""Keeps folds in memory between runs, so that a long session is not read from the start for every turn."""
 
 from collections import OrderedDict
 
@@ -19,7 +19,7 @@ class Transcripts:
         return self._kept.pop(session_id, None)
 
     def put_back(self, session_id: SessionId, transcript: Transcript) -> None:
-        """Keeps it for the session's next run, which goes on reading behind its last event."""
+        """Keeps it for the session's next run, which continues reading after its last event."""
         if transcript.size > MAX_ENTRIES:
             return
         self._kept[session_id] = transcript

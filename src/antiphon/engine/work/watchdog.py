@@ -1,7 +1,7 @@
-"""A watch over the event loop: each time that it stands still for long is logged, with what held it up.
+"""A watchdog for the event loop: logs each long stall, and the code that caused it.
 
-A thread looks whether the loop still ticks. Where it does not, it takes down what the loop's thread is doing; code that
-holds the interpreter's lock is seen the moment it gives it back, still in the same function.
+A thread checks whether the loop still ticks. If not, it records what the loop's thread is doing. Code that holds the
+interpreter's lock is seen the moment it releases it, still in the same function.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
 STALL_SECONDS = 0.2
-"""Of standing still; what is over is logged."""
+"""Length of a stall; it is logged once it is over."""
 FRAMES_SHOWN = 4
 
 
@@ -29,11 +29,11 @@ class Watchdog:
         self._ticked_at = 0.0
         self._cpu = 0.0
         self._seen: tuple[float, str, str] | None = None
-        """Of the stall that goes on: which tick it follows, the task's name, and where its code is."""
+        """Of the current stall: the last tick, the task's name, and the position of its code."""
         self._is_over = False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         loop = asyncio.get_running_loop()
         self._tick(loop)
         thread = threading.Thread(
@@ -46,7 +46,7 @@ class Watchdog:
             self._is_over = True
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A callback and a plain sleep of the thread; a task and an event cost an idle gateway more."""
+        """Uses a callback and a plain sleep of the thread; a task and an event would cost an idle gateway more."""
         if self._is_over:
             return
         loop.call_later(TICK_SECONDS, self._tick, loop)
@@ -57,7 +57,7 @@ class Watchdog:
         self._ticked_at, self._cpu = now, cpu
 
     def _tell(self, stood: float, cpu: float) -> None:
-        """`at_least_ms`, because it may have begun up to a tick earlier."""
+        """Logs `at_least_ms`, because the stall may have begun up to a tick earlier."""
         seen = self._seen
         if seen is None or seen[0] != self._ticked_at:
             if stood < self._stall_seconds:
@@ -88,7 +88,7 @@ class Watchdog:
 
 
 def _where(frame: FrameType | None) -> str:
-    """The innermost frames, the first of them the caller; ours and the one that it is stuck in."""
+    """The innermost frame, where it is stuck, then the frames of our own code that led to it."""
     found: list[str] = []
     while frame is not None and len(found) < FRAMES_SHOWN:
         code = frame.f_code

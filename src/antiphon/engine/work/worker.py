@@ -47,11 +47,11 @@ class StopCause(StrEnum):
     TIMEOUT = "timeout"
     DRAIN = "drain"
     FENCED = "fenced"
-    """Another process took the run over: this one may write nothing more of it."""
+    """Another process took the run over: this one may write nothing more for it."""
 
 
 class _Drive:
-    """One session being worked on, and the run of it that is being executed."""
+    """A session being worked on, and its run that is executing."""
 
     def __init__(self, session: SessionRow, slots: Slots, holder: Principal | None) -> None:
         self.session = session
@@ -63,15 +63,15 @@ class _Drive:
         self.is_abandoned = False
         self.is_done = False
         self.is_exhausted = False
-        """Whether the run's end found no other waiting."""
+        """Whether the end of the run found no other run waiting."""
         self.is_unchecked = False
-        """Whether it was to be looked at since its run began: what was meant may be a later one, claimed already."""
+        """Whether a check was requested since the run began; it may concern a later run, already claimed."""
         self.following: Run | None = None
-        """The session's next run, claimed already."""
+        """The session's next run, already claimed."""
         self._slots = slots
         self.has_slot = True
         self._holder = holder
-        """Whose share the slot counts in; None until the first run is claimed, where nobody looked before."""
+        """The principal whose share the slot counts in; None until the first run is claimed, if unknown."""
         self._has_claimed = False
 
     def give_back(self) -> None:
@@ -86,14 +86,14 @@ class _Drive:
             self.has_slot = True
 
     def claimed(self, principal: Principal) -> None:
-        """The slot is that principal's now; but the first run keeps the one that it got for work behind it."""
+        """Reassigns the slot to that principal; but the first run keeps the slot given for work behind it."""
         if self._holder != principal and (self._has_claimed or self._holder is None):
             self._slots.reassign(self._holder, principal)
             self._holder = principal
         self._has_claimed = True
 
     def settle(self, ended: Ended | NewInput | None) -> None:
-        """Notes what the run's end said of the session's next run."""
+        """Notes what the end of a run says about the session's next run."""
         if isinstance(ended, Ended):
             self.following, self.is_exhausted = ended.following, ended.is_last
 
@@ -104,7 +104,7 @@ class _Drive:
 
 
 class Worker:
-    """Runs agents. `run` must be running in a task; all of its work belongs to that."""
+    """Runs agents. `run` must be running in a task; all of its work belongs to that task."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Worker:
         self._slots = Slots(rules.max_concurrent, self._on_free_slot)
         self._transcripts = Transcripts()
         self._pending: dict[SessionRow, bool] = {}
-        """Sessions with work, of which it is not known whose it is; True until somebody looks."""
+        """Sessions with work for an unknown principal; True until the principal is looked up."""
         self._line = Line()
         self._driving: dict[SessionRow, _Drive] = {}
         self._leaving: dict[SessionRow, list[asyncio.Future[bool]]] = {}
@@ -147,7 +147,7 @@ class Worker:
         self._idle = anyio.Event()
 
     async def run(self) -> None:
-        """Works on whatever is delivered, until cancelled."""
+        """Works on everything that is delivered, until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             while True:
                 await self._pump()
@@ -155,7 +155,6 @@ class Worker:
                 self._has_work.clear()
 
     def take(self, session: SessionRow) -> None:
-        """The session has work."""
         drive = self._driving.get(session)
         if drive is None:
             self._line.leave(session)
@@ -165,13 +164,13 @@ class Worker:
         self._has_work.set()
 
     def check(self, session: SessionRow) -> None:
-        """If its run is being executed here, looks whether that is to stop."""
+        """Looks whether the session's run is to stop, if it executes here."""
         if session in self._driving:
             self._to_check[session] = None
             self._has_work.set()
 
     async def check_all(self) -> None:
-        """Looks at every run that is being executed here, in one query."""
+        """Looks at every run that executes here, in one query."""
         drives = {drive.run.id: drive for drive in self._driving.values() if drive.run is not None}
         if not drives:
             return
@@ -180,7 +179,7 @@ class Worker:
             self.check(drives[run_id].session)
 
     async def wait_room(self) -> bool:
-        """Returns when one more session could be worked on at once, or none ever will; False if only the owner's."""
+        """Returns when there is room for one more session, or never will be; False if only for the owner's."""
         while not self._is_draining:
             if self._has_room_for_guests:
                 return True
@@ -199,7 +198,7 @@ class Worker:
 
     @property
     def _able(self) -> int:
-        """How many sessions wait that may take a place as soon as they are looked at."""
+        """The number of waiting sessions that may take a place as soon as their principal is looked up."""
         return len(self._pending) + self._line.count(self._slots.may_take)
 
     async def _wait_for_change_of_room(self) -> None:
@@ -212,7 +211,7 @@ class Worker:
         self._room.set()
 
     async def wait_left(self, session: SessionRow) -> bool:
-        """Returns once the session is worked on here no more; whether all of its work is done."""
+        """Returns once nobody works on the session here any more; True if all of its work is done."""
         if session not in self._pending and session not in self._line and session not in self._driving:
             return True
         if self._has_drained:
@@ -222,7 +221,7 @@ class Worker:
         return await left
 
     async def drain(self, seconds: float) -> None:
-        """Begins no more runs, gives running ones the time to end, then hands them back unfinished."""
+        """Begins no more runs, gives active ones time to end, then hands them back unfinished."""
         self._is_draining = True
         self._room.set()
         with anyio.move_on_after(seconds):
@@ -246,7 +245,7 @@ class Worker:
             await self._idle.wait()
 
     async def _pump(self) -> None:
-        """Starts driving sessions as long as there are slots for them, and checks on those being driven."""
+        """Starts driving sessions while there are slots for them, and checks those being driven."""
         assert self._tasks is not None
         to_check, self._to_check = self._to_check, {}
         for session in to_check:
@@ -273,7 +272,7 @@ class Worker:
         self._tasks.start_soon(self._drive, drive)
 
     async def _line_up(self) -> None:
-        """Looks whose work the sessions have, which takes places by that."""
+        """Looks up the principals of the sessions, whose shares limit the places."""
         sessions = tuple(self._pending)
         self._pending = dict.fromkeys(sessions, False)
         try:
@@ -299,7 +298,7 @@ class Worker:
         return bool(self._pending or self._line)
 
     async def _drive(self, drive: _Drive) -> None:
-        """Works the session's runs off, until there are none or others wait for the slot."""
+        """Executes the session's runs, until there are none or other sessions wait for the slot."""
         try:
             while not self._is_draining and not drive.is_abandoned:
                 drive.has_news = False
@@ -339,7 +338,7 @@ class Worker:
                 raise
             await anyio.sleep(RETRY_SECONDS)
             return True
-        except Exception:  # a fault of ours: the run is taken over like one whose process died
+        except Exception:  # a bug of ours: the run is taken over like one whose process died
             logger.exception("Drive failed", extra={"action": "drive_failed", "session": drive.session})
             await anyio.sleep(RETRY_SECONDS)
             return True
@@ -420,7 +419,7 @@ class Worker:
         await self._settle(drive, context)
 
     async def _settle(self, drive: _Drive, context: RunContext) -> None:
-        """Says in the ledger what became of work that was stopped."""
+        """Records in the ledger the outcome of work that was stopped."""
         if drive.cause is StopCause.FENCED:
             logger.warning("Run was taken over", extra={"action": "run_lost", "run_id": context.run.id})
         elif drive.cause is StopCause.DRAIN:
@@ -429,7 +428,7 @@ class Worker:
             drive.settle(await self._end_cut(context, drive.cause))
 
     async def _run_to_end(self, context: RunContext) -> Ended | None:
-        """Until the run has ended in the ledger; None if it is no longer ours."""
+        """Returns when the run has ended in the ledger; None if it is no longer ours."""
         is_prepared = False
         while True:
             try:
@@ -452,10 +451,10 @@ class Worker:
                 return result
 
     async def _prepare(self, run: Run) -> RunEnding | None:
-        """Writes the run's files into its workspace, once; how it ends if that cannot be. Contract: spawn 5.
+        """Writes the run's files into its workspace, once; returns an ending if that fails. Contract: spawn 5.
 
-        What the child made of them meanwhile is its own. Another worker, whose home may have another workspace, writes
-        them again if it has none.
+        Changes that the child made to them later are kept. Another worker, whose home may have another workspace,
+        writes them again if it has none.
         """
         if not run.has_attachments and (run.fence == 1 or run.report is None):
             return None
@@ -486,7 +485,7 @@ class Worker:
             raise Fenced
 
     async def _finish(self, context: RunContext, ending: RunEnding) -> Ended | NewInput | None:
-        """Ends the run, or learns that it goes on because a message joined it; None if it is not ours."""
+        """Ends the run; returns `NewInput` if a message joined it, so that it continues, and None if it is not ours."""
         while True:
             try:
                 result = await self._finish_run(
@@ -523,7 +522,7 @@ class Worker:
         try:
             current = await self._database.read(ledger.find, run.id)
         except Unavailable:
-            self._to_check[drive.session] = None  # looked at again with the next dispatch
+            self._to_check[drive.session] = None  # the next dispatch looks at it again
             return
         if drive.run is not run or drive.cause is not None:
             return
@@ -541,7 +540,7 @@ class Worker:
             await self._stop(drive, run, StopCause.TIMEOUT)
 
     async def _stop(self, drive: _Drive, run: Run, cause: StopCause) -> None:
-        """Cancels the work; if it does not unwind in time, ends its run without it."""
+        """Cancels the work; if it does not stop in time, ends its run without it."""
         unwound = drive.unwound
         drive.stop(cause)
         with anyio.move_on_after(self._unwind_seconds):
@@ -568,7 +567,7 @@ class Worker:
 
 
 class _Files(NamedTuple):
-    """What is to be written before a run's first step."""
+    """Files to write before a run's first step."""
 
     created_at: datetime
     rel_dir: str
@@ -576,7 +575,7 @@ class _Files(NamedTuple):
 
 
 async def _find_files(query: Query, run: Run) -> _Files | None:
-    """Those of the run's task; None for another run, and for a task without."""
+    """The files of the run's task; None for another run, or for a task without files."""
     session = await rows.find_by_row(query, SessionRow(run.session))
     spawn = await spawns.find(query, SessionRow(run.session))
     if session is None or spawn is None:
