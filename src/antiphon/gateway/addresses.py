@@ -10,7 +10,7 @@ from antiphon.gateway.bodies import SMALL_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEndpoint:
-    """Answers one method at an address. The guard lets through what its fields allow."""
+    """Answers one method at an address; its fields tell the guard what to let through."""
 
     answer: AsgiApp
     max_body_bytes: int = SMALL_BYTES

@@ -29,7 +29,7 @@ _with_tables = (
 
 @lru_cache(maxsize=64)
 def html_from_markdown(text: str) -> Markup:
-    """Safe in a page, whoever wrote the text. A text that would take long to render is shown unrendered."""
+    """Safe in a page, even if the author is hostile. A text that would take long to render is shown unrendered."""
     if len(text) > LONGEST or text.count("[") > MOST_BRACKETS:
         return Markup('<div class="plain">{}</div>').format(escape(text))
     markdown = _with_tables if _cells(text) <= MOST_CELLS else _without_tables
