@@ -237,8 +237,8 @@ ARCHAIC = re.compile(
     re.IGNORECASE,
 )
 """Phrases that plain English does not need; docs/STYLE.md shows what to write."""
-OTHERS_WORDS = {"HTTP.md", "STYLE.md"}
-"""Pages that are not read: HTTP.md is to be rewritten, STYLE.md quotes the phrases."""
+OTHERS_WORDS = {"STYLE.md"}
+"""Pages that are not read: STYLE.md quotes the phrases."""
 
 
 def test_what_people_and_models_read_is_plain_english() -> None:

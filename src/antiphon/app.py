@@ -108,9 +108,9 @@ from antiphon.version import VERSION
 logger = logging.getLogger(__name__)
 
 BELIEVED_FILES = ("gateway.json", "owner.*")
-"""Files of the home whose words are acted on, by pattern: what others can have written is not taken."""
+"""Patterns of files in the home whose content is trusted; a file that others could have written is refused."""
 OWN_FILES = (f"{DATABASE_NAME}*", "gateway.json", "owner.*", "*.lock", "*.log", "*.sock", "mcp/*.log")
-"""Files of the home that Antiphon makes, by pattern."""
+"""Patterns of files that Antiphon makes in the home."""
 TOOLS_GROUP = "antiphon.tools"
 """The entry points by which an installed package offers functions to agents."""
 
@@ -126,28 +126,28 @@ class App:
     services: Services
     models: Models
     tools: Toolset
-    """Those of this program; `mcp_tools` adds those of agents' servers."""
+    """This program's tools; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
     workspaces: Workspaces
     deliverer: Deliverer
-    """At work where the process runs agents."""
+    """Runs if the process runs agents."""
     webhook_inbox: WebhookInbox
     timers: Timers
-    """At work where the process runs agents."""
+    """Runs if the process runs agents."""
     drain: Drain
-    """Leaving `open_app` runs it, unless somebody did who goes on answering meanwhile."""
+    """Leaving `open_app` drains, unless a caller drained before, to keep answering meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What tests and embedding programs bring in place of the defaults."""
+    """Replacements of defaults, for tests and embedding programs."""
 
     tools: Sequence[ToolFunction] = ()
     channels: Sequence[Channel] = ()
-    """Beside those that the configuration names."""
+    """In addition to the configured channels."""
     runner: AgentRunner | None = None
     clock: Clock | None = None
     ids: Ids | None = None
@@ -160,10 +160,10 @@ class Parts:
 
 @asynccontextmanager
 async def open_app(home: Path, config: Config, parts: Parts | None = None) -> AsyncGenerator[App]:
-    """A running system on the home, which is made if it does not exist.
+    """A running system on the home, which is created if it does not exist.
 
-    Leaving drains: running turns get `gateway.drain_seconds`, what is unfinished then goes on at the next
-    start. Raises `StoreUnusable`, `Invalid`.
+    Leaving drains: running turns get `gateway.drain_seconds`, and unfinished work continues at the next start.
+    Raises `StoreUnusable`, `Invalid`.
     """
     parts = parts or Parts()
     clock = parts.clock or SystemClock()
@@ -214,7 +214,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
-    """What there is before the database is opened."""
+    """Everything that exists before the database is opened."""
 
     home: Path
     config: Config
@@ -224,13 +224,13 @@ class _Base:
     rules: Rules
     models: Models
     tools: Sequence[Tool]
-    """Those from elsewhere."""
+    """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
 
     async def check_model(self, name: str) -> None:
-        """Raises `Invalid` for a model that cannot be had; also without its key, where runs are worked on here.
+        """Raises `Invalid` for an unknown model, and for one without a key if this process works on runs.
 
-        Workers may have keys of which a process that is a gateway alone knows nothing.
+        Workers may have keys that a process with only the gateway lacks.
         """
         if self.config.gateway.role.works:
             await self.models.check_key(name)
@@ -239,7 +239,7 @@ class _Base:
 
 
 def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) -> AbstractAsyncContextManager[Backend]:
-    """The database that the configuration names; `workers` are those that will work on it."""
+    """The configured database; `workers` will work on it."""
     config, parts = base.config, base.parts
 
     def check(session: SessionRow) -> None:
@@ -273,7 +273,7 @@ def _describe(base: _Base, process: ProcessId) -> Process:
 
 @asynccontextmanager
 async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Channel]]:
-    """The adapters by whose account they are."""
+    """The adapters, by account."""
     found = [WebhookChannel(webhook, base.clock) for webhook in base.webhooks if webhook.url is not None]
     channels: dict[ChannelAccount, Channel] = {
         ChannelAccount(channel.name, channel.account): channel for channel in (*found, *base.parts.channels)
@@ -401,7 +401,7 @@ def _build(
 
 @dataclass(frozen=True, slots=True)
 class _Children:
-    """What sessions spawn and govern children by."""
+    """The services by which sessions spawn and control children."""
 
     spawns: Spawns
     joins: Joins
@@ -447,9 +447,9 @@ def _upkeep(app: App) -> Upkeep:
 
 
 def prepare_home(home: Path, *, is_embedded: bool) -> None:
-    """Makes the home ours alone and checks that it can be used, as the place of the database where that is embedded.
+    """Makes the home private and checks that it can be used, also for the database if that is embedded.
 
-    Raises `StoreUnusable`, and `NotPrivate` for a home or files in it that another user has in his power.
+    Raises `StoreUnusable`, and `NotPrivate` if another user controls the home or files in it.
     """
     try:
         make_private_directory(home)
@@ -479,13 +479,13 @@ def prepare_home(home: Path, *, is_embedded: bool) -> None:
 
 
 def check_home(home: Path) -> DatabaseState | None:
-    """What the home's database is like, without changing it; None where there is none. Raises `StoreUnusable`."""
+    """The state of the home's database, read without changing it; None if it has none. Raises `StoreUnusable`."""
     path = home / DATABASE_NAME
     return check_database(path) if path.exists() else None
 
 
 def installed_tools() -> list[FunctionTool]:
-    """The functions that installed packages offer as entry points, each under its entry point's name.
+    """The functions that installed packages offer, each named by its entry point.
 
     Raises `Invalid` for one that cannot be loaded. Contract: foreign_tools 1.
     """
@@ -493,7 +493,7 @@ def installed_tools() -> list[FunctionTool]:
     for point in entry_points(group=TOOLS_GROUP):
         try:
             loaded: ToolFunction = point.load()
-        except Exception as error:  # whatever another package's import raises
+        except Exception as error:  # any error of another package's import
             raise Invalid(
                 f"Tool of an installed package cannot be loaded: {point.name!r} = {point.value!r} ({error}). "
                 "Mend or uninstall the package.",
@@ -525,7 +525,7 @@ def _provider(section: ProviderSection) -> ProviderSettings:
 
 
 def mcp_settings(home: Path, config: Config) -> list[ServerSettings]:
-    """The MCP servers that are configured, each with the agent that may use it."""
+    """The configured MCP servers, each with the agent that may use it."""
     return [
         _server(home, agent_id, name, section)
         for agent_id, servers in config.mcp_servers().items()
@@ -551,7 +551,7 @@ def _server(home: Path, agent_id: AgentId, name: str, section: McpServerSection)
 
 
 def _check_models(rules: Rules, models: Models) -> None:
-    """Every configured model has a known name, before anything is promised."""
+    """Checks at start that every configured model has a known name."""
     for agent in rules.agents.values():
         try:
             models.open(agent.model, context_tokens=agent.context_tokens)
@@ -560,7 +560,7 @@ def _check_models(rules: Rules, models: Models) -> None:
 
 
 def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> AsgiApp:
-    """The HTTP application of a running system; `own_token` is good in this process alone."""
+    """The HTTP application of a running system; `own_token` is valid in this process only."""
     settings = GatewaySettings(
         owner_token=owner_token,
         own_token=own_token,
@@ -571,7 +571,7 @@ def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> Asg
 
 
 def probe_app(app: App) -> AsgiApp:
-    """What a process without a gateway answers over HTTP: whether it lives, and whether it can work."""
+    """The HTTP application of a process without a gateway: only `/health` and `/ready`."""
     return build_probes(_gateway_of(app))
 
 

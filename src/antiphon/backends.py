@@ -1,4 +1,4 @@
-"""What a system stands on: a database with its notifier and its delivery of work, embedded or shared."""
+"""The foundation of a system: a database with its notifier and its dispatch, embedded or shared."""
 
 import os
 import socket
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 DATABASE_NAME = "antiphon.db"
 MOVED_SUFFIX = ".moved"
-"""What an embedded database is called after its move to a shared one."""
+"""The suffix of an embedded database after its move to a shared one."""
 
 Check = Callable[[SessionRow], None]
-"""Looks whether the session's run, if it is executed in this process, is to stop."""
+"""Checks whether the session's run has to stop, if this process executes it."""
 
 
 class DeltaRelay(Protocol):
-    """Pieces of replies, to and from the other processes; any may be lost."""
+    """Exchanges deltas with the other processes; any may be lost."""
 
     def show_deltas(self, show: PublishDelta) -> None: ...
 
@@ -47,11 +47,11 @@ class Backend:
     notifier: Notifier
     dispatch: Dispatch
     processes: Processes | None
-    """None where no other process can be."""
+    """None if there can be no other process."""
     deltas: DeltaRelay | None = None
-    """Brings pieces of replies to the other processes and from them; None where there are none."""
+    """Exchanges deltas with the other processes; None if there are none."""
     tasks: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
-    """What must run as long as the backend is used."""
+    """Must run while the backend is used."""
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def open_postgres(
                 processes=processes,
                 tasks=(notify, processes.run),
             )
-            # Where that cannot be said, the others see that the heart stopped.
+            # If this fails, the other processes notice that the signs of life end.
             with suppress(Unavailable):
                 await processes.unregister()
         finally:
@@ -157,7 +157,7 @@ def describe_process(id: ProcessId, role: str, version: str, fingerprint: str, a
 
 
 def describe_database(home: Path, url: str | None) -> str:
-    """Where the data is, for people: without user and password."""
+    """The place of the data, for people: without user and password."""
     if url is None:
         return str(home / DATABASE_NAME)
     with _postgres_packages():
@@ -166,7 +166,7 @@ def describe_database(home: Path, url: str | None) -> str:
 
 
 async def update_database(home: Path, url: str | None, clock: Clock) -> int:
-    """The number of the schema, now this version's. Raises `StoreUnusable` and `Invalid`."""
+    """Updates the schema to this version and returns its number. Raises `StoreUnusable` and `Invalid`."""
     if url is None:
         async with open_sqlite(home, clock=clock, check=lambda session: None):
             return newest_schema()
@@ -176,7 +176,7 @@ async def update_database(home: Path, url: str | None, clock: Clock) -> int:
 
 
 async def look_at_server(url: str) -> "ServerState":
-    """What a PostgreSQL database is like, and who works on it; changes nothing. Raises `StoreUnusable`, `Invalid`."""
+    """The state of a PostgreSQL database and its processes; changes nothing. Raises `StoreUnusable`, `Invalid`."""
     with _postgres_packages():
         from antiphon.store.postgres.schema import look
     return await look(url)

@@ -33,30 +33,30 @@ LISTED = 50
 
 
 class RunHandle:
-    """A run of an embedded session; survives restarts, by its id."""
+    """A run of an embedded session. Its id stays valid after a restart."""
 
     def __init__(self, services: Services, run_id: RunId) -> None:
         self._services = services
         self.id = run_id
 
     async def wait(self, timeout: timedelta = DEFAULT_WAIT) -> Run:
-        """The run once it has ended. Raises `NotFound`, and `TimeoutError`: the run goes on then."""
+        """The run once it has ended. Raises `NotFound`, and `TimeoutError`, after which the run continues."""
         run = await self._services.waits.wait(self.id, timeout)
         if run is None:
             raise TimeoutError(f"Run has not ended within {timeout}: {self.id!r}")
         return run
 
     async def status(self) -> Run:
-        """The run as it stands. Raises `NotFound`."""
+        """The run in its present state. Raises `NotFound`."""
         return await self._services.runs.get(OWNER, self.id)
 
     async def cancel(self) -> Run:
-        """Cancels the run; what it had streamed is kept."""
+        """Cancels the run; the text that it had streamed is kept."""
         return await self._services.runs.cancel(OWNER, self.id)
 
 
 class SessionHandle:
-    """A session of an embedded system, acted on as its owner."""
+    """A session of an embedded system. It is used as its owner."""
 
     def __init__(self, services: Services, session: Session) -> None:
         self._services = services
@@ -73,7 +73,7 @@ class SessionHandle:
     ) -> RunHandle:
         """Stores the message durably and returns the run that answers it, before any model is called.
 
-        With a `message_id` a repeated call is the same message: it is stored and answered once.
+        With a `message_id`, a repeated call is the same message: it is stored and answered once.
         """
         posted = await self._services.inbox.post(
             OWNER, self._target, text_content(text), message_id=message_id, mode=queue_mode, sender=sender
@@ -83,12 +83,12 @@ class SessionHandle:
         return RunHandle(self._services, posted.run_id)
 
     async def append(self, text: str, *, message_id: str | None = None) -> int:
-        """Stores the message for later turns, without a run; returns its `seq`."""
+        """Stores the message for later turns without starting a run; returns its `seq`."""
         posted = await self._services.inbox.append(OWNER, self._target, text_content(text), message_id=message_id)
         return posted.seq
 
     async def history(self, *, limit: int = LISTED, include_tools: bool = False) -> list[Event]:
-        """The newest messages, oldest first; each event's `message` holds one."""
+        """The newest messages, oldest first, each in its event's `message`."""
         page = await self._services.history.page(OWNER, self._target, limit=limit, include_tools=include_tools)
         return page.events
 
@@ -101,7 +101,7 @@ class SessionHandle:
         return (await self._services.sessions.get(OWNER, self._target)).session
 
     async def reset(self) -> None:
-        """Begins anew under the same key; the old incarnation can still be read by its id."""
+        """Starts a new incarnation under the same key. The old one can still be read by its id."""
         await self._services.resets.reset(OWNER, self._target)
 
     async def delete(self) -> None:
@@ -117,9 +117,9 @@ class SessionHandles:
     async def open(
         self, name: str, *, agent_id: str | None = None, metadata: JsonObject | None = None, label: str | None = None
     ) -> SessionHandle:
-        """The session, made if it is new. `name` is a key, a session id, or a word, which means `api:<word>`.
+        """The session, created if it does not exist. `name` is a key, a session id, or a word for `api:<word>`.
 
-        Raises `Invalid`, for a label with a line break too.
+        Raises `Invalid`, also for a label with a line break.
         """
         target = self._target(name)
         opened = await self._services.sessions.open(
@@ -147,7 +147,7 @@ class SessionHandles:
 
 
 class Tools:
-    """`app.tools`: what agents may call, for a program that acts as one of its sessions. Contract: tools 1."""
+    """`app.tools`: the agents' tools, for a program that acts as one of its sessions. Contract: tools 1."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -158,7 +158,7 @@ class Tools:
 
     @property
     def schemas(self) -> list[ToolSchema]:
-        """Name, description and JSON Schema of the arguments of each."""
+        """The name, description and JSON Schema of the arguments of each tool."""
         return self._app.tool_calls.schemas
 
     async def call(
@@ -169,10 +169,11 @@ class Tools:
         session: SessionHandle | str,
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        """The tool's answer, an object, failures too; with the same `idempotency_key` it is the same call.
+        """The tool's answer, an object, also for failures. With the same `idempotency_key`, it is the same call.
 
-        The call acts as the session, a handle, key or id, with the rights of its agent, and takes no turn of it.
-        Raises `NotFound` for a session or tool that does not exist, `Denied` for a tool that the session has not.
+        `session` is a handle, key or id. The call acts as that session, with the rights of its agent, and starts no
+        turn. Raises `NotFound` for a session or tool that does not exist, `Denied` for a tool that the session does not
+        have.
         """
         acting = session.key if isinstance(session, SessionHandle) else session
         target = self._app.services.sessions.target(acting)
@@ -188,7 +189,7 @@ class Antiphon:
         self.tools = Tools(app)
 
     def run(self, run_id: str) -> RunHandle:
-        """The run of that id, as `RunHandle.id` gave it; also one of an earlier process."""
+        """The run of that id, as in `RunHandle.id`; also a run of an earlier process."""
         return RunHandle(self.app.services, RunId(run_id))
 
 
@@ -201,10 +202,10 @@ async def open_embedded(
     tools: Sequence[ToolFunction] = (),
     parts: Parts | None = None,
 ) -> AsyncGenerator[Antiphon]:
-    """A running system on a home directory, which is made if it does not exist.
+    """A running system on a home directory, which is created if it does not exist.
 
-    `config` is a configuration or a file of one (else `antiphon.toml` in the home, if there is one); `agents`
-    are added to those that it lists. Raises `StoreUnusable`, also where the home is in use by a gateway.
+    `config` is a configuration or a file with one; without it, `antiphon.toml` in the home is used if it exists.
+    `agents` are added to the configured ones. Raises `StoreUnusable`, also if a gateway uses the home.
     """
     directory = Path(home) if home is not None else Path("antiphon-home")
     settings = config if isinstance(config, Config) else _load(directory, config)

@@ -1,4 +1,4 @@
-"""What comes in from outside: decoded into types within bounds, and refused in few words without its values."""
+"""Input from outside: decoded into types within limits; errors are short and never repeat its values."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from antiphon.domain.errors import Invalid
 
 MAX_PROBLEMS = 10
-"""Told of one refused value."""
+"""Problems listed for one refused value."""
 MAX_PROBLEM_LENGTH = 200
-"""Characters of each."""
+"""Characters of each problem."""
 MAX_NAME_LENGTH = 60
-"""Characters shown of a name that came in."""
+"""Characters shown of a name from the input."""
 MAX_VALUES = 20_000
-"""Numbers, texts, lists, objects and names in one body. Each costs as much time as 100 bytes of a text do."""
+"""Numbers, texts, lists, objects and names in one body. Each takes as long to read as 100 bytes of text."""
 
 T = TypeVar("T")
 
@@ -27,13 +27,13 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 class NotJson(Invalid):
-    """What came is no JSON that is read."""
+    """The input is not valid JSON, or is beyond the limits for JSON."""
 
     default_code = "not_json"
 
 
 class Misfit(Invalid):
-    """What came can be read, and is not what is wanted there."""
+    """The input is readable but does not have the expected type."""
 
     default_code = "invalid_request"
 
@@ -60,12 +60,12 @@ def shortened(text: str, length: int = MAX_PROBLEM_LENGTH) -> str:
 
 
 def shown_place(place: Iterable[object]) -> str:
-    """Where it is, as `a.b.0`; names that came in are cut."""
+    """The place of a value, as `a.b.0`; names from the input are cut."""
     return ".".join(shortened(str(part), MAX_NAME_LENGTH) for part in place)
 
 
 def problems_of(error: ValidationError) -> Iterator[tuple[str, str]]:
-    """Each problem's place and what is wrong there, at most eleven: the last stands for what is left out."""
+    """The place and text of each problem, at most eleven: the eleventh stands for the rest."""
     for item in error.errors(include_url=False, include_context=False, include_input=False)[: MAX_PROBLEMS + 1]:
         said = item["msg"].removeprefix("Value error, ")
         if item["type"] == "union_tag_invalid":
@@ -74,16 +74,16 @@ def problems_of(error: ValidationError) -> Iterator[tuple[str, str]]:
 
 
 def check_values(body: bytes) -> None:
-    """Raises `NotJson` for a body of so many values that reading it would hold up everybody."""
+    """Raises `NotJson` for a body with so many values that reading it would block everything else."""
     if holds_more_than(MAX_VALUES, body):
         raise not_json(f"it holds more than {MAX_VALUES} values")
 
 
 def holds_more_than(most: int, body: bytes) -> bool:
-    """Whether the JSON has more than `most` values, about; those within its texts do not count."""
+    """Whether the JSON has more than about `most` values. Ignores marks inside texts."""
     if _marks(body) <= most:
         return False
-    most_texts = 2 * (most + 1)  # a name and a value for each mark between them; cutting out each costs time
+    most_texts = 2 * (most + 1)  # a name and a value for each mark between them; removing each costs time
     rest, texts = _TEXT.subn(b"", body, count=most_texts + 1)
     return texts > most_texts or _marks(rest) > most
 
@@ -93,7 +93,7 @@ def _marks(body: bytes) -> int:
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
-    """Raises `Misfit` for a tool's arguments of too many values, before they are looked at one by one."""
+    """Raises `Misfit` for a tool's arguments with too many values, before each is checked."""
     left = MAX_VALUES
     pending: list[object] = [arguments]
     while pending:
@@ -113,7 +113,7 @@ def check_arguments(arguments: Mapping[str, object]) -> None:
 
 
 def decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """The body as the decoder's type. Raises `NotJson`, `Misfit`; neither holds a value that came in."""
+    """The body as the decoder's type. Raises `NotJson`, `Misfit`; neither repeats a value of the input."""
     check_values(body)
     try:
         return decoder.decode(body)
@@ -128,7 +128,7 @@ def decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
 
 
 def convert(values: Mapping[str, object], kind: type[T]) -> T:
-    """Texts, of a query say, as the type. Raises `Misfit`, which holds no value that came in."""
+    """Texts, such as those of a query, as the type. Raises `Misfit`, which repeats no value of the input."""
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -150,7 +150,7 @@ def _reason(body: bytes, error: msgspec.DecodeError) -> str:
 
 
 def _problem(said: str, wanted: Any) -> str:
-    """What msgspec says, as place and remedy and without what came in."""
+    """The message of msgspec as place and problem, without values of the input."""
     found = _PLACE.search(said)
     place = [] if found is None else found[1].replace("[", ".").replace("]", "").split(".")
     said = said if found is None else said[: found.start()]

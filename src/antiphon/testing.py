@@ -36,7 +36,7 @@ from antiphon.domain.message import JsonObject, JsonValue
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS: Final = 60.0
-"""Long enough for a busy machine; only a test that fails waits so long."""
+"""Long enough for a busy machine; only a failing test waits this long."""
 
 
 class Ending(StrEnum):
@@ -44,11 +44,11 @@ class Ending(StrEnum):
 
     DONE = "done"
     STALL = "stall"
-    """It stops, and the connection stays open until the client leaves."""
+    """The body stops, and the connection stays open until the client leaves."""
     CUT = "cut"
-    """The socket is closed in the middle, as by a crash."""
+    """The socket is closed in the middle, as in a crash."""
     TRUNCATED = "truncated"
-    """It ends in good order, but without the rest and without `[DONE]`, as by a proxy that gives up."""
+    """The body ends properly, but without the rest and without `[DONE]`, as from a proxy that gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ class Call:
 
     name: str
     arguments: str | Sequence[str] = "{}"
-    """JSON text; a sequence is streamed in exactly these fragments, which may split it anywhere."""
+    """JSON text. A sequence is streamed in exactly these fragments, which may split it anywhere."""
     call_id: str | None = None
-    """`call_<request>_<index>` unless given; real ones may repeat from one response to the next."""
+    """`call_<request>_<index>` unless given. Real ids may repeat from one response to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +76,12 @@ class Reply:
     output_tokens: int = 5
     cached_tokens: int = 0
     finish_reason: str | None = None
-    """`tool_calls` or `stop` by what the reply holds, unless given."""
+    """By default `tool_calls` or `stop`, depending on the reply."""
     model: str | None = None
-    """The model that says it answered; the one that was asked unless given."""
+    """The model named in the answer; by default the requested one."""
     ending: Ending = Ending.DONE
     events: int | None = None
-    """How many streamed events are sent before another ending than `DONE`; all but `[DONE]` unless given."""
+    """How many events are streamed before an ending other than `DONE`; by default all but `[DONE]`."""
     packet_bytes: int | None = None
     """Sends the stream in packets of this size, which split events and characters."""
 
@@ -119,7 +119,7 @@ class FakeRequest:
     """With names in lower case."""
     body: JsonObject
     left: bool = False
-    """Whether the client went away from a stalled reply."""
+    """Whether the client left during a stalled reply."""
 
     @property
     def messages(self) -> list[JsonObject]:
@@ -128,11 +128,11 @@ class FakeRequest:
 
 Answering: TypeAlias = Reply | Failure
 Script: TypeAlias = Sequence[Answering] | Callable[[FakeRequest], Answering]
-"""What to answer to requests that pass the checks: one after the other, or by a function, run in a thread."""
+"""The answers to requests that pass the checks: a sequence in order, or a function that runs in a thread."""
 
 
 class FakeProvider:
-    """A running fake; made by `fake_provider` and `run_fake_provider`."""
+    """A running fake, made by `fake_provider` and `run_fake_provider`."""
 
     def __init__(self, script: Script, *, api_key: str | None, models: Sequence[str]) -> None:
         self._script = script
@@ -143,7 +143,7 @@ class FakeProvider:
         self._stopped = anyio.Event()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.requests: list[FakeRequest] = []
-        """Every request to `/v1/chat/completions`, refused ones too, in order of arrival."""
+        """Every request to `/v1/chat/completions`, including refused ones, in order of arrival."""
 
     @property
     def port(self) -> int:
@@ -151,11 +151,11 @@ class FakeProvider:
 
     @property
     def base_url(self) -> str:
-        """What a client is given as OpenAI's `base_url`."""
+        """The `base_url` for an OpenAI client."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def wait_for(self, condition: Callable[[], bool], *, timeout_seconds: float = WAIT_SECONDS) -> None:
-        """Returns when the condition on `requests` holds; raises `TimeoutError` if it does not in time."""
+        """Returns once the condition on `requests` holds; raises `TimeoutError` if that takes too long."""
         with self._changed:
             if not self._changed.wait_for(condition, timeout_seconds):
                 raise TimeoutError("The fake provider was not asked for what the test waits for")
@@ -224,10 +224,10 @@ class FakeProvider:
 def run_fake_provider(
     script: Script, *, api_key: str | None = None, models: Sequence[str] = ("fake-model",)
 ) -> Generator[FakeProvider]:
-    """Serves the script on a free port of 127.0.0.1, in a thread of its own, until left.
+    """Serves the script on a free port of 127.0.0.1, in its own thread, until left.
 
-    With an `api_key`, requests with another are answered with 401. Requests are checked as the real API does:
-    every call of an assistant message must be answered by the tool messages after it, else the answer is 400.
+    With an `api_key`, requests with another key get 401. Requests are checked as the real API does: every call of an
+    assistant message must be answered by the tool messages after it, else the answer is 400.
     """
     with start_blocking_portal() as portal:
         fake = FakeProvider(script, api_key=api_key, models=models)
@@ -263,7 +263,7 @@ class _ThreadServer(uvicorn.Server):
 
 
 class _StreamedAnswer(Response):
-    """The body of a reply, sent so that it can stall, break off and be split anywhere."""
+    """The body of a reply. It can stall, break off and be split anywhere."""
 
     def __init__(self, fake: FakeProvider, request: FakeRequest, reply: Reply, stopped: anyio.Event) -> None:
         super().__init__()
@@ -296,7 +296,7 @@ class _StreamedAnswer(Response):
             case Ending.STALL:
                 await self._stall(receive)
             case Ending.CUT:
-                # An application that returns in the middle of its body makes the server close the socket.
+                # If the application returns in the middle of its body, the server closes the socket.
                 pass
 
     async def _stall(self, receive: Receive) -> None:
@@ -391,7 +391,7 @@ def _call_id(request: FakeRequest, call: Call, index: int) -> str:
 
 def _dump(value: JsonObject) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    # Half of a surrogate pair, as providers send them in pieces of an emoji, can only be escaped.
+    # Providers send emoji in pieces. Half of a surrogate pair can only be sent escaped.
     return text if text.isascii() or text.encode("utf-8", "replace").decode() == text else json.dumps(value)
 
 
@@ -406,7 +406,7 @@ def _failure(failure: Failure) -> Response:
 
 
 def _complaint(body: JsonObject) -> str | None:
-    """What the real API finds wrong with a request, in its words."""
+    """The real API's complaint about a request, in its words."""
     messages = body.get("messages")
     if not isinstance(body.get("model"), str):
         return "you must provide a model parameter"

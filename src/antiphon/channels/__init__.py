@@ -1,1 +1,1 @@
-"""Adapters to where people and programs write: each translates one platform's messages, and decides nothing."""
+"""Adapters to the places where people and programs write. Each only translates one platform's messages."""

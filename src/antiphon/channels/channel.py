@@ -1,4 +1,4 @@
-"""What an adapter to a platform is. Contract: channels 1."""
+"""The interface of an adapter to a platform. Contract: channels 1."""
 
 from typing import Protocol
 
@@ -6,18 +6,18 @@ from antiphon.domain.delivery import Delivery
 
 
 class Channel(Protocol):
-    """One account of a platform, by which texts leave.
+    """One account of a platform, through which texts leave.
 
-    - `name` is the word of the channel in keys and places (`webhook`), `account` which of its accounts this is; None
-      where the channel has only one.
-    - `send` returns once the platform has taken the text, with the platform's id of the message if it has one.
-    - It raises `DeliveryFailed` where the platform has not, or where nobody knows; `is_permanent` if the same text
-      would be refused again, `retry_after` if the platform says when to come back.
-    - It may be called again with a text that was sent: after a crash, or after an answer that was lost. The delivery's
-      `id` is the same then, and goes to the platform wherever that can tell repetitions by it.
-    - It is called for one text of a place at a time, and at once for texts of several places.
-    - It is cancelled after `timeout_seconds`.
-    - It keeps nothing: what is to be sent again is for the outbox to say.
+    - `name` is the channel's word in keys and places (`webhook`). `account` names the account; None if the channel has
+      only one.
+    - `send` returns once the platform has accepted the text, with the platform's id of the message if it has one.
+    - `send` raises `DeliveryFailed` if the platform did not accept the text or the outcome is unknown: `is_permanent`
+      if the same text would be refused again, `retry_after` if the platform says when to try again.
+    - `send` may be called again with a text that was sent: after a crash, or after a lost answer. The delivery's `id`
+      is the same then; pass it to the platform if the platform can detect repetitions by it.
+    - `send` is called for one text of a place at a time, and concurrently for texts of different places.
+    - `send` is cancelled after `timeout_seconds`.
+    - The channel keeps no state: the outbox decides what is sent again.
     """
 
     @property
@@ -32,5 +32,5 @@ class Channel(Protocol):
     async def send(self, delivery: Delivery) -> str | None: ...
 
     async def aclose(self) -> None:
-        """Gives connections back; nothing is sent afterwards."""
+        """Closes connections; nothing is sent afterwards."""
         ...

@@ -12,36 +12,36 @@ ID_HEADER = "Antiphon-Delivery"
 TIME_HEADER = "Antiphon-Timestamp"
 SIGNATURE_HEADER = "Antiphon-Signature"
 MAX_AGE_SECONDS = 300
-"""How far the sender's clock, and the way to us, may be off."""
+"""How far the sender's clock plus the delay on the way may be off."""
 _VERSION = "v2="
 _TIME = re.compile(r"[0-9]{1,12}")
 _SIGNATURE = re.compile(_VERSION + "[0-9a-f]{64}")
 
 
 class Direction(StrEnum):
-    """Which way a message goes, so that one which went out is never taken in."""
+    """The direction of a message, so that a message sent out is never accepted as incoming."""
 
     IN = "in"
     OUT = "out"
 
 
 def sign(secret: str, direction: Direction, name: str, timestamp: int, body: bytes) -> str:
-    """The value of `Antiphon-Signature`. Names hold no dot, so that no two messages are signed alike."""
+    """The value of `Antiphon-Signature`. Names contain no dot, so no two messages have the same signed text."""
     head = f"v2.{direction}.{name}.{timestamp}.".encode()
     return _VERSION + hmac.new(secret.encode(), head + body, hashlib.sha256).hexdigest()
 
 
 def check_form(headers: Mapping[str, str]) -> None:
-    """Raises `Unproven` for headers (with names in lower case) that can sign nothing, before a body is read."""
+    """Raises `Unproven` for headers (with lower-case names) that cannot sign anything, before a body is read."""
     time, signature = headers.get(TIME_HEADER.lower(), ""), headers.get(SIGNATURE_HEADER.lower(), "")
     if not (_TIME.fullmatch(time) and _SIGNATURE.fullmatch(signature)):
         raise _bad_signature()
 
 
 def verify(secret: str, name: str, headers: Mapping[str, str], body: bytes, now: float) -> None:
-    """Raises `Unproven` unless the headers sign the body as sent in to that webhook, a short time ago.
+    """Raises `Unproven` unless the headers sign this body as sent in to that webhook, a short time ago.
 
-    The time is judged last, so that only who has the secret learns what is wrong with it.
+    The time is checked last, so only a sender with the secret learns that the time is wrong.
     """
     check_form(headers)
     time = headers[TIME_HEADER.lower()]

@@ -18,7 +18,7 @@ from antiphon.wire.encoding import compact_json, milliseconds
 MAX_ANSWER_BYTES = 16 * 1024
 MAX_PLATFORM_ID = 200
 PASSING = frozenset({408, 409, 425, 429})
-"""Refusals that another attempt may not meet."""
+"""Refusals that another attempt may not get."""
 
 
 class WebhookChannel:
@@ -45,7 +45,7 @@ class WebhookChannel:
         return self._settings.timeout_seconds
 
     async def send(self, delivery: Delivery) -> str | None:
-        """Posts the text. Of the answer only the status counts, and an `id` if it is a JSON object with one."""
+        """Posts the text. Uses only the answer's status, and its `id` if the answer is a JSON object with one."""
         body = compact_json(_shown(delivery, self._settings.name))
         timestamp = int(self._clock.now().timestamp())
         headers = {
@@ -75,7 +75,7 @@ class WebhookChannel:
 
     def _open_client(self) -> httpx.AsyncClient:
         if self._client is None:
-            # Neither proxies nor passwords that the environment or a .netrc holds for other programs.
+            # Ignores proxies and passwords that the environment or a .netrc holds for other programs.
             self._client = httpx.AsyncClient(
                 timeout=self._settings.timeout_seconds, follow_redirects=False, trust_env=False
             )
@@ -94,7 +94,7 @@ class WebhookChannel:
 
 
 def retry_after(value: str | None, now: datetime) -> timedelta | None:
-    """What a `Retry-After` of seconds or of a date says; None for any other."""
+    """The delay that a `Retry-After` of seconds or of a date gives; None for any other value."""
     if value is None:
         return None
     text = value.strip()
@@ -123,7 +123,7 @@ def _shown(delivery: Delivery, name: str) -> dict[str, Any]:
 
 
 async def _read(answer: httpx.Response) -> bytes:
-    """The answer, as it came; nothing of one that is long."""
+    """The raw answer; empty if it is long."""
     body = b""
     async for part in answer.aiter_raw():
         body += part

@@ -1,4 +1,4 @@
-"""Messages that come in by webhooks: proved by their signature, stored once. Contract: channels 1, keys 1."""
+"""Incoming webhook messages: proved by their signature, stored once. Contract: channels 1, keys 1."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -35,16 +35,16 @@ Name = Annotated[str, Meta(min_length=1, max_length=120)]
 
 
 class WebhookMessage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The body of a message that comes in. Unknown names are refused. Contract: answers 3."""
+    """The body of an incoming message. Unknown names are refused. Contract: answers 3."""
 
     message_id: Name
-    """The sender's own; the same again is the same message."""
+    """The sender's id of the message; a repeated id is the same message."""
     peer: Name
-    """Whose chat it is, by the sender's id."""
+    """The person or program whose chat it is, by the sender's id."""
     text: Annotated[str, Meta(min_length=1)]
     thread_id: Name | None = None
     sender: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    """What the peer is called."""
+    """The display name of the peer."""
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] | None = None
     """Seconds to wait for the reply."""
 
@@ -58,7 +58,7 @@ _MESSAGE = Decoder(WebhookMessage)
 
 
 class WebhookInbox:
-    """Where webhooks post."""
+    """Accepts the messages that webhooks post."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class WebhookInbox:
         self._clock = clock
         self._is_global = is_global
         self._nobody = ids.random_hex(64)
-        """Signs in place of a webhook that there is not, so that its name cannot be told from a wrong secret."""
+        """The secret for unknown webhooks, so that an unknown name looks the same as a wrong secret."""
 
     def check_form(self, headers: Mapping[str, str]) -> None:
-        """Raises `Unproven` for headers that can sign nothing, so that no body needs to be read."""
+        """Raises `Unproven` for headers that cannot sign anything, so that the body need not be read."""
         check_form(headers)
 
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PostedShape:
         """Stores the message and queues its run; the same message again gets the same answer.
 
-        `headers` have names in lower case. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and what posting raises.
+        `headers` have lower-case names. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and the errors of posting.
         """
         webhook = self._webhooks.get(name)
         secret = self._nobody if webhook is None else webhook.secret
@@ -128,13 +128,13 @@ class WebhookInbox:
         return _with_end(answer, run, await self._replies.outward(run, _chat(webhook, message)), webhook)
 
     def _key_of(self, webhook: WebhookSettings, message: WebhookMessage) -> SessionKey:
-        """The session of the chat, or the one that all chats share. Contract: keys 3, 5."""
+        """The session of the chat, or the session that all chats share. Contract: keys 3, 5."""
         if self._is_global:
             return main_key(webhook.agent_id)
         return key_of(webhook, message.peer, message.thread_id)
 
     def _message_id(self, webhook: WebhookSettings, message: WebhookMessage) -> str:
-        """As the log knows the message: ids are the chat's own, also where chats share a session."""
+        """The id in the log. It contains the chat, because ids are the chat's own even if chats share a session."""
         if not self._is_global:
             return f"{NAME}:{webhook.name}:{message.message_id}"
         chat = hashlib.sha256(f"{message.peer}\0{message.thread_id or ''}".encode()).hexdigest()[:32]
@@ -142,12 +142,12 @@ class WebhookInbox:
 
 
 def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
-    """The place by which the send policy judges, also of a webhook that sends nothing."""
+    """The place that the send policy judges, even if the webhook sends nothing."""
     return DeliveryContext(channel=NAME, to=message.peer, account_id=webhook.name, thread_id=message.thread_id)
 
 
 def _with_end(answer: PostedShape, run: Run, reply: ChannelReply, webhook: WebhookSettings) -> PostedShape:
-    """What failed is told by its code; in words, which may name hosts, settings and budgets, to the owner alone."""
+    """Everyone sees the code of an error. Only the owner sees its text, which may name hosts, settings and budgets."""
     is_told = webhook.principal is not None and reply.suppressed != "send_denied"
     return replace(
         answer,
@@ -160,7 +160,7 @@ def _with_end(answer: PostedShape, run: Run, reply: ChannelReply, webhook: Webho
 
 
 def principal_of(webhook: WebhookSettings, peer: str) -> Principal:
-    """Whose rights the peer's messages have: those of a guest, each peer its own, or the owner's."""
+    """The principal of the peer's messages: a guest, one for each peer, or the owner."""
     return webhook.principal or Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}:{peer}")
 
 
@@ -173,7 +173,7 @@ def key_of(webhook: WebhookSettings, peer: str, thread: str | None) -> SessionKe
 
 
 def place_of(webhook: WebhookSettings, peer: str, thread: str | None) -> DeliveryContext:
-    """Where the chat's replies go; nowhere, if the webhook has no address."""
+    """The place of the chat's replies; nowhere if the webhook has no address."""
     if webhook.url is None:
         return NOWHERE
     return DeliveryContext(channel=NAME, to=peer, account_id=webhook.name, thread_id=thread)

@@ -1,4 +1,4 @@
-"""What is set for one webhook."""
+"""The settings of one webhook."""
 
 from dataclasses import dataclass, field
 
@@ -6,18 +6,18 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
 
 NAME = "webhook"
-"""Of the channel, in keys and places."""
+"""The channel's name in keys and places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """One webhook, both ways."""
+    """One webhook, for both directions."""
 
     name: str
     secret: str = field(repr=False)
     url: str | None
-    """None where it only takes messages in."""
+    """None if the webhook only receives messages."""
     agent_id: AgentId
     principal: Principal | None
-    """Whose rights its messages have; None for those of guests, each peer its own."""
+    """The principal of its messages; None for guests, one for each peer."""
     timeout_seconds: float = 30.0

@@ -1,1 +1,1 @@
-"""Reading the log and waiting for it."""
+"""Reads logs and waits for new events."""

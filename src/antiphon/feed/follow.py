@@ -1,7 +1,7 @@
 """Live reading of logs: one hub, which reads each followed session once for all of its readers.
 
-A reader holds only a cursor. What is new stands in a bounded tail that its session's readers share; a reader
-that fell behind reads the log instead. So a slow reader costs nothing and loses nothing.
+A reader holds only a cursor. The readers of a session share a bounded tail of new events. A reader that fell behind
+reads the log instead, so a slow reader costs nothing and loses nothing.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ STALL_SECONDS = 30.0
 MAX_PENDING_LENGTH = 64 * 1024
 RETRY_SECONDS = 1.0
 END_SECONDS = 0.3
-"""For a frame that is being sent to a reader that is to end."""
+"""For a frame that is being sent to a reader that has to end."""
 WAKES_AT_ONCE = 100
-"""Readers that go on in one turn of the event loop, so that a crowd holds up nobody else."""
+"""Readers that continue in one turn of the event loop, so that a crowd delays nobody else."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,37 +39,37 @@ Frame = bytes
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """What a look at one session's log found."""
+    """The result of reading one session's log."""
 
     first_seq: int
     """The lowest `seq` still in the log; a cursor below `first_seq - 1` has lost events."""
     last_seq: int
     events: tuple[Event, ...]
-    """Above the cursor, ascending; a stretch of them, where they are many or large."""
+    """Above the cursor, ascending; only the first ones if there are many or large ones."""
     size: int
-    """Of the events, in bytes as they are stored."""
+    """The stored size of the events in bytes."""
 
 
 ReadLogs = Callable[[Mapping[SessionRow, int]], Awaitable[Mapping[SessionRow, LogSlice]]]
-"""Reads several sessions after a cursor each; a session that is gone is absent from the answer."""
+"""Reads several sessions, each after a cursor. The answer leaves out deleted sessions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """How readers of one kind see the log; each event is encoded once for all of them."""
+    """How one kind of reader sees the log. Each event is encoded once for all of them."""
 
     encode: Callable[[Event], Frame]
-    """Empty bytes where such readers see nothing of it."""
+    """Returns empty bytes for events that such readers do not see."""
     encode_delta: Callable[[RunId, str | None], Frame]
     encode_reset: Callable[[str], Frame]
     keep_alive: Frame
     prepare: Callable[[Sequence[Event]], Awaitable[None]] | None = None
-    """Does beforehand, off the event loop, what would take `encode` long."""
+    """Does slow work for `encode` in advance, off the event loop."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Events that one look brought, and how each view shows them."""
+    """Events from one read, with their encoding for each view."""
 
     events: tuple[Event, ...]
     size: int
@@ -85,14 +85,14 @@ class _Batch:
         return frame
 
     def frame_between(self, view: View, cursor: int, limit: float) -> Frame:
-        """What stands above the cursor, up to the limit."""
+        """The encoded events above the cursor, up to the limit."""
         if cursor < self.events[0].seq and self.events[-1].seq <= limit:
             return self.frame(view)
         return b"".join(view.encode(event) for event in self.events if cursor < event.seq <= limit)
 
 
 class _Feed:
-    """One followed session: its readers and the tail that they share."""
+    """One followed session: its readers and their shared tail."""
 
     __slots__ = ("batches", "head", "is_gone", "readers", "session", "size", "start", "unsubscribe")
 
@@ -123,7 +123,7 @@ class _Feed:
 
 
 class LogLost(Exception):
-    """What comes after the cursor is no longer there: the reader has to begin anew."""
+    """The log no longer holds the events after the cursor: the reader has to start again."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -132,11 +132,11 @@ class LogLost(Exception):
 
 
 class HubClosed(Exception):
-    """Nobody follows any more: the process stops."""
+    """The process is stopping, so following ends."""
 
 
 class ReaderEnded(Exception):
-    """The reader may not read on."""
+    """The reader may not continue."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -144,7 +144,7 @@ class ReaderEnded(Exception):
 
 
 class Reader:
-    """One follower. `next` gives the frames that come next; it is called by one task at a time."""
+    """One follower. `next` returns the next frames; only one task at a time may call it."""
 
     __slots__ = (
         "_deltas",
@@ -166,15 +166,15 @@ class Reader:
         self._waiter: asyncio.Future[None] | None = None
         self._deltas: deque[tuple[int, RunId, str | None]] = deque()
         self.pending_length = 0
-        """Characters of pieces of a reply that wait to be sent."""
+        """How many characters of deltas wait to be sent."""
         self.cursor = cursor
         self.ending: Exception | None = None
-        """What `next` raises from now on."""
+        """The error that `next` raises from now on."""
         self.view = view
         self.on_stall = on_stall
         self.last_frame_at = hub.clock.monotonic()
         self.sending_since: float | None = None
-        """When the frame now being sent was handed over; the hub drops a reader that takes too long."""
+        """When sending of the current frame began; the hub drops a reader that takes too long."""
 
     async def next(self) -> Frame:
         """The next bytes to send, never empty. Raises `LogLost`, `HubClosed`, `ReaderEnded`."""
@@ -240,7 +240,7 @@ class Reader:
             self._waiter.set_result(None)
 
     def add_delta(self, after: int, run_id: RunId, text: str | None) -> None:
-        """Comes behind the event of that `seq`, and before those that follow it; wakes nobody."""
+        """Places the delta after the event of that `seq` and before the following events; wakes nobody."""
         if text is None:
             self._deltas.clear()
             self.pending_length = 0
@@ -255,12 +255,12 @@ class Reader:
             yield self.view.encode_delta(run_id, text)
 
     def close(self) -> None:
-        """Lets `next` end with `HubClosed`, or ends the sending that it waits for."""
+        """Ends `next` with `HubClosed`, or stops the frame that is being sent."""
         self.ending = HubClosed()
         self._stop_sending()
 
     def end(self, reason: str) -> None:
-        """Lets `next` end with `ReaderEnded`; a frame that is being sent gets a moment."""
+        """Ends `next` with `ReaderEnded`; a frame that is being sent gets a moment to finish."""
         self.ending = ReaderEnded(reason)
         if self.sending_since is None:
             self.wake()
@@ -297,9 +297,9 @@ class Hub:
     async def follow(
         self, grant: Grant, after: int, view: View, *, on_stall: Callable[[], None]
     ) -> AsyncGenerator[Reader]:
-        """A reader of everything above `after`, exactly once. Listens before it reads.
+        """A reader of every event above `after`, exactly once. Subscribes before it reads.
 
-        `on_stall` is called when a frame takes longer than 30 s to be sent. Contract: gateway 1, 5.
+        `on_stall` is called when sending a frame takes longer than 30 s. Contract: gateway 1, 5.
         """
         session = grant.session
         feed = self._feeds.get(session)
@@ -320,25 +320,25 @@ class Hub:
                 del self._feeds[session]
 
     def publish_delta(self, session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
-        """Shows a piece of a reply to whoever follows now, behind the event `after`; never stored, may be lost."""
+        """Shows a delta to the present readers, after the event `after`. Deltas are never stored and may be lost."""
         if feed := self._feeds.get(session):
             for reader in feed.readers:
                 reader.add_delta(after, run_id, text)
             self._wake(tuple(feed.readers))
 
     def close(self) -> None:
-        """Ends every follower, now and later, so that a server can stop."""
+        """Ends all followers, present and future, so that a server can stop."""
         self.is_closed = True
         for reader in self.readers:
             reader.close()
 
     @property
     def readers(self) -> list[Reader]:
-        """Everyone who follows now."""
+        """All present followers."""
         return [reader for feed in self._feeds.values() for reader in feed.readers]
 
     async def run(self) -> None:
-        """Reads what is new in dirty sessions, all of them in one hop, until cancelled."""
+        """Reads new events of all changed sessions in one call, until cancelled."""
         while True:
             await self._is_dirty.wait()
             self._is_dirty.clear()
@@ -357,7 +357,7 @@ class Hub:
             self._take(cursors, slices)
 
     async def sweep(self) -> None:
-        """Once a second: keep-alives for the quiet, an end for the stalled; until cancelled."""
+        """Each second, sends keep-alives to quiet readers and ends stalled ones; until cancelled."""
         while True:
             await asyncio.sleep(1)
             readers = self.readers
@@ -384,7 +384,7 @@ class Hub:
                 if slice.events and feed.head < slice.last_seq:
                     self._mark(session)
                 if feed.head == cursor:
-                    continue  # nothing new: each of a crowd that subscribes would wake all the others
+                    continue  # nothing new: otherwise each reader of a crowd that subscribes would wake all the others
             self._wake(tuple(feed.readers))
 
     def _wake(self, readers: Sequence[Reader]) -> None:

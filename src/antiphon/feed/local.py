@@ -33,14 +33,14 @@ class LocalNotifier:
         return unsubscribe
 
     def publish(self, sessions: Collection[SessionRow]) -> None:
-        """Tells of a commit in this process."""
+        """Reports a commit of this process."""
         self.wake(sessions)
         for wake in tuple(self._of_all.values()):
             wake(sessions)
 
     @property
     def subscribed(self) -> list[SessionRow]:
-        """Sessions that somebody reads."""
+        """Sessions with at least one reader."""
         return list(self._subscribers)
 
     def wake(self, sessions: Iterable[SessionRow]) -> None:

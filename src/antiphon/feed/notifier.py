@@ -1,4 +1,4 @@
-"""The port that says "look again": a hint after a commit, without data."""
+"""The port for wakes: a hint after a commit, without data."""
 
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -7,17 +7,17 @@ from antiphon.domain.ids import SessionRow
 
 
 class Notifier(Protocol):
-    """Wakes those who read a session's log.
+    """Wakes the readers of a session's log.
 
-    - `wake` is called on the event loop, soon after a commit changed the session, and may be called in vain.
-    - It may be lost (a broken connection): implementations then call it within a poll interval.
-    - Whoever wants to miss nothing subscribes first and reads then.
+    - `wake` is called on the event loop, soon after a commit changed the session; it may be called without a change.
+    - A wake may be lost (a broken connection): implementations then call `wake` within a poll interval.
+    - A reader that must miss nothing subscribes first and then reads.
     """
 
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
-        """Registers `wake`; returns the function that ends it."""
+        """Registers `wake`; returns the function that ends the subscription."""
         ...
 
     def subscribe_all(self, wake: Callable[[Collection[SessionRow]], None]) -> Callable[[], None]:
-        """Registers `wake` for the commits of this process, whichever sessions they change; returns what ends it."""
+        """Registers `wake` for the commits of this process, in any session; returns the function that ends it."""
         ...

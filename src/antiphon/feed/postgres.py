@@ -1,8 +1,8 @@
-"""The notifier over many processes: LISTEN and NOTIFY, with a poll behind them.
+"""The notifier for many processes: LISTEN and NOTIFY, with polling as a fallback.
 
-What this process commits wakes its own readers at once. For the others, everything that comes up while one
-notification is on its way goes with the next. Pieces of replies travel beside them, a few times a second; they may
-be lost on the way, as any may.
+Commits of this process wake its own readers at once. For other processes, all changes that arise while one
+notification is under way go into the next. Deltas travel separately, a few times a second; they may be lost, as
+any delta may.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from antiphon.store.database import Database
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""What a lost wake costs at most."""
+"""The longest delay after a lost wake."""
 RETRY_SECONDS = 0.2
 DELTA_SECONDS = 0.05
-"""Between notifications with pieces of replies."""
+"""Between notifications with deltas."""
 MAX_DELTA_BYTES = 7_000
 """In one notification."""
 MAX_WAITING_DELTAS = 1_000
@@ -37,19 +37,19 @@ MAX_SESSIONS = 400
 PIECE = 1_000
 """Characters; each may become six bytes."""
 Delta = tuple[int, int, str, str | None]
-"""The session, the event that the piece comes behind, the run, and the piece."""
+"""The session, the event that the delta comes after, the run, and the text."""
 ShowDelta = Callable[[SessionRow, int, RunId, str | None], None]
 _encode = Encoder().encode
 _decode_deltas = Decoder(list[Delta]).decode
 
 
 class NotificationChannel(Protocol):
-    """Short texts to every process of the database, this one included. A text may be lost."""
+    """Short texts to every process of the database, including this one. A text may be lost."""
 
     async def send(self, text: str) -> None: ...
 
     def receive(self) -> AsyncGenerator[str | None]:
-        """None once it listens, then the texts. Raises `Unavailable` when that breaks off."""
+        """Yields None once it listens, then the texts. Raises `Unavailable` when the connection breaks."""
         ...
 
 
@@ -79,7 +79,7 @@ class PostgresNotifier:
         return self._local.subscribe_all(wake)
 
     def publish(self, woken: Collection[SessionRow], interrupted: Iterable[SessionRow]) -> None:
-        """Tells of a commit: the readers here at once, those elsewhere soon."""
+        """Reports a commit: wakes readers here at once and in other processes soon."""
         self._local.publish(woken)
         for session in interrupted:
             self._on_interrupt(session)
@@ -88,11 +88,11 @@ class PostgresNotifier:
         self._has_news.set()
 
     def show_deltas(self, show: ShowDelta) -> None:
-        """From now on `show` is called with the pieces of replies that stream in other processes."""
+        """From now on calls `show` with the deltas of other processes."""
         self._on_delta = show
 
     def publish_delta(self, session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
-        """Shows a piece of a reply in the other processes; None takes back what was shown of the response."""
+        """Shows a delta in the other processes; None withdraws the deltas of the response."""
         if len(self._deltas) < MAX_WAITING_DELTAS:
             self._deltas.append((session, after, run_id, text))
             self._has_deltas.set()
@@ -112,16 +112,16 @@ class PostgresNotifier:
             while self._woken or self._interrupted:
                 woken, interrupted = _take(self._woken), _take(self._interrupted)
                 try:
-                    await self._flush_deltas()  # the pieces of a reply come before the message that ends them
+                    await self._flush_deltas()  # deltas must arrive before the message that ends them
                     await self._channel.send(_text(self._process, woken, interrupted))
                 except Unavailable:
-                    await asyncio.sleep(RETRY_SECONDS)  # the readers' polls make up for what is lost
+                    await asyncio.sleep(RETRY_SECONDS)  # the readers' polls make up for lost wakes
 
     async def _send_deltas(self) -> None:
         while True:
             await self._has_deltas.wait()
             self._has_deltas.clear()
-            with suppress(Unavailable):  # the stored message will show it all
+            with suppress(Unavailable):  # the stored message will contain all of it
                 await self._flush_deltas()
             await asyncio.sleep(DELTA_SECONDS)
 
@@ -138,7 +138,7 @@ class PostgresNotifier:
                 async for text in self._channel.receive():
                     if text is None:
                         is_told = False
-                        self._local.wake(self._local.subscribed)  # of what was missed nothing is known
+                        self._local.wake(self._local.subscribed)  # anything may have been missed
                     else:
                         self._hear(text)
             except Unavailable as error:
@@ -158,7 +158,7 @@ class PostgresNotifier:
             self._on_interrupt(session)
 
     async def _poll(self, database: Database) -> None:
-        """Wakes the readers of sessions whose log has grown since the last look."""
+        """Wakes the readers of sessions whose log has grown since the last poll."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             subscribed = self._local.subscribed
@@ -185,7 +185,7 @@ def _text(process: ProcessId, woken: Collection[SessionRow], interrupted: Collec
 
 
 def _joined(deltas: Iterable[Delta]) -> list[Delta]:
-    """The pieces with those of one response in one, where they follow one another."""
+    """Joins consecutive deltas of the same response."""
     joined: list[Delta] = []
     for session, after, run_id, text in deltas:
         if text is not None and joined and joined[-1][:3] == (session, after, run_id):
@@ -198,7 +198,7 @@ def _joined(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
-    """Notifications with the pieces in their order, each as large as it may be."""
+    """Notifications with the deltas in order, each filled up to the limit."""
     part: list[Delta] = []
     size = 0
     for session, after, run_id, text in deltas:

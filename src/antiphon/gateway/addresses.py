@@ -1,4 +1,4 @@
-"""What is served where: by path and method, found once for each request."""
+"""Finds the endpoint of each request by path and method."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from antiphon.gateway.bodies import SMALL_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteEndpoint:
-    """Who answers one method at an address, and what the guard lets through to it."""
+    """Answers one method at an address; its fields tell the guard what to let through."""
 
     answer: AsgiApp
     max_body_bytes: int = SMALL_BYTES
     is_open: bool = False
-    """Whether it answers those who show no credential."""
+    """Whether it answers requests without a credential."""
     serves_bound: bool = False
     """Whether it answers a token that is bound to a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path, with what stands there."""
+    """A path with its endpoints."""
 
     path: str
     endpoints: dict[str, RouteEndpoint] = field(default_factory=dict[str, RouteEndpoint])
@@ -38,7 +38,7 @@ class Route:
 
 
 class Match(NamedTuple):
-    """An address, and the parameters that a path has in it."""
+    """An address, and the parameters found in the path."""
 
     address: Route
     parameters: Mapping[str, str]
@@ -48,20 +48,20 @@ _NO_PARAMETERS: Mapping[str, str] = {}
 
 
 class Addresses:
-    """Addresses with `{name}` for a segment of their path, and with `*` at its end for all that begins so."""
+    """Addresses. `{name}` stands for one segment of a path, `*` at the end for any rest."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, Route] = {}
         self._plain: dict[str, Match] = {}
         self._by_shape: dict[tuple[int, str], list[tuple[tuple[str, ...], Route]]] = {}
-        """Those with parameters, by the number of their segments and the first."""
+        """Addresses with parameters, by the number of segments and the first segment."""
         self._by_prefix: list[tuple[str, Match]] = []
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._by_path.values())
 
     def add(self, method: str, path: str, endpoint: RouteEndpoint) -> None:
-        """The method must not be there already."""
+        """The address must not have this method yet."""
         address = self._by_path.get(path) or self._begin(path)
         if method in address.endpoints:
             raise ValueError(f"Address stands twice: {method} {path}")

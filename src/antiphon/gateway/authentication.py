@@ -1,4 +1,7 @@
-"""Who asks: the owner, a token bound to a session, or a browser by two secrets. Contract: access 2, gateway 6."""
+"""Identifies the caller: the owner, a token bound to a session, or a browser by two secrets.
+
+Contract: access 2, gateway 6.
+"""
 
 import hmac
 import re
@@ -17,7 +20,7 @@ from antiphon.gateway.asgi import AsgiApp, Scope, Send
 PAGE_HEADER = "antiphon-page"
 """Carries the secret that only the page's origin can read."""
 OWN_SITES = ("same-origin", "none")
-"""What a browser says in `Sec-Fetch-Site` where our page asks, or a person does."""
+"""The values of `Sec-Fetch-Site` for requests by our page or by a person."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 BOUND_PREFIX = "tok_"
 
@@ -26,21 +29,21 @@ _COOKIE = re.compile(r"[0-9a-f]{1,128}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """By what a request was let in."""
+    """The identity that a request was admitted with."""
 
     principal: Principal
     credential: str | None
-    """The hash of what it showed, which is watched while the request is open; None where nothing can end it."""
+    """The hash of the credential, watched while the request is open. None if nothing can end it."""
     session_key: str | None = None
-    """Of the session that its token is bound to."""
+    """The key of the session that the token is bound to."""
     browser: Browser | None = None
     cookie: str = ""
-    """What the browser is to keep from now on; empty for no change."""
+    """The cookie that the browser has to store now; empty for no change."""
 
 
 class Authentication:
     def __init__(self, services: Services, *, owner_token: str, own_token: str | None) -> None:
-        """`owner_token` is the home's, `own_token` one that is good in this process alone."""
+        """`owner_token` is the home's; `own_token` is valid in this process only."""
         self._services = services
         self._owner_token = owner_token
         self._own_hash = "" if own_token is None else hash_of(own_token)
@@ -48,10 +51,10 @@ class Authentication:
     async def find(
         self, scope: Scope, headers: Mapping[str, str], *, is_open: bool, serves_bound: bool
     ) -> Entry | None:
-        """Who asks; None for nobody in particular, whom open addresses answer. Raises `Unproven`, `Denied`.
+        """Identifies the caller. None is an unknown caller, whom open addresses answer.
 
-        Whatever is raised reads no secret back. A browser counts only where its address is not open, a token that is
-        bound to a session only where such tokens are served.
+        Raises `Unproven`, `Denied`; no error repeats a secret. A browser counts only if its address is not open,
+        a token bound to a session only where such tokens are served.
         """
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -67,9 +70,10 @@ class Authentication:
         return entry
 
     def watch(self, credential: str, scope: Scope, last: AsgiApp) -> Watch:
-        """Ends the request with its credential, by `last` where no answer has begun; a stream may do better.
+        """Ends the request with its credential. `last` answers if no answer has begun.
 
-        That finds it in the scope, as `antiphon.watch`. It is released when the request was answered.
+        A stream finds the watch in the scope as `antiphon.watch` and may end in its own way. The watch is released once
+        the request is answered.
         """
 
         def end(reason: CredentialEnding) -> None:
@@ -93,14 +97,14 @@ class Authentication:
         except Unavailable:
             if not ownership.held(secret):
                 raise
-            # Nothing can be done, nor a token replaced, without the database; what can wait for it does.
+            # Every action, also replacing a token, needs the database; actions that can wait for it do.
             is_valid = True
         if not is_valid:
             raise _bad_token()
         return Entry(principal=OWNER, credential=hash_of(secret))
 
     async def _by_bound_token(self, secret: str, *, is_served: bool) -> Entry:
-        """The session that the token is bound to; it calls tools as that, and reaches nothing else."""
+        """The session that the token is bound to. It calls tools as that session and reaches nothing else."""
         token = await self._services.tokens.find(secret)
         if token is None:
             raise _bad_token()
@@ -114,7 +118,7 @@ class Authentication:
         )
 
     async def _by_browser(self, scope: Scope, headers: Mapping[str, str]) -> Entry | None:
-        """None without both secrets. What cannot be our page's is refused before anything is looked up."""
+        """None unless both secrets are there. Requests that cannot come from our page are refused before any lookup."""
         cookie, page = read_cookie(headers, scope["scheme"]), headers.get(PAGE_HEADER)
         if not cookie or not page:
             return None
@@ -135,15 +139,15 @@ class Authentication:
 
 
 def cookie_name(headers: Mapping[str, str], scheme: str) -> str:
-    """Of the port that the browser asked: it sends the cookies of one port to all others of the host too."""
+    """Contains the port that the browser asked, because a browser sends a cookie to every port of the host."""
     _, _, port = headers.get("host", "").rpartition(":")
     return f"antiphon_session_{port if port.isdecimal() else 443 if scheme == 'https' else 80}"
 
 
 def read_cookie(headers: Mapping[str, str], scheme: str) -> str | None:
-    """The cookie's secret: of several, the last, which a browser sends for the shortest path.
+    """The cookie's secret. If there are several, the last, which a browser sends for the shortest path.
 
-    Read here alone, since a grammar with quoted values takes seconds to read hostile ones.
+    Uses no library: a grammar with quoted values takes seconds to read hostile cookies.
     """
     name, secret = cookie_name(headers, scheme), None
     for pair in headers.get("cookie", "").split(";"):
@@ -154,7 +158,7 @@ def read_cookie(headers: Mapping[str, str], scheme: str) -> str | None:
 
 
 def keep_own_cookie(scope: Scope, headers: MutableMapping[str, str]) -> None:
-    """Leaves no cookie but the page's in the request, so that nothing behind the guard reads another."""
+    """Removes every cookie but the page's from the request, so that nothing behind the guard reads another."""
     if "cookie" not in headers:
         return
     secret = read_cookie(headers, scope["scheme"])
@@ -166,7 +170,7 @@ def keep_own_cookie(scope: Scope, headers: MutableMapping[str, str]) -> None:
 
 
 def browser_cookie(headers: Mapping[str, str], scheme: str, secret: str | None) -> str:
-    """The `Set-Cookie` that keeps the secret in the browser; without one, that forgets it."""
+    """The `Set-Cookie` that stores the secret in the browser, or deletes it if there is no secret."""
     life = int(BROWSER_LIFE.total_seconds()) if secret else 0
     secure = "; Secure" if scheme == "https" else ""
     name = cookie_name(headers, scheme)
@@ -174,7 +178,7 @@ def browser_cookie(headers: Mapping[str, str], scheme: str, secret: str | None) 
 
 
 def with_cookie(send: Send, cookie: str) -> Send:
-    """Sends what the application answers, with a `Set-Cookie` more."""
+    """Adds a `Set-Cookie` to the application's answer."""
 
     def send_with_cookie(message: MutableMapping[str, Any]) -> Awaitable[None]:
         if message["type"] == "http.response.start":

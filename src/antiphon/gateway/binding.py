@@ -1,4 +1,4 @@
-"""Requests over HTTP as parameters: which come from the path, the query, headers and the body. Contract: answers 3."""
+"""Maps HTTP requests to parameters: from the path, the query, headers and the body. Contract: answers 3."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -14,17 +14,17 @@ from antiphon.gateway.operations.operation import Header, Http, Params
 from antiphon.incoming import MAX_PROBLEMS, convert, decode, misfit
 
 MAX_NAME_LENGTH = 100
-"""Characters told of a parameter's name that is not known."""
+"""How many characters of an unknown parameter's name an error shows."""
 _BODILESS = ("GET", "DELETE")
 
 P = TypeVar("P", bound=Params)
 
 
 class Binding(Generic[P]):
-    """Reads one type of parameters. Each part is decoded into a type of its own, so that no value is checked twice."""
+    """Reads one type of parameters. Each part is decoded into its own type, so no value is checked twice."""
 
     def __init__(self, kind: type[P], http: Http, *, beside: Sequence[str] = ()) -> None:
-        """`beside` are names of the query by which operations at the same place are told from one another."""
+        """`beside` are the names in the query that tell operations at the same place apart."""
         has_body = http.method not in _BODILESS
         in_query, in_body, in_headers = list[FieldInfo](), list[FieldInfo](), list[FieldInfo]()
         for field in fields(kind):
@@ -40,7 +40,7 @@ class Binding(Generic[P]):
         self.query = _part(f"{kind.__name__}Query", kind, tuple(field.name for field in in_query))
         self.body = _part(f"{kind.__name__}Body", kind, tuple(field.name for field in in_body)) if in_body else None
         self.own = {field.encode_name for field in in_query}
-        """Names of the query that are parameters."""
+        """The parameters' names in the query."""
         self._kind = kind
         self._is_lenient = http.is_lenient
         self._decoder = None if self.body is None else msgspec.json.Decoder(self.body)
@@ -65,7 +65,7 @@ class Binding(Generic[P]):
         return self._kind(**values)
 
     def _named(self, query: QueryParams) -> dict[str, object]:
-        """The texts of the query by name. Refuses names that are not known here."""
+        """The texts of the query by name. Refuses unknown names."""
         found: dict[str, object] = {}
         unknown: dict[str, None] = {}
         for name, value in query.multi_items():
@@ -85,7 +85,7 @@ class Binding(Generic[P]):
 
 
 def _said(headers: Iterable[tuple[str, Header]], request: Request) -> dict[str, object]:
-    """What the headers say, by parameter."""
+    """The headers' values, by parameter."""
     said: dict[str, object] = {}
     for name, header in headers:
         text = request.headers.get(header.name)
@@ -96,7 +96,7 @@ def _said(headers: Iterable[tuple[str, Header]], request: Request) -> dict[str, 
 
 @cache
 def _part(name: str, kind: type[Params], names: tuple[str, ...]) -> type[Struct]:
-    """A type of these fields of another alone."""
+    """A type with only these fields of another type."""
     definitions: list[Any] = []
     for part in fields(kind):
         if part.name not in names:

@@ -1,12 +1,12 @@
-"""How large the bodies of requests may be. Contract: gateway 5."""
+"""Limits for the size of request bodies. Contract: gateway 5."""
 
 from antiphon.domain.errors import TooLarge
 
 SMALL_BYTES = 64 * 1024
-"""Where nothing large has to come in."""
+"""For operations that take nothing large."""
 WEBHOOK_BYTES = 1024 * 1024
 LARGE_BYTES = 8 * 1024 * 1024
-"""Where messages enter; `gateway.max_body_bytes` may lower or raise it."""
+"""For operations that take messages; `gateway.max_body_bytes` overrides it."""
 
 
 def body_too_large(limit: int) -> TooLarge:
@@ -14,5 +14,5 @@ def body_too_large(limit: int) -> TooLarge:
 
 
 def limit_of(most: int, setting: int) -> int:
-    """The most bytes where an operation takes `most`; `setting` is the configured one for where messages enter."""
+    """The most bytes for an operation that takes `most`; `setting` is the configured limit for messages."""
     return setting if most == LARGE_BYTES else min(most, setting)

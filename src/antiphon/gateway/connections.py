@@ -1,6 +1,6 @@
-"""Connections of clients: bounded in number, time and size before anything is made of what they send.
+"""Client connections, limited in number, time and size before their bytes are interpreted.
 
-uvicorn parses and answers; what it does not bound is bounded here. Why: docs/decisions/0013. Contract: gateway 5.
+uvicorn parses and answers; this module adds the limits that it lacks. Why: docs/decisions/0013. Contract: gateway 5.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from antiphon.gateway.refusals import Refusals
 from antiphon.wire.encoding import compact_json
 
 PIECE_BYTES = 16 * 1024
-"""Fed to the parser at a time: what is counted by the piece is wrong by no more than this."""
+"""Bytes passed to the parser at a time. Counts by piece are wrong by no more than this."""
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1024 * 1024
-"""Read of what follows a refusal, so that the client sees the answer."""
+"""How much is read after a refusal, so that the client sees the answer."""
 SWEEP_SECONDS = 0.5
 NEVER = float("inf")
 
@@ -40,7 +40,7 @@ SINGLE = frozenset(
         b"sec-fetch-site",
     }
 )
-"""Headers that decide something: two of them would be read differently by different readers."""
+"""Headers that decide something. If one came twice, two readers could each use another value."""
 
 _STATUS_LINES = {400: b"HTTP/1.1 400 Bad Request\r\n", 503: b"HTTP/1.1 503 Service Unavailable\r\n"}
 _TYPES = {400: "invalid_request", 503: "unavailable"}
@@ -48,30 +48,30 @@ _TYPES = {400: "invalid_request", 503: "unavailable"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What a client may take before it is known who it is."""
+    """What a client may use before it is identified."""
 
     connections: int = 4096
-    """Open at a time; beyond, the one that has been idle longest is dropped."""
+    """Open connections; above this, the one that has been idle longest is dropped."""
     head_seconds: float = 10.0
     """From the connection, or from the first byte of a later request, to the end of the head."""
     idle_seconds: float = 75.0
     """Between two requests."""
     body_seconds: float = 20.0
-    """For a body, beside what its bytes take at the lowest rate."""
+    """For a body, in addition to the time that its bytes take at the lowest rate."""
     body_rate: int = 16 * 1024
-    """Bytes a second that a body has to come at."""
+    """The lowest rate of a body, in bytes per second."""
     stall_seconds: float = 60.0
-    """For which a client may take nothing of an answer that waits for it."""
+    """How long a client may leave a waiting answer unread."""
     head_bytes: int = 64 * 1024
-    """Of the request line and the headers; of trailers once more."""
+    """For the request line and the headers; trailers may have as many again."""
     headers: int = 100
-    """In number, trailers among them."""
+    """How many, including trailers."""
     pipelined: int = 8
-    """Requests that wait behind one on the same connection."""
+    """Requests that wait behind another on the same connection."""
     chunks: int = 1000
-    """Of a body in chunks, beside those that are no smaller on average than the next says."""
+    """Chunks of a body; more are allowed if the average chunk has `chunk_bytes`."""
     chunk_bytes: int = 64
-    """Each chunk costs as much time as some kilobytes of one body."""
+    """Each chunk costs as much time as some kilobytes in one piece."""
 
 
 class _RefusedRequest(Exception):
@@ -82,21 +82,21 @@ class _RefusedRequest(Exception):
 
 
 class Connections:
-    """Those that are open: which are idle, which bring a body, and which do not take their answer."""
+    """The open connections: idle, receiving a body, or with an unread answer."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.refusals = Refusals()
         self.idle: dict[HttpConnection, None] = {}
-        """Without a whole head, the oldest first."""
+        """Without a complete head, oldest first."""
         self.incoming: dict[HttpConnection, None] = {}
-        """Whose request's body is not whole, or that were refused and not closed yet."""
+        """With an incomplete request body, or refused and not closed yet."""
         self.stalled: dict[HttpConnection, None] = {}
-        """Whose answer waits to be taken."""
+        """With an answer that waits for the client to read it."""
         self._sweeping: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
-        """Sweeps twice a second for as long as there is something to look after."""
+        """Sweeps twice a second while there are connections to watch."""
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
@@ -106,9 +106,9 @@ class Connections:
         self.stalled.pop(connection, None)
 
     def make_room(self) -> bool:
-        """Drops one that nobody misses: the oldest idle one, else of those that proved nothing the oldest.
+        """Drops the connection that matters least: the oldest idle one, else the oldest unproven one.
 
-        Of these the ones that bring a body come first, then the ones that do not take their answer.
+        Unproven connections that send a body come before those that do not read their answer.
         """
         found = next(iter(self.idle), None)
         if found is None:
@@ -136,7 +136,7 @@ class Connections:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One client's connection. Puts `antiphon.abort` into each scope: it drops what waits to be sent, too."""
+    """One client's connection. Puts `antiphon.abort` into each scope, which also drops unsent data."""
 
     transport: asyncio.Transport
     flow: FlowControl
@@ -154,7 +154,7 @@ class HttpConnection(HttpToolsProtocol):
         self._has_begun = False
         """Whether a byte came since the last request."""
         self._unread = 0
-        """Bytes in a row that were no body: a head's, trailers, extensions of chunks."""
+        """Consecutive bytes outside a body: a head's, trailers, extensions of chunks."""
         self._head_bytes = 0
         self._seen: set[bytes] = set()
         self._header_count = 0
@@ -164,18 +164,18 @@ class HttpConnection(HttpToolsProtocol):
         self._chunks = 0
         self._has_body_come = False
         self._answering: RequestResponseCycle | None = None
-        """The request whose answer is under way; `cycle` is the last that came."""
+        """The request that is being answered; `cycle` is the last that came."""
         self._waiting_bytes = 0
         self._waiting_since = 0.0
 
     @property
     def is_proven(self) -> bool:
-        """Whether the guard found somebody behind the request that comes in."""
+        """Whether the guard identified the caller of the request that is being received."""
         return self.scope is not None and self.scope.get("antiphon.principal") is not None
 
     @property
     def is_answer_proven(self) -> bool:
-        """Whether the guard found somebody behind the request whose answer is under way."""
+        """Whether the guard identified the caller of the request that is being answered."""
         return self._answering is not None and self._answering.scope.get("antiphon.principal") is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -188,7 +188,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.forget(self)
         if self._answering is not None:
-            self._answering.disconnected = True  # it may be another than the last, which uvicorn marks
+            self._answering.disconnected = True  # uvicorn marks the last request, which may be another
             self._answering.message_event.set()
         super().connection_lost(exc)
 
@@ -213,7 +213,7 @@ class HttpConnection(HttpToolsProtocol):
                 return
 
     def _take(self, piece: bytes) -> bool:
-        """False once nothing more is to be parsed."""
+        """False once nothing more may be parsed."""
         self._has_body_come = False
         try:
             self.parser.feed_data(piece)
@@ -221,7 +221,7 @@ class HttpConnection(HttpToolsProtocol):
             if self._unread > self._limits.head_bytes + PIECE_BYTES:
                 raise self._head_too_large()
         except httptools.HttpParserUpgrade:
-            # Another protocol was offered, not asked for: the request is answered, and nothing after it is read.
+            # The client offered another protocol but did not demand it: answer the request and read nothing after it.
             self.cycle.keep_alive = False
             return False
         except httptools.HttpParserError as error:
@@ -258,7 +258,7 @@ class HttpConnection(HttpToolsProtocol):
                 "too_many_headers", f"Request has more than {self._limits.headers} headers. Send fewer."
             )
         if not self._is_in_head:
-            return  # a trailer: what was decided by the head cannot be changed any more
+            return  # a trailer cannot change what the head decided
         lower = name.lower()
         if lower in SINGLE:
             if lower in self._seen:
@@ -281,7 +281,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_head = False
         self._is_in_body = True
         self._unread = 0
-        self._head_bytes = 0  # trailers are counted anew
+        self._head_bytes = 0  # trailers are counted separately
         self._body_since = self.loop.time()
         self._body_bytes = self._chunks = 0
         self._all.idle.pop(self, None)
@@ -353,7 +353,7 @@ class HttpConnection(HttpToolsProtocol):
                 self.transport.abort()
             return
         if self.flow.read_paused:
-            self._body_since += SWEEP_SECONDS  # it is we who do not take it
+            self._body_since += SWEEP_SECONDS  # the delay is ours
             return
         limits = self._limits
         if now - self._body_since > limits.body_seconds + self._body_bytes / limits.body_rate:
@@ -369,10 +369,10 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Never asked for: connections that rest are swept."""
+        """Does nothing: the sweep closes idle connections."""
 
     def _refuse(self, code: str, message: str, *, status: int = 400) -> None:
-        """Answers, unless another answer is under way, and closes once the client had a chance to read it."""
+        """Answers, unless another answer has begun, and closes once the client had a chance to read it."""
         self._all.refusals.note(code)
         self._all.forget(self)
         self._is_refused = True

@@ -1,4 +1,4 @@
-"""What requests are answered with: the services, and what else the edge needs."""
+"""The services and functions that answer requests."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from antiphon.wire.runs import PostedShape
 
 
 class InboundWebhooks(Protocol):
-    """Takes in what webhooks post, whoever they are: the message itself proves that.
+    """Accepts webhook messages from any caller; the message itself proves its sender.
 
-    - `headers` have names in lower case; `body` is what was sent, byte for byte.
-    - Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and what posting a message raises.
+    - `headers` have lower-case names; `body` is the body as sent, byte for byte.
+    - Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and the errors of posting a message.
     """
 
     def check_form(self, headers: Mapping[str, str]) -> None: ...
@@ -24,7 +24,7 @@ class InboundWebhooks(Protocol):
 
 
 RotateOwnerToken = Callable[[Principal], Awaitable[str]]
-"""Replaces the owner's token, and what it let in; gives the path of the file that holds the new one."""
+"""Replaces the owner's token and ends what it admitted; returns the path of the file with the new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,6 @@ class Gateway:
     rotate_owner_token: RotateOwnerToken
 
     def default_model(self, agent_id: AgentId) -> str:
-        """What the agent's sessions use where they name none themselves."""
+        """The model of the agent's sessions that name none."""
         agent = self.services.rules.agents.get(agent_id)
         return agent.model if agent else "unknown"

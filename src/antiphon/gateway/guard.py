@@ -1,4 +1,4 @@
-"""What every request passes first: Host and Origin, who it is, how large. Contract: gateway 5, 6, answers 5."""
+"""The first checks of every request: Host and Origin, identity, size. Contract: gateway 5, 6, answers 5."""
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 MAX_DISCARD_SECONDS = 5.0
 MAX_PARAMETERS = 100
-"""In a query. Each costs as much time as hundreds of bytes of one do, before anybody knows what it asks."""
+"""In a query. Each takes as long to read as hundreds of bytes, before the caller is identified."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -30,7 +30,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 class GatewaySettings:
     owner_token: str
     own_token: str | None = None
-    """The owner too, in this process alone: of a command that opened the home itself."""
+    """Also the owner's, but in this process only: for a command that opened the home itself."""
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = LARGE_BYTES
 
@@ -44,10 +44,8 @@ class _Refused(Exception):
 
 
 class Guard:
-    """The outermost application. Puts `antiphon.principal`, what is at the address as `antiphon.found`, and the raw
-    `antiphon.send` into the scope.
-
-    With a token that is bound to a session it puts the session's key there too, as `antiphon.session`.
+    """The outermost application. Puts `antiphon.principal`, `antiphon.found` (the match of the address) and the raw
+    `antiphon.send` into the scope, and `antiphon.session` (the session's key) for a token bound to a session.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class Guard:
             await _answer(send, refused)
 
     def _check_host(self, headers: dict[str, str]) -> None:
-        """Keeps other sites' pages out, which reach this machine by DNS rebinding or a cross-site request."""
+        """Blocks pages of other sites, which reach this machine by DNS rebinding or a cross-site request."""
         host = headers.get("host", "")
         if _host_name(host) not in self._hosts:
             raise _Refused(
@@ -144,7 +142,7 @@ class Guard:
             await self.application(scope, receive, send)
 
     def _take_token(self, scope: Scope) -> None:
-        """Whatever writes or calls a tool comes by here; who proves only in the message who they are, does later."""
+        """Counts writes and tool calls. Callers that are proved only by their message are counted later."""
         principal: Principal | None = scope["antiphon.principal"]
         if principal is None or scope["method"] in SAFE_METHODS:
             return
@@ -177,7 +175,7 @@ class Guard:
         return limit_of(most, self._settings.max_body_bytes)
 
     async def _take_unmeasured(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Measures a body that comes without its length; raises `_Refused` whatever the application made of it."""
+        """Measures a body without a stated length. Raises `_Refused` whatever the application did with it."""
         limit = self._body_limit(scope)
         received = 0
 
@@ -218,7 +216,7 @@ def _too_large(limit: int) -> _Refused:
 
 
 async def _discard(receive: Receive) -> None:
-    """Reads the body to its end, within limits: a client that still sends might never see the answer."""
+    """Reads the body to its end, within limits: a client that is still sending might never see the answer."""
     left = MAX_DISCARDED_BYTES
     with anyio.move_on_after(MAX_DISCARD_SECONDS):
         while left > 0:

@@ -36,7 +36,7 @@ def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> 
 
 
 def build_probes(gateway: Gateway) -> AsgiApp:
-    """`/health` and `/ready` alone, for a process that answers nobody but its supervisor."""
+    """Only `/health` and `/ready`, for a process that serves nobody but its supervisor."""
     return Application(_addresses_of(PROBES, gateway))
 
 
@@ -57,7 +57,7 @@ def _addresses_of(operations: Iterable[AnyOperation], gateway: Gateway) -> Addre
 
 
 class Application:
-    """Answers what the guard lets through, by address and method."""
+    """Answers requests that passed the guard, by address and method."""
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -72,13 +72,13 @@ class Application:
 
         try:
             await self._endpoint(scope).answer(scope, receive, begin)
-        except Exception as error:  # whatever a request does not do is answered in one shape
+        except Exception as error:  # every failure gets the same shape
             if has_begun:
                 raise
             await response_to(error, scope)(scope, receive, send)
 
     def _endpoint(self, scope: Scope) -> RouteEndpoint:
-        """Raises `HTTPException` where there is none."""
+        """Raises `HTTPException` if there is none."""
         found = scope["antiphon.found"] if "antiphon.found" in scope else self._addresses.find(scope["path"])
         if found is None:
             raise HTTPException(404)
@@ -119,7 +119,7 @@ class _RoutePlace:
             await _send(send, answer, operation.http.status, ())
 
     def _choose(self, request: Request) -> tuple[AnyOperation, Binding[Any]]:
-        """By what the query names."""
+        """Chooses the operation by the names in the query."""
         if request.scope["query_string"]:
             query = request.query_params
             for operation, binding in self._others:
@@ -130,7 +130,7 @@ class _RoutePlace:
 
 
 async def _send(send: Send, answer: object, status: int, headers: Iterable[tuple[str, str]]) -> None:
-    """Sends the answer as JSON, or nothing for None."""
+    """Sends the answer as JSON; None is an empty body."""
     sent = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     body = b""
     if answer is not None:
@@ -141,7 +141,7 @@ async def _send(send: Send, answer: object, status: int, headers: Iterable[tuple
 
 
 class _Description:
-    """`/openapi.json`, which is made when it is asked for first."""
+    """`/openapi.json`, made at the first request for it."""
 
     def __init__(self) -> None:
         self._response: Response | None = None

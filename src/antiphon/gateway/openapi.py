@@ -19,7 +19,7 @@ _JSON = "application/json"
 
 
 def describe(operations: Iterable[AnyOperation]) -> Json:
-    """An OpenAPI document of all of them, each with every status that it may answer."""
+    """An OpenAPI document of the operations, each with every status that it may answer."""
     places: dict[tuple[str, str], list[AnyOperation]] = {}
     for operation in operations:
         places.setdefault((operation.http.path, operation.http.method), []).append(operation)
@@ -45,7 +45,7 @@ def _bound(operation: AnyOperation, there: Sequence[AnyOperation]) -> Binding[An
 
 
 class _Schemas:
-    """The schemas of all that comes in and goes out."""
+    """The schemas of all parameters and answers."""
 
     def __init__(self, bindings: Iterable[Binding[Any]], operations: Iterable[AnyOperation]) -> None:
         bindings = list(bindings)
@@ -78,14 +78,14 @@ def _schemas_of(kinds: Sequence[Any]) -> tuple[Sequence[Json], Json]:
 
 
 def _without_nulls(schema: Json) -> Json:
-    """What may be left out of an answer is absent then, never null."""
+    """The schema without null: a missing value is left out of an answer."""
     if "properties" not in schema:
         return schema
     return {**schema, "properties": {name: _plain(each) for name, each in schema["properties"].items()}}
 
 
 def _plain(schema: Json) -> Json:
-    """The schema of what is there, where it may be left out."""
+    """The schema of the value itself, for a field that may be left out."""
     if schema.get("default", ...) is not None:
         return schema
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
@@ -96,7 +96,7 @@ def _plain(schema: Json) -> Json:
 
 
 def _described(there: Sequence[AnyOperation], bound: Mapping[str, Binding[Any]], schemas: _Schemas) -> Json:
-    """The operations at one method and path as one."""
+    """The operations at one method and path, described as one."""
     first = there[0]
     described: Json = {
         "operationId": first.name,
@@ -160,7 +160,7 @@ def _responses(there: Sequence[AnyOperation], schemas: _Schemas) -> Json:
 
 
 def _answer_schema(operation: AnyOperation, schemas: _Schemas) -> Json:
-    """Of streams of events and of lines each part has the answer's schema, which OpenAPI cannot say of the whole."""
+    """In a stream, the schema describes each event or line; OpenAPI cannot describe the whole."""
     if operation.http.media_type == _JSON:
         return schemas.of_answer(operation.answer)
     return {"type": "string", "x-part": schemas.of_answer(operation.answer)}

@@ -1,4 +1,4 @@
-"""Telling of what is refused at the door, without letting strangers fill the log."""
+"""Logs refused connections without letting strangers fill the log."""
 
 import logging
 import time
@@ -10,14 +10,14 @@ QUIET_SECONDS = 60.0
 
 
 class Refusals:
-    """One line in the log for each kind of refusal a minute, with how many there were since the last."""
+    """Logs one line a minute for each kind of refusal, with the number since the last line."""
 
     def __init__(self) -> None:
         self._told_at: dict[str, float] = {}
         self._untold: dict[str, int] = {}
 
     def note(self, code: str) -> None:
-        """Counts one. `code` is a constant of ours, never what came in."""
+        """Counts one refusal. `code` is one of our constants, never received text."""
         now = time.monotonic()
         count = self._untold.get(code, 0) + 1
         told_at = self._told_at.get(code)

@@ -1,4 +1,4 @@
-"""Answers over HTTP: JSON, and one shape for every error. Contract: answers 5."""
+"""HTTP answers: JSON, and one shape for every error. Contract: answers 5."""
 
 import logging
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def error_response(status: int, code: str, message: str, headers: Mapping[str, s
 
 
 def response_to(error: Exception, scope: Scope) -> Response:
-    """What is answered to the request in which the error was raised."""
+    """The answer to the request that raised the error."""
     match error:
         case AntiphonError():
             return error_response(status_of(error), error.code, error.message, _headers_of(error))
@@ -37,7 +37,7 @@ def response_to(error: Exception, scope: Scope) -> Response:
             text = messages.get(error.status_code, str(error.detail))
             return error_response(error.status_code, phrase, text, error.headers)
         case ClientDisconnect():
-            return Response(status_code=400)  # before its body was whole: nobody reads this, and nothing went wrong
+            return Response(status_code=400)  # the client left before its body was complete: nobody reads this
         case _:
             logger.error("Request failed", exc_info=error, extra={"action": "request_failed", "path": scope["path"]})
             return error_response(500, "internal_error", "Antiphon failed inside; its log says more.")

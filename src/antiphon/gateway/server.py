@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn on a socket that was bound before anything was promised."""
+"""The HTTP server: uvicorn on a socket that was bound before startup reported success."""
 
 import asyncio
 import errno
@@ -21,16 +21,16 @@ from antiphon.gateway.responses import error_response
 
 GRACE_SECONDS = 5
 QUICK_SECONDS = 3.0
-"""Within which a request is answered that waits for nothing."""
+"""Within this time a request that waits for nothing is answered."""
 
 MOST_DESCRIPTORS = 65_536
-"""That the process raises its limit of open files to; all that are allowed, where those are fewer."""
+"""The limit of open files that the process asks for; if fewer are allowed, it takes all of them."""
 KEPT_DESCRIPTORS = 192
-"""Of them, for other things than connections."""
+"""How many of them are reserved for other things than connections."""
 
 
 class PortTaken(AntiphonError):
-    """The address cannot be listened on."""
+    """The address is already in use or cannot be bound."""
 
     default_code = "port_taken"
 
@@ -40,7 +40,7 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections inherit it: asyncio sets it only where the protocol is named, and a body would wait 40 ms.
+    # Connections inherit it: asyncio sets it only if the protocol is named, and a body would wait 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((host, port))
@@ -74,10 +74,10 @@ _CUT = error_response(
 
 
 class _Requests:
-    """The application, whose requests can be ended: those that go on for longer get an answer that says so.
+    """Wraps the application so that its requests can be ended; an interrupted request gets an answer that says so.
 
-    Puts `antiphon.cancel` into each scope, which ends the request; it is answered by `antiphon.last` then, an
-    application that was put there before.
+    Puts `antiphon.cancel` into each scope, which ends the request. Then `antiphon.last` answers it, an application that
+    was put into the scope before.
     """
 
     def __init__(self, app: AsgiApp) -> None:
@@ -91,7 +91,7 @@ class _Requests:
             await _REFUSED(scope, receive, send)
             return
         if (task := asyncio.current_task()) is not None and scope["type"] == "http":
-            task.set_name(f"{scope['method']} {scope['path'][:100]}")  # the watchdog tells what holds the loop up
+            task.set_name(f"{scope['method']} {scope['path'][:100]}")  # the watchdog reports what blocks the loop
         has_begun = False
 
         def begin(message: MutableMapping[str, Any]) -> Awaitable[None]:
@@ -108,7 +108,7 @@ class _Requests:
             if not request.cancelled_caught:
                 return
             if has_begun:
-                scope["antiphon.abort"]()  # the client must not take what it has for the whole
+                scope["antiphon.abort"]()  # the client must not take a partial answer for the whole
                 await anyio.lowlevel.checkpoint()
             else:
                 await scope.get("antiphon.last", _CUT)(scope, receive, send)
@@ -118,7 +118,7 @@ class _Requests:
                 self._is_empty.set()
 
     async def end(self) -> None:
-        """Takes no more, lets those that are quick end, and ends those that are not."""
+        """Accepts no more requests, lets quick ones finish, and ends the others."""
         self._is_ending = True
         if self._open:
             self._is_empty = anyio.Event()
@@ -129,7 +129,7 @@ class _Requests:
 
 
 class _GatewayServer(uvicorn.Server):
-    """Leaves signals to the program, and ends what is open before it waits for connections to close."""
+    """Leaves signals to the program, and ends open requests before it waits for connections to close."""
 
     def __init__(self, config: uvicorn.Config, requests: _Requests, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
@@ -152,7 +152,7 @@ class _GatewayServer(uvicorn.Server):
 
 
 def _raise_descriptors() -> int:
-    """The most files that may be open, raised as far as is allowed and of use."""
+    """Raises the limit of open files as far as allowed and useful; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -166,7 +166,7 @@ def _raise_descriptors() -> int:
 async def serving(
     app: AsgiApp, listener: socket.socket, *, on_stop: Callable[[], None], limits: ConnectionLimits | None = None
 ) -> AsyncGenerator[str]:
-    """Answers requests on the socket; gives the address. Leaving stops it and closes connections."""
+    """Answers requests on the socket; yields the address. Leaving stops it and closes connections."""
     limits = limits or ConnectionLimits()
     limits = replace(limits, connections=min(limits.connections, _raise_descriptors() - KEPT_DESCRIPTORS))
     requests = _Requests(app)

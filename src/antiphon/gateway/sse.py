@@ -1,7 +1,6 @@
-"""Server-sent events: a log followed live, with ids to resume by. Contract: gateway 1.
+"""Server-sent events: a log followed live, with ids for resuming. Contract: gateway 1.
 
-Delivery runs in a task of its own on the server's raw `send`, because a deep chain of awaits would be walked
-at every wake.
+Delivery runs in its own task on the server's raw `send`, because each wake would walk a deep chain of awaits.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,12 +45,12 @@ def reset_frame(reason: str) -> Frame:
 
 
 def _end(reason: str) -> Frame:
-    """The last event where what let the reader in is valid no more."""
+    """The last event when the reader's credential has ended."""
     return frame("end", {"reason": reason})
 
 
 def _end_with(watch: Watch, reader: Reader) -> None:
-    """Ends the reader with what its request was let in by."""
+    """Ends the reader when its request's credential ends."""
 
     def end(reason: CredentialEnding) -> None:
         reader.end(reason.value)
@@ -82,9 +81,9 @@ EVENT_VIEW = View(
 
 
 def run_view(run_id: RunId, on_end: Callable[[], None]) -> View:
-    """The messages of one run, and its end; tells `on_end` when that is encoded.
+    """The messages of one run, and its end; calls `on_end` when the end is encoded.
 
-    A run that yielded ends with the one that continues it.
+    A run that yielded ends with the run that continues it.
     """
     messages = message_view(include_tools=True)
     current = run_id
@@ -107,7 +106,7 @@ def run_view(run_id: RunId, on_end: Callable[[], None]) -> View:
 
 
 class FollowResponse(Response):
-    """Sends some frames at once, then whatever the session's log brings after the cursor."""
+    """Sends some frames at once, then the events of the session's log after the cursor."""
 
     def __init__(
         self,
@@ -120,7 +119,7 @@ class FollowResponse(Response):
         is_over: Callable[[], bool] = lambda: False,
         cut: Frame = b"",
     ) -> None:
-        """`cut` is sent last where the gateway stops before it is over."""
+        """`cut` is sent last if the gateway stops before the stream is over."""
         super().__init__(status_code=200)
         self._hub = hub
         self._grant = grant
@@ -144,7 +143,7 @@ class FollowResponse(Response):
                 tasks.cancel_scope.cancel()
 
             def stalled() -> None:
-                # What waits to be sent to somebody who does not read would keep the connection open.
+                # Data waiting for a client that does not read would keep the connection open.
                 scope["antiphon.abort"]()
                 tasks.cancel_scope.cancel()
 
@@ -176,7 +175,7 @@ class FollowResponse(Response):
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def _send(self, send: Send, reader: Reader, frame: Frame) -> None:
-        """Sends piece by piece, so that no more than one waits in the connection's buffer."""
+        """Sends in pieces, so that at most one waits in the connection's buffer."""
         for start in range(0, len(frame), PIECE_BYTES):
             reader.sending_since = self._hub.clock.monotonic()
             await send({"type": "http.response.body", "body": frame[start : start + PIECE_BYTES], "more_body": True})

@@ -1,4 +1,4 @@
-"""Bodies of requests that nobody is known behind yet: bounded together, however many connections bring them."""
+"""Limits the total size of request bodies from unidentified callers, over all connections."""
 
 from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from antiphon.gateway.asgi import AsgiApp, Receive, Scope
 from antiphon.gateway.refusals import Refusals
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of all such bodies that are not whole yet."""
+"""The total size of all such bodies that are incomplete."""
 
 
 class _OpenBody:
-    """One that is coming."""
+    """A body that is still being received."""
 
     __slots__ = ("end", "size")
 
@@ -27,18 +27,18 @@ class _OpenBody:
 
 
 class StrangersBodies:
-    """Keeps them within `most` bytes together: beyond, the oldest is given up, which an honest sender's never is."""
+    """Keeps the bodies within `most` bytes in total. Above that, drops the oldest, which no honest sender has."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
         self._held = 0
         self._bodies: dict[_OpenBody, None] = {}
-        """The one that began first, first."""
+        """In order of their start, oldest first."""
         self._refusals = Refusals()
 
     @contextmanager
     def reading(self, scope: Scope, receive: Receive, crowded: AsgiApp) -> Generator[Receive]:
-        """Gives a `receive` that counts; the request whose body is given up is ended, and answered by `crowded`."""
+        """Yields a `receive` that counts. If the body is dropped, the request ends and `crowded` answers it."""
         body = _OpenBody(scope, crowded)
 
         async def counted() -> MutableMapping[str, Any]:

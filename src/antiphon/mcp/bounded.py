@@ -1,7 +1,7 @@
-"""Messages of MCP servers within a size: one that is larger is dropped while it comes, and its call fails.
-So does one of so many values that reading it would hold up everybody.
+"""Limits the size of messages from MCP servers: a larger message is dropped as it arrives, and its call fails.
 
-The answer that stands for it is put together here, so that a call is told at once and the connection goes on.
+The same happens to a message with so many values that reading it would block everything else. An answer made here
+replaces the message, so that the call fails at once and the connection continues.
 """
 
 import codecs
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 ENCODING = "antiphon-bounded-lines"
-"""UTF-8 whose decoder drops lines that are too long; the name under which Python finds it."""
+"""The name of this codec in Python: UTF-8 whose decoder drops lines that are too long."""
 MAX_MESSAGE_VALUES = 50_000
-"""Numbers, texts, lists, objects and names; a block of content with one text has three, and takes 20 µs."""
+"""Numbers, texts, lists, objects and names. A block of content with one text has three and takes 20 µs."""
 TOO_LARGE = f"The answer is larger than {MAX_MESSAGE_BYTES // 1024**2} MiB, which is the limit. Ask for less."
 TOO_MANY = f"The answer holds more than {MAX_MESSAGE_VALUES} values, which is the limit. Ask for less."
 _ID = re.compile(rb'"id"\s{0,9}:\s{0,9}([0-9]{1,18}|"[^"\\]{1,100}")')
 _NEAR = 1024
-"""Bytes at both ends of a message among which its id is looked for."""
+"""Bytes at each end of a message that are searched for its id."""
 
 
 class BoundedMessages:
-    """Bytes as they come, held back until a message is whole."""
+    """Holds bytes back until their message is complete."""
 
     def __init__(self, separator: bytes | None, before: bytes = b"") -> None:
-        """`separator` ends each message, if there are several; `before` stands before one that is put together here."""
+        """`separator` ends each message if there are several; `before` precedes each answer that is made here."""
         self._separator = separator
         self._before = before
         self._held: list[bytes] = []
@@ -41,7 +41,7 @@ class BoundedMessages:
         self._head = self._tail = b""
 
     def take(self, data: bytes) -> bytes:
-        """What can be passed on now."""
+        """The bytes that can be passed on now."""
         if self._separator is None:
             self._hold(data)
             return b""
@@ -55,7 +55,7 @@ class BoundedMessages:
 
     @property
     def held(self) -> int:
-        """Bytes of the message that is not whole yet."""
+        """Bytes of the incomplete message."""
         return sum(map(len, self._held))
 
     def end(self) -> bytes:
@@ -100,7 +100,7 @@ class _LineDecoder(codecs.IncrementalDecoder):
 
 
 def register() -> None:
-    """Makes `ENCODING` known to Python; may be called twice."""
+    """Registers `ENCODING` in Python; may be called twice."""
     codecs.register(_find)
 
 
@@ -112,7 +112,7 @@ def _find(name: str) -> codecs.CodecInfo | None:
 
 
 def _without_last_break(data: bytes) -> tuple[bytes, bytes]:
-    """What may be read now, and a break at the end that the next bytes may make an empty line."""
+    """The bytes to read now, and a final line break that the next bytes could turn into an empty line."""
     if _with_plain_breaks(data[-4:]).endswith(b"\n\n") and not data.endswith(b"\r"):
         return data, b""
     rest = data.rstrip(b"\r\n")
@@ -124,7 +124,7 @@ def _with_plain_breaks(data: bytes) -> bytes:
 
 
 async def bound_response(response: "httpx2.Response") -> None:
-    """Puts a bound on what is read of the response; a hook of the client that asks the server."""
+    """Limits how much of the response is read. A response hook of the HTTP client."""
     import httpx2
 
     if response.headers.get("content-encoding", "identity") != "identity":

@@ -1,4 +1,4 @@
-"""Tools of MCP servers, as agents' own. Contract: foreign_tools 1."""
+"""Tools of MCP servers, offered to agents. Contract: foreign_tools 1."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 SEPARATOR = "__"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What every provider takes as a tool's name."""
+"""Tool names that every provider accepts."""
 MAX_DESCRIPTION = 4_000
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_TOOLS = 500
@@ -75,7 +75,7 @@ class McpTool:
 
 
 class AbsentTools:
-    """Stands for all tools of a server that cannot be asked now. Implements `Tool`."""
+    """Stands for all tools of a server that is unavailable now. Implements `Tool`."""
 
     def __init__(self, server: str, problem: Unavailable) -> None:
         self._problem = problem
@@ -102,7 +102,7 @@ class AbsentTools:
 
 
 class McpTools:
-    """What agents may call: tools of this program, and those of the agent's servers. Implements `ToolSource`."""
+    """The tools that agents may call: this program's, and those of the agent's servers. Implements `ToolSource`."""
 
     def __init__(self, own: ToolSource, settings: Iterable[ServerSettings], clock: Clock) -> None:
         self._own = own
@@ -112,13 +112,13 @@ class McpTools:
             self._connections.setdefault(server.agent_id, []).append(ServerConnection(server, clock))
 
     async def run(self) -> None:
-        """Keeps the connections, until cancelled; none is made before it is wanted."""
+        """Keeps the connections open, until cancelled. Each is opened when first needed."""
         async with anyio.create_task_group() as tasks:
             for connection in self._all():
                 tasks.start_soon(connection.run)
 
     async def tools_for(self, agent_id: AgentId) -> Toolset:
-        """Waits for servers no longer than their deadlines; those that do not answer are told of as absent."""
+        """Waits for servers up to their deadlines; a server that does not answer is listed as absent."""
         own = await self._own.tools_for(agent_id)
         connections = self._connections.get(agent_id, [])
         if not connections:
@@ -163,7 +163,7 @@ class McpTools:
 def tools_of(
     connection: ServerConnection, listed: "Iterable[ListedTool]", own: Toolset
 ) -> tuple[list[Tool], list[LeftOut]]:
-    """The server's tools under their prefixed names, and those that cannot be had, with the reason."""
+    """The server's tools under their prefixed names, and the tools left out, with the reason."""
     settings = connection.settings
     taken: set[str] = set()
     tools: list[Tool] = []
@@ -189,16 +189,16 @@ def tools_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReport:
-    """What a look at a server showed."""
+    """The result of checking a server."""
 
     tools: int = 0
     left_out: tuple[LeftOut, ...] = ()
     problem: str | None = None
-    """Why it cannot be used; None if it can."""
+    """Why the server cannot be used; None if it can."""
 
 
 async def look_at_servers(settings: Sequence[ServerSettings], own: Toolset) -> list[ServerReport]:
-    """One report each, in their order; all are asked at once, and let go again."""
+    """One report for each server, in order. Asks all of them concurrently, then disconnects."""
     reports = [ServerReport()] * len(settings)
 
     async def look(index: int) -> None:

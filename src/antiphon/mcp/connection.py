@@ -1,4 +1,4 @@
-"""The connection to one MCP server: made when it is first wanted, kept, and made again after it broke."""
+"""The connection to one MCP server: opened when first needed, kept, and opened again after it breaks."""
 
 import logging
 import math
@@ -33,13 +33,13 @@ ToolList: TypeAlias = "list[Tool]"
 GONE = "the connection to it was lost"
 LONGEST_DELAY_SECONDS = 300.0
 LISTING_LIFE_SECONDS = 300.0
-"""How long a server's list of tools is taken to be right."""
+"""How long a server's list of tools is used before it is read again."""
 MAX_PAGES = 50
 CONNECT_SECONDS = 30.0
 
 
 class ServerTimeout(Unavailable):
-    """The server did not answer within its deadline."""
+    """The server did not answer before its deadline."""
 
     default_code = "mcp_timeout"
 
@@ -51,7 +51,7 @@ class ServerUnavailable(Unavailable):
 
 
 class CallFailed(Unavailable):
-    """The server refused the call, or answered with what is no result."""
+    """The server refused the call, or its answer is not a valid result."""
 
     default_code = "mcp_tool_failed"
 
@@ -61,20 +61,20 @@ class _Open:
     client: "Client"
     since: float
     lost: anyio.Event = field(default_factory=anyio.Event)
-    """Set by whoever notices that it is of no more use."""
+    """Set by the task that notices that the connection is unusable."""
 
 
 @dataclass(slots=True)
 class _Attempt:
     is_settled: anyio.Event = field(default_factory=anyio.Event)
-    """Set once the connection stands or has failed."""
+    """Set once the connection is open or has failed."""
     opened: _Open | None = None
 
 
 class ServerConnection:
-    """One server. While `run` runs, any task may ask.
+    """One server. While `run` runs, any task may use the connection.
 
-    After a failure the next attempt is made when something is asked; after several, not before a delay that doubles.
+    After a failure the next use connects again; after several failures, only once a delay is over, which doubles.
     """
 
     def __init__(self, settings: ServerSettings, clock: Clock) -> None:
@@ -91,7 +91,7 @@ class ServerConnection:
         self._listing = anyio.Lock()
 
     async def run(self) -> None:
-        """Connects whenever that is wanted, until cancelled."""
+        """Connects whenever a task needs the connection, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted = anyio.Event()
@@ -99,7 +99,7 @@ class ServerConnection:
             assert attempt is not None
             try:
                 await self._hold(attempt)
-            except Exception as error:  # whatever the server, its program or the SDK's tasks raise
+            except Exception as error:  # any error of the server, its program or the SDK's tasks
                 problem = self._describe(error)
             if attempt.opened is not None:
                 self._lose(attempt.opened, problem)
@@ -109,7 +109,7 @@ class ServerConnection:
                 attempt.is_settled.set()
 
     async def tools(self) -> ToolList:
-        """What the server offers, as it last said. Raises `ServerTimeout`, `ServerUnavailable` and `CallFailed`."""
+        """The server's tools, as last listed. Raises `ServerTimeout`, `ServerUnavailable` and `CallFailed`."""
         return await self._ask("list its tools", self._list_tools)
 
     async def call(self, tool: str, arguments: JsonObject) -> "CallToolResult":
@@ -168,7 +168,7 @@ class ServerConnection:
                     "The next call starts the server again."
                 ) from error
             raise CallFailed(f"MCP server refused: {self._masked(error.message)}") from error
-        except (ValueError, RuntimeError) as error:  # what the SDK raises for a result that breaks its own schema
+        except (ValueError, RuntimeError) as error:  # from the SDK, for a result that breaks its own schema
             said = (
                 bounded(f"{place}: {problem}" for place, problem in problems_of(error))
                 if isinstance(error, ValidationError)
@@ -177,7 +177,7 @@ class ServerConnection:
             raise CallFailed(f"MCP server gave an invalid result: {self._masked(said)}") from error
 
     async def _opened(self) -> _Open:
-        """The standing connection, or the one that is now made. Raises `ServerUnavailable`."""
+        """The open connection, or the one that is being opened. Raises `ServerUnavailable`."""
         if self._open is not None:
             return self._open
         if self._attempt is None:
@@ -196,7 +196,7 @@ class ServerConnection:
         return ServerUnavailable(f"MCP server cannot be used now: {self.settings.name!r}, {self._problem}.{advice}")
 
     async def _hold(self, attempt: _Attempt) -> None:
-        """Makes the connection and keeps it until it is lost. Raises what the attempt, or the server's end, raises."""
+        """Opens the connection and keeps it until it is lost. Raises errors of the attempt or the server's end."""
         client_class = await to_thread.run_sync(_load_client)
         seconds = self.settings.timeout.total_seconds()
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
@@ -217,7 +217,7 @@ class ServerConnection:
             self._listed_at = None
 
     def _lose(self, opened: _Open, problem: str) -> None:
-        """Gives up the connection; whoever notices first tells why."""
+        """Closes the connection; the first task to notice sets the problem."""
         if self._open is opened:
             self._open = None
             if self._clock.monotonic() - opened.since > LONGEST_DELAY_SECONDS:
@@ -258,18 +258,18 @@ class ServerConnection:
 
 
 def _sole(error: BaseException) -> BaseException:
-    """The first of those that task groups have wrapped."""
+    """The first error inside nested task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
 def _load_client() -> "type[Client]":
-    """Takes a second the first time, and 25 MB."""
+    """Takes a second and 25 MB the first time."""
     from mcp import Client
 
     for name in ("mcp", "httpx2", "httpcore2"):
-        # They log what went over the wire.
+        # They log the messages.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return Client
 

@@ -1,4 +1,4 @@
-"""MCP over HTTP, on the gateway: each request is signed in for itself, so that nothing outlives its token."""
+"""MCP over HTTP, on the gateway. Each request is authenticated on its own, so nothing outlives its token."""
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +29,7 @@ START_SECONDS = 30.0
 
 
 class Endpoint:
-    """The ASGI application at `/mcp`. The guard before it has said who asks; `run` must be running."""
+    """The ASGI application at `/mcp`. The guard has identified the caller; `run` must be running."""
 
     def __init__(
         self, calls: ToolCalls, read_target: Callable[[str], NamedTarget], version: str, max_body_bytes: int
@@ -43,7 +43,7 @@ class Endpoint:
         self._manager: StreamableHTTPSessionManager | None = None
 
     async def run(self) -> None:
-        """Serves from the first request on, until cancelled; the protocol is loaded only then."""
+        """Serves until cancelled. Loads the protocol at the first request."""
         await self._wanted.wait()
         self._manager = await to_thread.run_sync(self._load)
         async with self._manager.run():
@@ -86,7 +86,7 @@ class Endpoint:
 
 
 class _ActingTools:
-    """The tools, for whoever acts as the session. Implements `SessionTools`."""
+    """The tools for the caller that acts as the session. Implements `SessionTools`."""
 
     def __init__(self, calls: ToolCalls, principal: Principal, target: NamedTarget) -> None:
         self._calls = calls
@@ -101,7 +101,7 @@ class _ActingTools:
 
 
 async def _checked(receive: Receive) -> Receive:
-    """Gives the body again, once it came whole. Raises `NotJson` for one of too many values."""
+    """Replays the body once it is complete. Raises `NotJson` if it has too many values."""
     body = bytearray()
     while True:
         part = await receive()

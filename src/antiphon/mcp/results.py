@@ -1,4 +1,4 @@
-"""What a server's tool answered, as text for a model."""
+"""The result of a server's tool, as text for a model."""
 
 import json
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, ContentBlock
 
 MAX_CHARACTERS = 50_000
-"""About 12,000 tokens: more than this would push the conversation out of most context windows."""
+"""About 12,000 tokens: more would push the conversation out of most context windows."""
 
 
 def text_of_result(result: "CallToolResult") -> str:
-    """The texts of the result, then its structured content unless a text says the same; at most so long."""
+    """The texts of the result, then its structured content unless a text repeats it; cut to `MAX_CHARACTERS`."""
     texts = [text for block in result.content if (text := _text_of_block(block))]
     structured: Any = result.structured_content
     if structured is not None and not _repeats(texts, structured):
@@ -48,7 +48,7 @@ def _size(base64: str) -> int:
 
 
 def _repeats(texts: Sequence[str], structured: Any) -> bool:
-    """Whether one text is the structured content once more; a bare value is wrapped as `result` there."""
+    """Whether one text repeats the structured content; a bare value is wrapped as `result` there."""
     wrapped: Any = structured["result"] if list(structured) == ["result"] else structured
     if len(texts) != 1:
         return False

@@ -1,4 +1,4 @@
-"""What is configured of one MCP server."""
+"""The settings of one MCP server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from antiphon.domain.ids import AgentId
 
 MASK = "***"
 SHORTEST_SECRET = 6
-"""Shorter values stand in too many innocent texts to be masked."""
+"""Shorter values occur in too many harmless texts to be masked."""
 UNDECLARED = frozenset({Effect.WRITES, Effect.LEAVES})
-"""What a tool is taken to do of which nothing is said. Contract: flow 10."""
+"""The effects that an undeclared tool is assumed to have. Contract: flow 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class ServerSettings:
 
     agent_id: AgentId
     name: str
-    """Goes before the names of its tools."""
+    """The prefix of its tools' names."""
     command: str | None = None
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -34,7 +34,7 @@ class ServerSettings:
     timeout: timedelta = timedelta(seconds=60)
     """How long the start, and each call, may take."""
     log: Path | None = None
-    """Where the program's standard error goes; begun anew at each start. None throws it away."""
+    """The file for the program's standard error, emptied at each start. None discards it."""
 
     def effects_of(self, tool: str) -> frozenset[Effect]:
         return self.effects.get(tool) or self.effects.get("*") or UNDECLARED

@@ -1,4 +1,4 @@
-"""Tokens, browsers and signing in. Contract: access 2, gateway 6."""
+"""Tokens, browsers and sign-in. Contract: access 2, gateway 6."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -17,12 +17,12 @@ class TokenRow(Shape, frozen=True, kw_only=True):
     created_at: int
     name: str | None = None
     last_used_at: int | None = None
-    """Of a browser, to the day."""
+    """For a browser, accurate to the day."""
     expires_at: int | None = None
     is_this: bool | None = None
     """Whether it is the browser that asks."""
     token: str | None = None
-    """The secret, in the answer to its creation alone."""
+    """The secret; only in the answer to its creation."""
 
 
 class TokenList(Shape, frozen=True, kw_only=True):
@@ -33,12 +33,12 @@ class TokenList(Shape, frozen=True, kw_only=True):
 class RotatedToken(Shape, frozen=True, kw_only=True):
     ok: bool
     file: str
-    """Where the new owner's token is."""
+    """The file that holds the owner's new token."""
 
 
 class SignInLink(Shape, frozen=True, kw_only=True):
     code: str
-    """Good once."""
+    """Works once."""
     expires_in_seconds: int
 
 
@@ -49,7 +49,7 @@ class SignedIn(Shape, frozen=True, kw_only=True):
 
 
 class Proof(Shape, frozen=True, kw_only=True):
-    """Shows that this is the home's gateway."""
+    """Proves that this is the home's gateway."""
 
     proof: str
 

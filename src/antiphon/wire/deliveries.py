@@ -18,7 +18,7 @@ class DeliveryShape(Shape, frozen=True, kw_only=True):
     status: DeliveryStatus
     attempts: int
     due_at: int | None = None
-    """Of one that waits."""
+    """For a delivery that waits."""
     platform_id: str | None = None
     error: str | None = None
     code: str | None = None

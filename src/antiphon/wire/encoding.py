@@ -1,4 +1,4 @@
-"""What all shapes of the wire have in common, and how they become JSON."""
+"""The common base of all wire shapes, and their JSON encoding."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from msgspec.json import Encoder
 
 
 class Shape(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A part of an answer. A field with a default is left out where it has nothing to say."""
+    """A part of an answer. A field at its default is left out."""
 
 
 def milliseconds(moment: datetime) -> int:

@@ -1,4 +1,4 @@
-"""What a refusal is on the wire: its status over HTTP, its word for tools. Contract: answers 1, 5."""
+"""Errors on the wire: their HTTP status, and their status word for tools. Contract: answers 1, 5."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ _STATUSES: tuple[tuple[type[AntiphonError], int], ...] = (
     (Unavailable, 503),
     (AntiphonError, 500),
 )
-"""The first that an error is one of counts."""
+"""The first class that matches an error counts."""
 
 TYPES = {
     400: "invalid_request",
@@ -48,19 +48,19 @@ TYPES = {
 
 
 class ErrorShape(Shape, frozen=True, kw_only=True):
-    """What is wrong, and what to do."""
+    """The error, and what to do about it."""
 
     type: str
     message: str
     code: str
-    """Stable; docs/ERRORS.md lists them."""
+    """Stable; docs/ERRORS.md lists the codes."""
 
 
 class ErrorAnswer(Shape, frozen=True, kw_only=True):
-    """Every answer that is an error."""
+    """The shape of every error."""
 
     ok: bool
-    """False."""
+    """Always false."""
     error: ErrorShape
 
 
@@ -70,7 +70,7 @@ def status_of(error: AntiphonError) -> int:
 
 
 def tool_status_of(error: AntiphonError) -> Literal["forbidden", "not_found", "error"]:
-    """The `status` of a tool's answer that failed by the error."""
+    """The `status` of a tool's answer that failed with this error."""
     match status_of(error):
         case 403:
             return "forbidden"

@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it can work."""
+"""Whether the process is alive, and whether it can work."""
 
 from antiphon.wire.encoding import Shape
 

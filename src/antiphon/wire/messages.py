@@ -50,7 +50,7 @@ Content: TypeAlias = TextShape | ToolCallShape | ImageShape
 
 
 class ProvenanceShape(Shape, frozen=True, kw_only=True):
-    """Where a message came from that no person wrote here."""
+    """The origin of a message that no person wrote here."""
 
     kind: ProvenanceKind
     source_session_key: str | None = None
@@ -76,7 +76,7 @@ class ReportShape(Shape, frozen=True, kw_only=True):
 
 
 class ClassificationShape(Shape, frozen=True, kw_only=True):
-    """A classification, where it is not public."""
+    """A classification that is not public."""
 
     level: str
     integrity: str
@@ -121,7 +121,7 @@ class HistoryShape(Shape, frozen=True, kw_only=True):
 
     session_key: str
     session_id: str
-    """Of the incarnation that was read."""
+    """The id of the incarnation that was read."""
     messages: Sequence[MessageShape]
     has_more: bool
     truncated: bool
@@ -129,7 +129,7 @@ class HistoryShape(Shape, frozen=True, kw_only=True):
     content_truncated: bool
     content_redacted: bool
     bytes: int
-    """Of the messages, as a JSON array."""
+    """The size of the messages as a JSON array."""
     next_cursor: str | None = None
 
 
@@ -208,7 +208,7 @@ def _part(part: Part, *, with_images: bool) -> Content | None:
 
 
 def arguments(text: str) -> object:
-    """The object that the model meant, or its words where JSON cannot say that again."""
+    """The object that the model meant, or its raw text if JSON cannot represent it."""
     try:
         value = json.loads(text or "{}", parse_constant=_refuse)
         json.dumps(value, allow_nan=False)

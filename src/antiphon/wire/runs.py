@@ -1,4 +1,4 @@
-"""Runs, and what became of a message. Contract: sessions 4, runs 3, gateway 4."""
+"""Runs, and the results of posting. Contract: sessions 4, runs 3, gateway 4."""
 
 from collections.abc import Sequence
 
@@ -18,12 +18,12 @@ class UsageShape(Shape, frozen=True, kw_only=True):
 
 
 class RunShape(Shape, frozen=True, kw_only=True):
-    """A run as the ledger has it."""
+    """A run as stored in the ledger."""
 
     run_id: str
     session_key: str
     status: RunStatus
-    """`timeout` without `endedAt` is the end of a wait, not of the run."""
+    """`timeout` without `endedAt` means that a wait ended, not the run."""
     created_at: int
     started_at: int | None = None
     ended_at: int | None = None
@@ -42,7 +42,7 @@ class RunList(Shape, frozen=True, kw_only=True):
 
 
 class PostedShape(Shape, frozen=True, kw_only=True):
-    """What became of a message; with a wait also how the run ended that answers it."""
+    """The result of posting a message. With a wait, also how the run that answers it ended."""
 
     session_key: str
     message_id: str

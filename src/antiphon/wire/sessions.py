@@ -12,7 +12,7 @@ from antiphon.wire.encoding import Shape, dollars, milliseconds, plain_json
 
 
 class DeliveryContextShape(Shape, frozen=True, kw_only=True):
-    """Where answers of a session go."""
+    """The place of a session's replies."""
 
     channel: str | None = None
     to: str | None = None
@@ -21,7 +21,7 @@ class DeliveryContextShape(Shape, frozen=True, kw_only=True):
 
 
 class SessionShape(Shape, frozen=True, kw_only=True):
-    """A row as in `sessions_list`, with what people also see of their sessions."""
+    """A row as in `sessions_list`, with more fields for people."""
 
     key: str
     kind: SessionKind
@@ -37,7 +37,7 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     status: SessionStatus
     model: str
     context_tokens: int | None = None
-    """Of the newest prompt and answer. Absent, as counts, preview and description are, for an ended incarnation."""
+    """Tokens of the newest prompt and answer. An ended incarnation has none, and no counts, preview or description."""
     total_tokens: int
     cost_usd: float | None = None
     message_count: int | None = None
@@ -65,21 +65,21 @@ class SessionList(Shape, frozen=True, kw_only=True):
 
 
 class DeletedSession(Shape, frozen=True, kw_only=True):
-    """A session was deleted."""
+    """The answer to deleting a session."""
 
     ok: bool
     deleted: bool
 
 
 class CancelledWork(Shape, frozen=True, kw_only=True):
-    """What was at work in a session and below it, and is being cancelled."""
+    """The work that was under way in a session and its descendants, and is being cancelled."""
 
     ok: bool
     cancelled: bool
     below: int
-    """Runs of descendants."""
+    """The number of runs of descendants."""
     run_id: str | None = None
-    """Of the session itself."""
+    """The run of the session itself."""
 
 
 def found_row(found: Found, *, default_model: str) -> SessionShape:
@@ -124,7 +124,7 @@ def session_row(session: SessionSummary, *, default_model: str, is_ended: bool =
 
 
 def listed_row(session: SessionSummary, *, default_model: str) -> dict[str, Any]:
-    """A row as agents get it: the fields of `sessions_list` alone. Contract: list 2."""
+    """A row for agents: only the fields of `sessions_list`. Contract: list 2."""
     row = plain_json(session_row(session, default_model=default_model))
     for name in _FOR_PEOPLE:
         row.pop(name, None)

@@ -1,4 +1,4 @@
-"""Tools, as they are offered to people and programs. Contract: tools 1."""
+"""Tools, as offered to people and programs. Contract: tools 1."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ class ToolShape(Shape, frozen=True, kw_only=True):
     name: str
     description: str
     parameters: dict[str, Any]
-    """JSON Schema of the arguments."""
+    """The JSON Schema of the arguments."""
 
 
 class ToolList(Shape, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Sessions with those under them, and who is at work."""
+"""Sessions with their descendants, and work in progress."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,10 +15,10 @@ class CurrentRun(Shape, frozen=True, kw_only=True):
 
     run_id: str
     status: str
-    """That of a run, or `parked`."""
+    """The run's status, or `parked`."""
     since: int
     waits_for: Sequence[str] | None = None
-    """Keys of sessions."""
+    """Session keys."""
     waits_until: int | None = None
 
 
@@ -35,7 +35,7 @@ class MemberShape(Shape, frozen=True, kw_only=True):
 
     key: str
     level: int
-    """How many sessions of this answer it is under."""
+    """How many sessions of this answer are above it."""
     depth: int
     spawned_by: str | None = None
     agent_id: str
@@ -59,7 +59,7 @@ class MemberShape(Shape, frozen=True, kw_only=True):
 
 
 class TreeShape(Shape, frozen=True, kw_only=True):
-    """Sessions, each after the one that it is under."""
+    """Sessions, each after its parent."""
 
     count: int
     sessions: Sequence[MemberShape]
@@ -78,7 +78,7 @@ class BusySession(Shape, frozen=True, kw_only=True):
 
 
 class ProcessShape(Shape, frozen=True, kw_only=True):
-    """A program at work on the database."""
+    """A running process of the database."""
 
     process_id: str
     role: str
@@ -89,7 +89,7 @@ class ProcessShape(Shape, frozen=True, kw_only=True):
 
 
 class WorkShape(Shape, frozen=True, kw_only=True):
-    """Who is at work."""
+    """The busy sessions and the processes."""
 
     count: int
     total: int

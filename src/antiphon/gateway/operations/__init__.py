@@ -1,1 +1,1 @@
-"""Every operation of the gateway, once: HTTP, its description and the tests are made of these. Contract: access 5."""
+"""Every operation of the gateway, once. HTTP, its description and the tests derive from these. Contract: access 5."""

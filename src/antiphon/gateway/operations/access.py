@@ -1,4 +1,4 @@
-"""Operations on tokens, on signed-in browsers and on signing in. Contract: access 2, gateway 6."""
+"""Operations on tokens, signed-in browsers and sign-in. Contract: access 2, gateway 6."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -29,7 +29,7 @@ class CreateToken(Params, frozen=True, kw_only=True):
     session_key: str
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     days: Annotated[float, Meta(gt=0, le=3650)] | None = None
-    """How long it is good; for ever unless set."""
+    """How long the token is valid; without a limit if absent."""
 
 
 class NamedToken(Params, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Prove(Params, frozen=True, kw_only=True):
 
 @operation("tokens.list", NoParams, wire.TokenList, Http(method="GET", path="/tokens"), scope=TokenScope.ADMIN)
 async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
-    """Tokens that are valid and browsers that are signed in, without their secrets."""
+    """Lists valid tokens and signed-in browsers, without their secrets."""
     rows = [wire.token_row(token) for token in await ask.services.tokens.list(ask.principal)]
     rows += [wire.browser_row(browser, ask.browser) for browser in await ask.services.sign_in.list(ask.principal)]
     return wire.TokenList(count=len(rows), tokens=rows)
@@ -61,7 +61,7 @@ async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     target=TargetKind.SESSION,
 )
 async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
-    """A token that calls tools as the session, and does nothing else. It is shown this once."""
+    """Creates a token that calls tools as the session and can do nothing else. It is shown only this once."""
     token, secret = await ask.services.tokens.create(
         ask.principal,
         ask.target(params.session_key),
@@ -75,7 +75,7 @@ async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
     "tokens.rotate", NoParams, wire.RotatedToken, Http(method="POST", path="/tokens/rotate"), scope=TokenScope.ADMIN
 )
 async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
-    """Replaces the owner's token in the home's file, and ends the browsers and links that it let in."""
+    """Replaces the owner's token in the home's file, and ends the browsers and links that the old token admitted."""
     ask.outlive_credential()
     return wire.RotatedToken(ok=True, file=await ask.gateway.rotate_owner_token(ask.principal))
 
@@ -89,7 +89,7 @@ async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
     target=TargetKind.TOKEN,
 )
 async def revoke_token(ask: Ask, params: NamedToken) -> None:
-    """Ends a token or a browser: the next request with it is refused, and open ones end within a second."""
+    """Ends a token or a browser: its next request is refused, and open requests end within a second."""
     if ask.browser is not None and ask.browser.id == params.token_id:
         ask.outlive_credential()
     await ask.services.tokens.revoke(ask.principal, params.token_id)
@@ -97,14 +97,14 @@ async def revoke_token(ask: Ask, params: NamedToken) -> None:
 
 @operation("links.create", NoParams, wire.SignInLink, Http(method="POST", path="/auth/link"), scope=TokenScope.ADMIN)
 async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
-    """A new code for a sign-in link, for the owner."""
+    """Creates a code for a sign-in link, for the owner."""
     code = await ask.services.sign_in.new_link_code(ask.principal)
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 
 
 @operation("browsers.sign-in", SignInParams, wire.SignedIn, Http(method="POST", path="/auth/exchange"), scope=None)
 async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
-    """Takes the code of a link, once: sets the cookie, and answers the page's secret, which goes with it."""
+    """Redeems a link's code, once: sets the cookie and returns the page's secret that belongs to it."""
     service, headers, scheme = ask.services.sign_in, ask.request.headers, ask.request.scope["scheme"]
     found = await service.exchange(params.code, browser_name(headers.get("user-agent", "")))
     if found is None:
@@ -125,7 +125,7 @@ async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
     scope=TokenScope.READ,
 )
 async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
-    """Ends the browser that asks; its open streams end with it."""
+    """Signs out the browser that asks; its open streams end too."""
     if ask.browser is None:
         raise Denied("Only a browser signs out. Replace the owner's token by `antiphon tokens rotate`.")
     ask.outlive_credential()
@@ -137,7 +137,7 @@ async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
 
 @operation("gateways.prove", Prove, wire.Proof, Http(method="POST", path="/auth/prove"), scope=None)
 async def prove(ask: Ask, params: Prove) -> wire.Proof:
-    """Proves that this is the home's gateway, to a client that knows the owner's token and has not sent it."""
+    """Proves that this is the home's gateway to a client that knows the owner's token and has not sent it."""
     host, port = ask.request.scope["server"]
     key = await ask.services.ownership.proof_key()
     return wire.Proof(proof=identity_proof(key, params.nonce, host, port))

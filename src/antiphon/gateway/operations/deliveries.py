@@ -27,7 +27,7 @@ class NamedDelivery(Params, frozen=True, kw_only=True):
     scope=TokenScope.READ,
 )
 async def list_deliveries(ask: Ask, params: ListDeliveries) -> wire.DeliveryList:
-    """What has left and what is to leave by channels, newest first; `before` takes the last `deliveryId` of a page."""
+    """Lists texts that leave or left through channels, newest first; `before` is the last `deliveryId` of a page."""
     statuses = None if params.status is None else frozenset(params.status)
     where = DeliveryFilter(statuses=statuses, before=params.before)
     limit = min(max(params.limit, 1), MAX_LIMIT)
@@ -44,7 +44,7 @@ async def list_deliveries(ask: Ask, params: ListDeliveries) -> wire.DeliveryList
     target=TargetKind.DELIVERY,
 )
 async def get_delivery(ask: Ask, params: NamedDelivery) -> wire.DeliveryShape:
-    """One text that leaves, or has left, by a channel."""
+    """Returns one delivery."""
     return wire.delivery(await ask.services.deliveries.get(ask.principal, params.delivery_id))
 
 
@@ -57,7 +57,7 @@ async def get_delivery(ask: Ask, params: NamedDelivery) -> wire.DeliveryShape:
     target=TargetKind.DELIVERY,
 )
 async def retry_delivery(ask: Ask, params: NamedDelivery) -> wire.DeliveryShape:
-    """Queues a dead or suppressed one anew, under the same id; one that waits is due now."""
+    """Queues a dead or suppressed delivery again, under the same id; a waiting one becomes due now."""
     return wire.delivery(await ask.services.deliveries.retry(ask.principal, params.delivery_id))
 
 

@@ -1,4 +1,4 @@
-"""What operations share that wait, stream or page: resuming, one incarnation's view, the bound of a page.
+"""Shared by operations that wait, stream or page: resuming, views of one incarnation, the size limit of a page.
 
 Contract: gateway 1.
 """
@@ -34,7 +34,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, descriptio
 After: TypeAlias = Annotated[int, Meta(ge=0, description="The `seq` after which to go on.")]
 
 LAST_EVENT_ID = Header("Last-Event-ID", read_event_id)
-"""Says what `after` says, as browsers do that reconnect, and decides."""
+"""Means the same as `after` and overrides it; browsers send it when they reconnect."""
 ACCEPT = Header("Accept", lambda value: True if SSE_TYPE in value else None, is_described=False)
 
 
@@ -43,25 +43,25 @@ def is_in_log(session: Session, cursor: int) -> bool:
 
 
 def resume(session: Session, cursor: int | None, *, otherwise: int) -> tuple[int, list[Frame]]:
-    """After which `seq` to go on, and what to say first: a `reset` where the log does not hold the cursor."""
+    """The `seq` to continue after, and the first frames: a `reset` if the log does not hold the cursor."""
     if cursor is not None and is_in_log(session, cursor):
         return cursor, []
     return otherwise, [] if cursor is None else [reset_of(session, cursor)]
 
 
 def reset_of(session: Session, cursor: int) -> Frame:
-    """Says why the log does not hold the cursor."""
+    """Tells the reader why the log does not hold the cursor."""
     return reset_frame("ahead" if cursor > session.last_seq else "pruned")
 
 
 def start_of(found: Found) -> int:
-    """The cursor before the first event: of an ended incarnation that was named, else of the whole log."""
+    """The cursor before the first event: of an ended incarnation if one was named, else of the whole log."""
     session = found.as_named
     return max(session.first_seq, session.incarnation_seq if found.is_ended else 0) - 1
 
 
 def view_of(view: View, session_id: SessionId, *, is_ended: bool) -> View:
-    """What readers see that named an ended incarnation: its own events, which may still come late, and no more."""
+    """The view of an ended incarnation: only its own events, which may still arrive late."""
     if not is_ended:
         return view
 
@@ -75,7 +75,7 @@ def view_of(view: View, session_id: SessionId, *, is_ended: bool) -> View:
 
 
 def history_of(page: HistoryPage, seal: Callable[[int], str]) -> HistoryShape:
-    """The page within 6 MiB: the oldest messages are dropped, and the flags say so."""
+    """The page within 6 MiB: drops the oldest messages and sets the flags accordingly."""
     messages = [message(event) for event in page.events]
     dropped, size = _oldest_beyond([len(compact_json(each)) + 1 for each in messages])
     kept, has_more = messages[dropped:], page.has_more or dropped > 0
@@ -94,7 +94,7 @@ def history_of(page: HistoryPage, seal: Callable[[int], str]) -> HistoryShape:
 
 
 def _oldest_beyond(sizes: Sequence[int]) -> tuple[int, int]:
-    """How many of the oldest have to go, and how many bytes the others are as a list; the newest stays."""
+    """How many of the oldest to drop, and the size of the others as a list in bytes. The newest stays."""
     total, dropped = sum(sizes) + 1, 0
     while total > MAX_PAGE_BYTES and dropped < len(sizes) - 1:
         total -= sizes[dropped]
@@ -103,12 +103,12 @@ def _oldest_beyond(sizes: Sequence[int]) -> tuple[int, int]:
 
 
 async def wait_for_run(ask: Ask, run_id: RunId, seconds: float) -> Run | None:
-    """The run in which the work ended; None if it has not in that time."""
+    """The run that ended the work; None if it has not ended in that time."""
     return await ask.services.waits.wait(run_id, timedelta(seconds=seconds))
 
 
 async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
-    """What became of the message, once the run has ended that answers it, or as `timeout`."""
+    """The result of posting, once the run that answers the message has ended, or as `timeout`."""
     if stored.run_id is None:
         return posted(stored)
     run = await wait_for_run(ask, stored.run_id, seconds)
@@ -118,7 +118,7 @@ async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
 
 
 async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
-    """What became of the message, then what its run brings, until it ends."""
+    """Streams the result of posting, then the run's events until it ends."""
     is_over = False
 
     def end() -> None:

@@ -1,4 +1,4 @@
-"""Operations for supervisors: whether the process lives, and whether it can work."""
+"""Operations for supervisors: whether the process is alive, and whether it can work."""
 
 from antiphon.gateway.operations.operation import Ask, Http, NoParams, operation
 from antiphon.wire import health as wire
@@ -6,13 +6,13 @@ from antiphon.wire import health as wire
 
 @operation("health.get", NoParams, wire.Alive, Http(method="GET", path="/health", is_lenient=True), scope=None)
 async def get_health(ask: Ask, params: NoParams) -> wire.Alive:
-    """The process answers."""
+    """Answers whenever the process is alive."""
     return wire.Alive(ok=True)
 
 
 @operation("health.ready", NoParams, wire.ReadyShape, Http(method="GET", path="/ready", is_lenient=True), scope=None)
 async def check_ready(ask: Ask, params: NoParams) -> wire.ReadyShape:
-    """Messages can be taken and stored; without a worker they wait until one comes."""
+    """Answers 200 if messages can be accepted and stored; without a worker they wait until one starts."""
     ready = await ask.services.health.check()
     note = None if ready.workers else "No worker lives: messages are stored, and answered when one comes."
     return wire.ReadyShape(ok=True, workers=ready.workers, configured_alike=ready.is_configured_alike, note=note)

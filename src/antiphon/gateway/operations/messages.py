@@ -1,4 +1,4 @@
-"""Operations on what is said in a session: posting, appending, reading, following. Contract: gateway 1, 4."""
+"""Operations on messages and events: posting, appending, reading, following. Contract: gateway 1, 4."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -106,7 +106,7 @@ def _messages(query: tuple[str, ...] = (), when: str | None = None) -> Http:
     kind=AnswerKind.STREAM,
 )
 async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResponse:
-    """Posts a message and answers at once, after its run (`wait`), or while it streams (`stream`)."""
+    """Posts a message. Answers at once, after its run (`wait`), or with a stream (`stream`)."""
     target = ask.target(params.key)
     if params.role != "user" or params.occurred_at is not None:
         raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
@@ -133,7 +133,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
     target=TargetKind.SESSION,
 )
 async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
-    """Stores a message, which starts no run."""
+    """Stores a message without starting a run."""
     occurred_at = None
     if params.occurred_at is not None:
         occurred_at = datetime.fromtimestamp(params.occurred_at / 1000, UTC)
@@ -159,7 +159,7 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
     kind=AnswerKind.STREAM,
 )
 async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | FollowResponse:
-    """The newest messages, oldest first; with `follow=1`, live from there on."""
+    """Returns the newest messages, oldest first; with `follow=1`, continues live."""
     services, principal, target = ask.services, ask.principal, ask.target(params.key)
     view = message_view(include_tools=params.include_tools)
     if params.follow:
@@ -199,7 +199,7 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
     kind=AnswerKind.STREAM,
 )
 async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
-    """Every event of the log, from the start or after a cursor, then live."""
+    """Streams every event of the log, from the start or after a cursor, then live."""
     found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
     session = found.as_named
     after, first = resume(session, params.after, otherwise=start_of(found))
@@ -216,7 +216,7 @@ async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
     target=TargetKind.SESSION,
 )
 async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
-    """The events of one incarnation, one JSON object a line: the present one, or an ended one by its id."""
+    """Returns the events of the present incarnation, or of an ended one by its id, one JSON object per line."""
     target = ask.target(params.key)
     await ask.services.sessions.get(ask.principal, target)
     events = ask.services.history.events(ask.principal, target)

@@ -1,4 +1,4 @@
-"""What an operation is: its name, types, rights, target, handler, and its form over HTTP. Contract: access 5."""
+"""An operation: its name, types, rights, target, handler, and its form over HTTP. Contract: access 5."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,15 +20,15 @@ from antiphon.gateway.context import Gateway
 
 
 class Params(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """All that a caller says, in one flat object. Unknown names are refused. Contract: answers 3."""
+    """All arguments of an operation, in one flat object. Unknown names are refused. Contract: answers 3."""
 
 
 class NoParams(Params, frozen=True, kw_only=True):
-    """Nothing to say."""
+    """No parameters."""
 
 
 class TokenScope(StrEnum):
-    """What a token must allow. Contract: access 2."""
+    """The permission that a token needs. Contract: access 2."""
 
     READ = "sessions.read"
     WRITE = "sessions.write"
@@ -37,7 +37,7 @@ class TokenScope(StrEnum):
 
 
 class TargetKind(StrEnum):
-    """What an operation is about, which the caller must be able to see."""
+    """What an operation is about; the caller must be able to see it."""
 
     NONE = "none"
     SESSION = "session"
@@ -51,56 +51,56 @@ class AnswerKind(StrEnum):
 
     ANSWER = "answer"
     WAIT = "wait"
-    """At once, or when something that was waited for has happened."""
+    """At once, or after an event that the caller waits for."""
     STREAM = "stream"
     """Also, or only, as a stream of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header of HTTP that says what a parameter says."""
+    """An HTTP header that sets a parameter."""
 
     name: str
     read: Callable[[str], object] = str
-    """Gives None where it says nothing."""
+    """Returns None if the header sets nothing."""
     is_described: bool = True
-    """Whether the description names it."""
+    """Whether the OpenAPI description lists it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
-    """How an operation is asked for over HTTP. Parameters that are nowhere else come in the body."""
+    """The HTTP form of an operation. Parameters that are nowhere else are in the body."""
 
     method: str
     path: str
-    """With the parameters that are segments of it, as `{key}`."""
+    """Parameters that are segments of the path are written `{key}`."""
     query: tuple[str, ...] = ()
-    """Parameters that come in the query. All but the path's, for methods without a body."""
+    """Parameters in the query. Methods without a body have all their parameters there, except those in the path."""
     headers: Mapping[str, Header] = field(default_factory=dict[str, Header])
     when: str | None = None
-    """The query's name which tells the operation from another at this place: a parameter of it, or a truth value."""
+    """The name in the query that selects this operation among others at this place: a parameter of it, or a flag."""
     statuses: Mapping[int, str] = field(default_factory=lambda: {200: "Answered."})
     media_type: str = "application/json"
-    """Of what is answered; streams have their own."""
+    """The type of the answer; streams have their own."""
     max_body_bytes: int = SMALL_BYTES
     reads_body: bool = False
-    """Whether the handler reads the body itself, byte for byte."""
+    """Whether the handler reads the raw body itself."""
     is_lenient: bool = False
-    """Whether names in the query that are not known are passed over."""
+    """Whether unknown names in the query are ignored."""
 
     @property
     def status(self) -> int:
-        """Of an answer that says no other."""
+        """The status of an answer that sets no other."""
         return next(iter(self.statuses))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One request for an operation: who asks, and of what."""
+    """One request for an operation, with its caller."""
 
     gateway: Gateway
     who: Principal | None
-    """None for nobody in particular, whom open operations answer."""
+    """None is an unknown caller, whom open operations answer."""
     bound_session: str | None = None
     """The key of the session that the caller's token is bound to."""
     http: Request | None = None
@@ -111,13 +111,13 @@ class Ask:
 
     @property
     def principal(self) -> Principal:
-        """Who asks. Not for open operations."""
+        """The caller. Not for open operations."""
         assert self.who is not None
         return self.who
 
     @property
     def request(self) -> Request:
-        """For operations that are about HTTP itself: its cookies, its signatures."""
+        """For operations on HTTP itself: cookies and signatures."""
         assert self.http is not None
         return self.http
 
@@ -127,11 +127,11 @@ class Ask:
         return None if self.http is None else self.http.scope.get("antiphon.browser")
 
     def target(self, name: str) -> NamedTarget:
-        """The session that a person or program names. Raises `Invalid`."""
+        """The session that the caller names. Raises `Invalid`."""
         return self.services.sessions.target(name)
 
     def outlive_credential(self) -> None:
-        """Lets the request be answered though it ends what it was let in by."""
+        """Lets the request finish although it ends its own credential."""
         watch: Watch | None = None if self.http is None else self.http.scope.get("antiphon.watch")
         if watch is not None:
             self.services.credentials.release(watch)
@@ -143,7 +143,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class HttpReply(Generic[A]):
-    """An answer with another status than the first of its operation's, or with headers of HTTP."""
+    """An answer with a status other than its operation's first, or with HTTP headers."""
 
     answer: A
     status: int | None = None
@@ -155,14 +155,14 @@ Answered: TypeAlias = A | HttpReply[A] | Response
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[P, A]):
-    """One entry of the table."""
+    """An entry of the table."""
 
     name: str
     """`<plural>.<verb>`."""
     params: type[P]
     answer: type[A]
     scope: TokenScope | None
-    """None for an open operation, which answers everybody."""
+    """None for an open operation, which answers every caller."""
     target: TargetKind
     kind: AnswerKind
     http: Http
@@ -190,7 +190,7 @@ def operation(
     kind: AnswerKind = AnswerKind.ANSWER,
     serves_bound: bool = False,
 ) -> Callable[[Callable[[Ask, P], Awaitable[Answered[A]]]], Operation[P, A]]:
-    """Makes an entry of its handler, whose docstring describes it."""
+    """Makes a table entry from a handler. The handler's docstring is the description."""
 
     def entry(handle: Callable[[Ask, P], Awaitable[Answered[A]]]) -> Operation[P, A]:
         return Operation(

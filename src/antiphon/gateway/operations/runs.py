@@ -29,9 +29,9 @@ class WaitForRun(NamedRun, frozen=True, kw_only=True):
 
 @operation("runs.list", ListRuns, wire.RunList, Http(method="GET", path="/runs"), scope=TokenScope.READ)
 async def list_runs(ask: Ask, params: ListRuns) -> wire.RunList:
-    """Runs, newest first; `before` takes the last `runId` of the page before.
+    """Lists runs, newest first; `before` is the last `runId` of the previous page.
 
-    With `kept` those of sub-agents whose result nobody is left for.
+    With `kept`, only the runs of sub-agents whose result has no requester left to receive it.
     """
     row = None
     if params.session is not None:
@@ -55,7 +55,7 @@ async def list_runs(ask: Ask, params: ListRuns) -> wire.RunList:
     target=TargetKind.RUN,
 )
 async def get_run(ask: Ask, params: NamedRun) -> wire.RunShape:
-    """The run."""
+    """Returns the run."""
     return wire.run(await ask.services.runs.get(ask.principal, RunId(params.run_id)))
 
 
@@ -69,9 +69,9 @@ async def get_run(ask: Ask, params: NamedRun) -> wire.RunShape:
     kind=AnswerKind.WAIT,
 )
 async def wait_for_end(ask: Ask, params: WaitForRun) -> wire.RunShape:
-    """With `wait`, the run once its work is over, or as `timeout` without `endedAt`.
+    """With `wait`, returns the run once its work is over, or as `timeout` without `endedAt`.
 
-    The work of a run that yielded is over with the run that continues it, whose end is answered then.
+    The work of a run that yielded is over when the run that continues it ends; the answer is that end.
     """
     run = await ask.services.runs.get(ask.principal, RunId(params.run_id))
     ended = await wait_for_run(ask, run.id, params.wait)
@@ -87,7 +87,7 @@ async def wait_for_end(ask: Ask, params: WaitForRun) -> wire.RunShape:
     target=TargetKind.RUN,
 )
 async def cancel_run(ask: Ask, params: NamedRun) -> wire.RunShape:
-    """Cancels the run; the answer shows it as it stands, which may still be `running` while its work unwinds."""
+    """Cancels the run. The answer may still say `running` while the work stops."""
     return wire.run(await ask.services.runs.cancel(ask.principal, RunId(params.run_id)))
 
 

@@ -21,7 +21,7 @@ from antiphon.wire.encoding import compact_json
 
 MAX_LIMIT = 200
 MAX_SEARCH = 200
-"""Characters looked for in names; the tool `sessions_list` takes as many."""
+"""Characters of a search in names; the tool `sessions_list` takes as many."""
 
 Limit: TypeAlias = Annotated[int, Meta(description="At most so many; clamped to what is allowed.")]
 Label: TypeAlias = Annotated[str, Meta(max_length=MAX_LABEL_LENGTH)]
@@ -41,7 +41,7 @@ class ListSessions(Params, frozen=True, kw_only=True):
 
 
 class SourceParams(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Where a session comes from."""
+    """The origin of a session."""
 
     kind: Word = "api"
     interactive: bool = True
@@ -72,11 +72,11 @@ class CreateSession(Params, frozen=True, kw_only=True):
 
 class NamedSession(Params, frozen=True, kw_only=True):
     key: str
-    """Its key, `main`, or the id of an incarnation."""
+    """A key, `main`, or the id of an incarnation."""
 
 
 class PatchSession(NamedSession, frozen=True, kw_only=True):
-    """What is named is changed, null unsets."""
+    """Changes the named fields; null unsets a field."""
 
     label: Label | None | UnsetType = UNSET
     display_name: Label | None | UnsetType = UNSET
@@ -94,7 +94,7 @@ class ForkParams(NamedSession, frozen=True, kw_only=True):
 
 @operation("sessions.list", ListSessions, wire.SessionList, Http(method="GET", path="/sessions"), scope=TokenScope.READ)
 async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
-    """Sessions, newest first."""
+    """Lists sessions, newest first."""
     services = ask.services
     minutes = params.active_minutes
     where = SessionFilter(
@@ -163,7 +163,7 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
     target=TargetKind.SESSION,
 )
 async def get_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
-    """The session's row; by the id of an ended incarnation, that one's."""
+    """Returns the session's row; the id of an ended incarnation returns the row of that one."""
     found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
     return wire.found_row(found, default_model=ask.gateway.default_model(found.session.agent_id))
 
@@ -177,7 +177,7 @@ async def get_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     target=TargetKind.SESSION,
 )
 async def patch_session(ask: Ask, params: PatchSession) -> wire.SessionShape:
-    """Changes what is named; null unsets."""
+    """Changes the named fields; null unsets a field."""
     named: dict[str, object] = {
         name: value for name, value in asdict(params).items() if name != "key" and value is not UNSET
     }
@@ -219,7 +219,7 @@ async def delete_session(ask: Ask, params: NamedSession) -> wire.DeletedSession:
     target=TargetKind.SESSION,
 )
 async def reset_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
-    """Begins anew under the same key."""
+    """Starts a new incarnation under the same key."""
     session = await ask.services.resets.reset(ask.principal, ask.target(params.key))
     return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
 
@@ -233,7 +233,7 @@ async def reset_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     target=TargetKind.SESSION,
 )
 async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
-    """Cancels what the session and those that it spawned are at work on."""
+    """Cancels the work of the session and of its descendants."""
     cancelled = await ask.services.runs.cancel_session(ask.principal, ask.target(params.key))
     is_any = cancelled.run_id is not None or cancelled.below > 0
     return wire.CancelledWork(ok=True, cancelled=is_any, below=cancelled.below, run_id=cancelled.run_id)
@@ -248,7 +248,7 @@ async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
     target=TargetKind.SESSION,
 )
 async def fork_session(ask: Ask, params: ForkParams) -> wire.SessionShape:
-    """A new session with a copy of the log up to `seq`."""
+    """Creates a session with a copy of the log up to `seq`."""
     session = await ask.services.forks.fork(ask.principal, ask.target(params.key), params.seq)
     return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
 
@@ -261,7 +261,7 @@ def _checked_label(name: str, text: str) -> str:
 
 
 def _checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Raises `Misfit` for what no answer could show: whole numbers beyond 64 bits."""
+    """Raises `Misfit` for whole numbers beyond 64 bits, which no answer could show."""
     try:
         compact_json(metadata)
     except OverflowError as error:

@@ -1,4 +1,4 @@
-"""The table: every operation, each once. Contract: access 5."""
+"""The table of all operations. Contract: access 5."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from antiphon.gateway.operations.operation import AnyOperation
 
 
 def table_of(operations: Iterable[AnyOperation]) -> Mapping[str, AnyOperation]:
-    """The operations by name. Two of one name, or at one place over HTTP, are an error."""
+    """The operations by name. Two with the same name, or at the same place over HTTP, are an error."""
     table: dict[str, AnyOperation] = {}
     places: dict[tuple[str, str, str | None], str] = {}
     for operation in operations:

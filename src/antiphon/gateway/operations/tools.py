@@ -18,10 +18,10 @@ class ListTools(Params, frozen=True, kw_only=True):
 class InvokeTool(Params, frozen=True, kw_only=True):
     name: str
     session_key: str | None = None
-    """The session that the call acts as; a token that is bound to one needs none, and can name no other."""
+    """The session that the call acts as. A token bound to a session needs none and can name no other."""
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     idempotency_key: str | None = None
-    """The same again is the same call."""
+    """A repeated call with the same key is the same call."""
 
 
 @operation(
@@ -33,7 +33,7 @@ class InvokeTool(Params, frozen=True, kw_only=True):
     target=TargetKind.SESSION,
 )
 async def list_tools(ask: Ask, params: ListTools) -> wire.ToolList:
-    """The tools that there are, or that a session has, with the JSON Schema of their arguments."""
+    """Lists all tools, or those of a session, with the JSON Schema of their arguments."""
     calls = ask.gateway.tool_calls
     target = await _acting_target(ask, params.session_key)
     schemas = calls.schemas if target is None else await calls.schemas_for(ask.principal, target)
@@ -59,7 +59,7 @@ async def list_tools(ask: Ask, params: ListTools) -> wire.ToolList:
     serves_bound=True,
 )
 async def invoke_tool(ask: Ask, params: InvokeTool) -> dict[str, Any]:
-    """Calls the tool as that session. The answer is the tool's object as it is, failures too."""
+    """Calls the tool as that session. Returns the tool's object unchanged, failures included."""
     target = await _acting_target(ask, params.session_key)
     if target is None:
         raise Invalid("Call needs 'sessionKey', the session that it acts as.", code="session_missing")

@@ -1,4 +1,4 @@
-"""Operations on trees of sessions, and on who is at work."""
+"""Operations on trees of sessions, and on work in progress."""
 
 from typing import Annotated, TypeAlias
 
@@ -41,7 +41,7 @@ class ListWork(Params, frozen=True, kw_only=True):
     target=TargetKind.SESSION,
 )
 async def read_tree(ask: Ask, params: ReadTree) -> wire.TreeShape:
-    """The session, with all that it spawned, and what these spawned."""
+    """Returns the session and its descendants."""
     tree = await ask.services.trees.under(
         ask.principal,
         ask.target(params.key),
@@ -53,7 +53,7 @@ async def read_tree(ask: Ask, params: ReadTree) -> wire.TreeShape:
 
 @operation("trees.list", ListTrees, wire.TreeShape, Http(method="GET", path="/tree"), scope=TokenScope.READ)
 async def list_trees(ask: Ask, params: ListTrees) -> wire.TreeShape:
-    """The sessions that nobody spawned and that changed last, each with what it spawned."""
+    """Returns the sessions without a parent that changed last, each with its descendants."""
     tree = await ask.services.trees.recent(
         ask.principal,
         include_inactive=params.include_inactive,
@@ -65,7 +65,7 @@ async def list_trees(ask: Ask, params: ListTrees) -> wire.TreeShape:
 
 @operation("activities.list", ListWork, wire.WorkShape, Http(method="GET", path="/who"), scope=TokenScope.READ)
 async def list_work(ask: Ask, params: ListWork) -> wire.WorkShape:
-    """The sessions with a run that has not ended, and the processes that there are."""
+    """Lists the sessions with an unfinished run, and the processes."""
     return wire.work(await ask.services.activities.now(ask.principal, limit=min(params.limit, MAX_ROOTS)))
 
 

@@ -1,4 +1,4 @@
-"""Where webhooks post. They send no token: each message is signed. Contract: channels 1."""
+"""Receives webhook messages. They carry no token: each is signed. Contract: channels 1."""
 
 from antiphon.gateway.bodies import WEBHOOK_BYTES, body_too_large
 from antiphon.gateway.operations.operation import Ask, Http, Params, operation
@@ -7,7 +7,7 @@ from antiphon.wire.runs import PostedShape
 
 class ReceiveMessage(Params, frozen=True, kw_only=True):
     name: str
-    """Of the configured webhook."""
+    """The name of the configured webhook."""
 
 
 @operation(
@@ -25,7 +25,7 @@ class ReceiveMessage(Params, frozen=True, kw_only=True):
     scope=None,
 )
 async def receive_message(ask: Ask, params: ReceiveMessage) -> PostedShape:
-    """Takes a signed message in: `{messageId, peer, text, threadId?, sender?, wait?}`."""
+    """Accepts a signed message: `{messageId, peer, text, threadId?, sender?, wait?}`."""
     webhooks = ask.gateway.webhooks
     headers = {key.lower(): value for key, value in ask.request.headers.items()}
     webhooks.check_form(headers)
@@ -33,7 +33,7 @@ async def receive_message(ask: Ask, params: ReceiveMessage) -> PostedShape:
 
 
 async def _read_body(ask: Ask) -> bytes:
-    """The body as it was sent. Nobody has proved anything yet, so it may not be large."""
+    """The body as it was sent. It must be small, because the sender is not proved yet."""
     body = bytearray()
     async for part in ask.request.stream():
         body += part

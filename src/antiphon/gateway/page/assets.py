@@ -1,4 +1,4 @@
-"""The page's static files, and the headers that keep a page to itself. Contract: gateway 5."""
+"""The page's static files, and the headers that isolate it. Contract: gateway 5."""
 
 import hashlib
 import os
@@ -37,7 +37,7 @@ PREFIX = "/static"
 
 
 class Assets(StaticFiles):
-    """Files under `/static`. One that is asked for by its present version may be kept for good."""
+    """Files under `/static`. A file requested by its present version may be cached forever."""
 
     def __init__(self) -> None:
         super().__init__(directory=DIRECTORY)
@@ -46,7 +46,7 @@ class Assets(StaticFiles):
         await super().__call__({**scope, "root_path": PREFIX}, receive, send)
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        """Nothing for a path that is longer than any of ours: the file system would be asked for each of its parts."""
+        """Finds nothing for a path longer than any of ours: the file system would check each of its parts."""
         return ("", None) if len(path) > LONGEST_PATH else super().lookup_path(path)
 
     def file_response(

@@ -21,7 +21,7 @@ UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageConversation:
-    """Its entries, and where following goes on."""
+    """A session's entries, and the cursor to follow from."""
 
     session: Session
     title: str
@@ -32,12 +32,12 @@ class PageConversation:
     """The cursor of the messages before these; None if there are none."""
     last_seq: int
     runs: list[str]
-    """Those that have not ended."""
+    """The unfinished runs."""
     can_delete: bool
     parent: Session | None
-    """The session above it, which spawned it or what spawned it."""
+    """The nearest session above it that is left."""
     item: Item
-    """As the list shows it, with the newest of its children."""
+    """The session as in the list, with its newest children."""
 
     @property
     def key(self) -> str:
@@ -99,7 +99,7 @@ async def conversation_head(gateway: Gateway, principal: Principal, name: str) -
 
 
 def title_of(session: Session) -> str:
-    """What people call the session, without characters that would rewrite the words around it."""
+    """The session's name for people, without characters that would rewrite the words around it."""
     if name := session.label or session.display_name:
         return plain(name)
     if session.key == main_key(session.agent_id):

@@ -1,4 +1,4 @@
-"""What the page shows of a session's log: one entry for each event that people see."""
+"""A session's log as the page shows it: one entry for each event that people see."""
 
 import json
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ from antiphon.gateway.page.markdown import html_from_markdown
 from antiphon.wire.messages import arguments as read_arguments
 
 LONGEST_RESULT = 20_000
-"""Characters shown of a tool's arguments or result."""
+"""How many characters of a tool's arguments or result are shown."""
 LONGEST_SUMMARY = 100
 DEEPEST = 32
-"""Levels of JSON that are shown one under the other."""
+"""How many levels of JSON are shown on lines of their own."""
 NOTHING = Markup()
 
 
@@ -43,18 +43,18 @@ class PagePiece:
     kind: str
     """`text | call | image`."""
     html: Markup = NOTHING
-    """Of a text."""
+    """A text."""
     name: str = ""
-    """Of a tool, or an image's MIME type."""
+    """The name of a tool, or the MIME type of an image."""
     text: str = ""
-    """A call's arguments, or an image's base64."""
+    """The arguments of a call, or the base64 of an image."""
     summary: str = ""
     call: str = ""
-    """A call's own name, `<seq>-<index>`."""
+    """The id of a call, `<seq>-<index>`."""
 
 
 ABOVE = PagePiece(kind="text", html=Markup('<div class="plain soft">Its reply is the result above.</div>'))
-"""Of a turn whose words the session has as the result of its own call."""
+"""Stands for a turn whose text the session already has as the result of its own call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,21 +70,21 @@ class PageEntry:
     text: str = ""
     """A result, or how a run ended."""
     who: str = ""
-    """The author's name, where it is not the reader or the agent."""
+    """The author's name, unless it is the reader or the agent."""
     tool: str = ""
     call: str = ""
     """The call that a result belongs to."""
     run: str = ""
     status: str = ""
-    """Of a run's end."""
+    """The status of a run that ended."""
     is_foreign: bool = False
-    """Whether a user message is no person's, but another session's or the runtime's."""
+    """Whether a user message comes from another session or the runtime, not from a person."""
     is_partial: bool = False
     is_error: bool = False
 
 
 def entry_of(event: Event) -> PageEntry | None:
-    """None for an event that people see nothing of."""
+    """None for an event that people do not see."""
     match event.message:
         case UserMessage() as message:
             return PageEntry(
@@ -125,7 +125,7 @@ def entry_of(event: Event) -> PageEntry | None:
 
 
 def entries_of(events: Sequence[Event]) -> list[PageEntry]:
-    """What people see of these."""
+    """The entries of the events that people see."""
     return [entry for event in events if (entry := entry_of(event)) is not None]
 
 
@@ -195,7 +195,7 @@ def _origin(provenance: Provenance) -> str:
 
 
 def _readable(text: str) -> str:
-    """JSON over several lines, anything else as it is."""
+    """JSON on several lines, anything else unchanged."""
     if len(text) > LONGEST_RESULT:
         return text
     value: object = read_arguments(text)
@@ -205,7 +205,7 @@ def _readable(text: str) -> str:
 
 
 def _is_deep(value: JsonValue, levels: int) -> bool:
-    """Whether there is something below so many levels; each line would begin with as many blanks."""
+    """Whether the value has more levels than this; each level indents its lines further."""
     match value:
         case dict():
             return levels == 0 or any(_is_deep(each, levels - 1) for each in value.values())

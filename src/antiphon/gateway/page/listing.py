@@ -1,4 +1,4 @@
-"""The list of sessions as the page shows it: those that were spawned are folded under those that spawned them."""
+"""The list of sessions as the page shows it: children are folded under the session that spawned them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from antiphon.domain.text import isolated, plain, short_age
 from antiphon.engine.views.trees import Member, Tree
 
 AT_FIRST = 30
-"""Children shown of a session that is opened; asking for more adds as many."""
+"""How many children an opened session shows; asking for more adds as many."""
 MOST_CHILDREN = 300
 MOST_OPENED = 40
 _OPENED = re.compile(r"(\d{1,18})(?::(\d{1,4}))?")
@@ -25,34 +25,34 @@ class Item:
 
     session: SessionSummary
     state: str = ""
-    """`running | awaiting_approval | queued | failed`, or empty for one that is at rest."""
+    """`running | awaiting_approval | queued | failed`, or empty for an idle session."""
     note: str = ""
-    """The state in words, and of a run that has not ended since how long it is so."""
+    """The state in words, with the age of an unfinished run."""
     age: str = ""
-    """Of the run that has not ended."""
+    """The age of the unfinished run."""
     tokens: int = 0
     cost_microusd: int | None = None
     all_tokens: int = 0
-    """Of the session and all below it."""
+    """Of the session and its descendants."""
     all_cost_microusd: int | None = None
     below: int = 0
-    """How many sessions are under it, at any depth."""
+    """The number of descendants."""
     busy_below: int = 0
     is_open: bool = False
     children: list["Item"] = field(default_factory=lambda: list[Item]())
     rest: int = 0
-    """Children that are not shown although it is open."""
+    """How many children are not shown although it is open."""
     next: int | None = None
-    """How many children to ask for to see more; None where no more are shown."""
+    """How many children to request to see more; None if no more can be shown."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether it or one below it has work that can be cancelled."""
+        """Whether it or a descendant has work that can be cancelled."""
         return bool(self.age or self.busy_below)
 
 
 def read_opened(text: str) -> dict[SessionRow, int]:
-    """Which sessions a page has open, and how many children it shows of each; whatever else it says is left out."""
+    """The sessions that a page has open, each with the number of children shown. Ignores anything else in the text."""
     found: dict[SessionRow, int] = {}
     for part in text.split(",")[:MOST_OPENED]:
         if match := _OPENED.fullmatch(part):
@@ -61,7 +61,7 @@ def read_opened(text: str) -> dict[SessionRow, int]:
 
 
 def opened_around(session: Session) -> dict[SessionRow, int]:
-    """What is to be open so that the session is seen."""
+    """The sessions that must be open to show this one."""
     return {row: AT_FIRST for row in session.ancestors if row is not None}
 
 
@@ -70,7 +70,7 @@ def write_opened(opened: Mapping[SessionRow, int]) -> str:
 
 
 def items_of(tree: Tree, opened: Mapping[SessionRow, int], now: datetime) -> list[Item]:
-    """The roots, with the sessions under those that are open."""
+    """The roots, with the children of open sessions."""
     path: list[Item] = []
     roots: list[Item] = []
     for member in tree.members:
@@ -103,7 +103,7 @@ def _item(member: Member, now: datetime) -> Item:
 
 
 def plain_item(session: SessionSummary) -> Item:
-    """One without what is below it, for results of a search."""
+    """The item without its descendants, for search results."""
     is_idle = session.status in (SessionStatus.IDLE, SessionStatus.INACTIVE)
     state = "" if is_idle else session.status.value
     return Item(session=session, state=state, note=state.replace("_", " "))

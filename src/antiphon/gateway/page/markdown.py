@@ -1,4 +1,4 @@
-"""Markdown as HTML that can do nothing: no raw HTML, no images, and links that lead out openly."""
+"""Markdown as inert HTML: no raw HTML, no images, and only web and mail links, opened in a new tab."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -8,11 +8,11 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 LONGEST = 16 * 1024
-"""Characters; a longer text is shown as it is, because it is rendered between two deliveries."""
+"""Characters. Rendering blocks deliveries, so a longer text is shown unrendered."""
 MOST_BRACKETS = 500
-"""Each is looked for its end in the rest of its paragraph; a text with more of them is shown as it is."""
+"""For each bracket the rest of its paragraph is searched; a text with more of them is shown unrendered."""
 MOST_CELLS = 4_000
-"""Rows times columns: a short row is filled up to as many cells as the table's first has."""
+"""Rows times columns: short rows are padded to the width of the first."""
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 _without_tables = (
@@ -29,7 +29,7 @@ _with_tables = (
 
 @lru_cache(maxsize=64)
 def html_from_markdown(text: str) -> Markup:
-    """Safe to put into a page, whoever wrote the text; what would take long to render is shown as it is."""
+    """Safe in a page, even if the author is hostile. A text that would take long to render is shown unrendered."""
     if len(text) > LONGEST or text.count("[") > MOST_BRACKETS:
         return Markup('<div class="plain">{}</div>').format(escape(text))
     markdown = _with_tables if _cells(text) <= MOST_CELLS else _without_tables
@@ -39,7 +39,7 @@ def html_from_markdown(text: str) -> Markup:
 
 
 def _cells(text: str) -> int:
-    """The most that a table of this text can have, if all its lines were rows."""
+    """The most cells that a table of this text can have, if all its lines were rows."""
     bars = [line.count("|") for line in text.splitlines()]
     return (max(bars, default=0) + 1) * sum(1 for count in bars if count) if any(bars) else 0
 

@@ -1,4 +1,4 @@
-"""The web page at `/`: rendered here, brought to life by `static/page.js`. Contract: gateway 6."""
+"""The web page at `/`, rendered here; `static/page.js` makes it interactive. Contract: gateway 6."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -62,7 +62,7 @@ class ShowOlder(Params, frozen=True, kw_only=True):
 class FollowPage(Params, frozen=True, kw_only=True):
     session: str
     after: int
-    """As the `Last-Event-ID`."""
+    """The same as `Last-Event-ID`."""
 
 
 def _at(path: str, **headers: Header) -> Http:
@@ -71,13 +71,13 @@ def _at(path: str, **headers: Header) -> Http:
 
 @operation("pages.shell", NoParams, Response, _at("/"), scope=None)
 async def show_shell(ask: Ask, params: NoParams) -> Response:
-    """The page without any content, the same for everybody: its script fetches that with the page's secret."""
+    """The page without content, the same for every caller: its script fetches the content with the page's secret."""
     return _html("shell.html", {})
 
 
 @operation("pages.show", ShowPage, Response, _at("/page"), scope=TokenScope.READ)
 async def show_page(ask: Ask, params: ShowPage) -> Response:
-    """What the page shows: the list, and the conversation."""
+    """The content of the page: the list and the conversation."""
     gateway, principal = ask.gateway, ask.principal
     conversation, status, problem = None, 200, ""
     try:
@@ -94,7 +94,7 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
 
 @operation("pages.browsers", NoParams, Response, _at("/page/browsers"), scope=TokenScope.ADMIN)
 async def show_browsers(ask: Ask, params: NoParams) -> Response:
-    """The browsers that are signed in, each but the one that asks with a way to end it."""
+    """The signed-in browsers. Each but the one that asks has a button that ends it."""
     browsers = await ask.services.sign_in.list(ask.principal)
     return _html("browsers.html", {"browsers": browsers, "this": None if ask.browser is None else ask.browser.id})
 
@@ -106,7 +106,7 @@ async def show_icon(ask: Ask, params: NoParams) -> Response:
 
 @operation("pages.sessions", ShowSessions, Response, _at("/page/sessions"), scope=TokenScope.READ)
 async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
-    """The list, newest first, with the children of those that are opened."""
+    """The list, newest first, with the children of opened sessions."""
     listed = await _listed(
         ask.gateway,
         ask.principal,
@@ -127,14 +127,14 @@ async def show_header(ask: Ask, params: ShowHeader) -> Response:
 
 @operation("pages.older", ShowOlder, Response, _at("/page/older"), scope=TokenScope.READ)
 async def show_older(ask: Ask, params: ShowOlder) -> Response:
-    """The entries before a cursor, and the mark that loads those before them."""
+    """The entries before a cursor, and the mark that loads still older ones."""
     conversation = await read_conversation(ask.gateway, ask.principal, params.session, before=params.before)
     return _html("entries.html", {"conversation": conversation})
 
 
 @operation("pages.follow", FollowPage, Response, _at("/page/follow", after=LAST_EVENT_ID), scope=TokenScope.READ)
 async def follow_page(ask: Ask, params: FollowPage) -> Response:
-    """The log after the `Last-Event-ID`, live: one frame an event, with the HTML that people see of it."""
+    """Streams the log after the `Last-Event-ID`, live: one frame per event, with the HTML that people see."""
     found = await ask.services.sessions.get(ask.principal, ask.target(params.session))
     after, first = resume(found.session, params.after, otherwise=found.session.last_seq)
     return FollowResponse(ask.services.hub, found.grant, after=after, view=PAGE_VIEW, first=first)
@@ -150,7 +150,7 @@ ROUTES = (
     show_older,
     follow_page,
 )
-"""Not of the table: people see them, programs do not."""
+"""Not in the table: these are for people, not for programs."""
 
 
 def _encode(event: Event) -> bytes:
@@ -171,7 +171,7 @@ def _encode(event: Event) -> bytes:
 
 
 async def _prepare(events: Sequence[Event]) -> None:
-    """What takes long to render is rendered elsewhere, and kept until `_encode` asks for it."""
+    """Renders slow parts off the event loop and caches them for `_encode`."""
     await work_on(size_of(event.message for event in events), entries_of, events)
 
 
@@ -179,7 +179,7 @@ PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
 
 
 async def _conversation(gateway: Gateway, principal: Principal, name: str | None) -> PageConversation:
-    """The session that is named, else the default agent's main one, which comes into being."""
+    """The named session, else the default agent's main one, which is created if it does not exist."""
     if name is None:
         sessions = gateway.services.sessions
         try:
@@ -231,12 +231,12 @@ def _sessions(count: int) -> str:
 
 
 def _spent(item: Item) -> str:
-    """What the session used, in a few letters: money where the price is known, else tokens."""
+    """The session's usage, short: money if the price is known, else tokens."""
     return _sum_of(item.tokens, item.cost_microusd)
 
 
 def _all_spent(item: Item) -> str:
-    """What the session and all below it used."""
+    """The usage of the session and its descendants."""
     return _sum_of(item.all_tokens, item.all_cost_microusd)
 
 
