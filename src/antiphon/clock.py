@@ -1,4 +1,4 @@
-"""Time and chance, injected, so that a whole system runs under a seed."""
+"""Time and randomness, injected, so that a whole system runs under a seed."""
 
 import random
 import secrets
@@ -8,11 +8,11 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time.
+    """Returns the time.
 
-    - `now()` is aware and in UTC, and may be set back by the operating system.
+    - `now()` is aware and in UTC; the operating system may set it back.
     - `now_ms()` is the same in whole milliseconds since 1970.
-    - `monotonic()` is in seconds, never goes back, and has no meaning across processes.
+    - `monotonic()` is in seconds, never goes back, and cannot be compared between processes.
     """
 
     def now(self) -> datetime: ...
@@ -36,7 +36,7 @@ class SystemClock:
 
 
 class RandomIds:
-    """Ids of 44 bits of time and 80 bits of chance, in hexadecimal."""
+    """Ids of 44 bits of time and 80 random bits, in hexadecimal."""
 
     def __init__(self, clock: Clock, *, seed: int | None = None) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
-"""The owner's token: a file in the home (0600), made at the first start. Contract: first_start 1.
+"""The owner's token: a file in the home (0600), created at the first start. Contract: first_start 1.
 
-The database holds its hash and decides (`engine/access/ownership`); the file is what programs of the home show.
+The database holds its hash and decides (`engine/access/ownership`); programs of the home present the file's content.
 """
 
 import fcntl
@@ -21,9 +21,9 @@ OWNER_TOKEN_NAME = "owner.token"
 
 
 def find_token(home: Path) -> str | None:
-    """The home's token; None where it has none yet, or a blank file.
+    """The home's token; None if the file does not exist or is blank.
 
-    Raises `Denied` where it cannot be read or is not ours.
+    Raises `Denied` if the file cannot be read or is not ours.
     """
     path = home / OWNER_TOKEN_NAME
     try:
@@ -41,23 +41,23 @@ def find_token(home: Path) -> str | None:
 
 
 def token_hash(token: str) -> bytes:
-    """What stands for the token where it need not be known itself."""
+    """The hash that replaces the token where the token itself is not needed."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def identity_proof(token_hash: bytes, nonce: str, host: str, port: int) -> str:
-    """What only a gateway of this home can say about the nonce, good for the address that was dialled alone."""
+    """A proof about the nonce that only a gateway of this home can give; valid for the dialled address alone."""
     said = f"antiphon gateway\n{nonce}\n{host}\n{port}"
     return hmac.new(token_hash, said.encode(), hashlib.sha256).hexdigest()
 
 
 def owner_token(home: Path, ids: Ids) -> str:
-    """The home's token, made where there is none yet: the same one for all processes that start at the same time."""
+    """The home's token, created if it does not exist: the same for all processes that start at the same time."""
     token = find_token(home)
     if token is not None:
         return token
     with _locked(home) as file:
-        # While we waited, another process may have made it; then our file is that very one, or one that nobody needs.
+        # Another process may have created it while we waited; then our file is that token, or nobody needs ours.
         token = find_token(home)
         if token is not None:
             _new_path(home).unlink(missing_ok=True)
@@ -69,14 +69,14 @@ def owner_token(home: Path, ids: Ids) -> str:
 
 
 class NextToken:
-    """A token that is to take the place of the home's."""
+    """A token that will replace the home's."""
 
     def __init__(self, home: Path, token: str) -> None:
         self._home = home
         self.token = token
 
     def keep(self) -> Path:
-        """Puts it in its place, at once and whole; gives the path."""
+        """Moves it into place atomically; returns its path."""
         path = self._home / OWNER_TOKEN_NAME
         _new_path(self._home).replace(path)
         return path
@@ -84,9 +84,9 @@ class NextToken:
 
 @contextmanager
 def next_token(home: Path, ids: Ids) -> Generator[NextToken]:
-    """A new token, stored beside the home's; other processes that would make one wait meanwhile.
+    """A new token, stored beside the home's; meanwhile other processes that want to create one wait.
 
-    A process that dies before `keep`, though the database knows the new one, leaves it to `finish_replacing`.
+    If a process dies before `keep` and the database has the new token, `finish_replacing` completes the change.
     """
     with _locked(home) as file:
         token = _new_token(ids)
@@ -95,7 +95,7 @@ def next_token(home: Path, ids: Ids) -> Generator[NextToken]:
 
 
 def finish_replacing(home: Path, is_known: Callable[[str], bool]) -> str | None:
-    """Puts a new token into its place that a crash left beside it, if it `is_known` as the owner's; gives that."""
+    """Moves a new token that a crash left behind into place if it `is_known` as the owner's, and returns it."""
     path = _new_path(home)
     try:
         token = path.read_text("ascii").strip()
@@ -109,13 +109,13 @@ def finish_replacing(home: Path, is_known: Callable[[str], bool]) -> str | None:
 
 @contextmanager
 def _locked(home: Path) -> Generator[IO[str]]:
-    """The file in which a token is prepared, which one process has at a time."""
+    """Opens the file in which a token is prepared; one process has it at a time."""
     path = _new_path(home)
     while True:
         with open(open_private(path, os.O_RDWR | os.O_CREAT), "w", encoding="ascii") as file:  # noqa: PTH123
             fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(path, file):
-                continue  # whoever had it before us put it into its place
+                continue  # the previous holder moved it into place
             yield file
             return
 

@@ -1,4 +1,4 @@
-"""Files that are for one user alone: made so, mended to be so, and refused where they are somebody else's."""
+"""Files for one user alone: created private, repaired if they are not, rejected if they belong to another user."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from antiphon.domain.errors import Denied
 
 OTHERS = 0o077
-"""Rights of the group and of everybody."""
+"""Permission bits of the group and of others."""
 OTHERS_WRITE = 0o022
 PRIVATE_UMASK = 0o077
 
@@ -17,13 +17,13 @@ _starting_umask: int | None = None
 
 
 class NotPrivate(Denied):
-    """A file or directory that another user has in his power."""
+    """Another user can change the file or directory."""
 
     default_code = "not_private"
 
 
 def restrict_umask() -> None:
-    """From now on this process makes files for its own user alone; `starting_umask` remembers what was before."""
+    """From now on this process creates files for its own user alone; `starting_umask` returns the earlier umask."""
     global _starting_umask
     before = os.umask(PRIVATE_UMASK)
     if _starting_umask is None:
@@ -31,12 +31,12 @@ def restrict_umask() -> None:
 
 
 def starting_umask() -> int:
-    """What commands of agents get: the umask that the process was started with; -1 where it was left alone."""
+    """The umask for agents' commands: the one that the process started with; -1 if it was not changed."""
     return -1 if _starting_umask is None else _starting_umask
 
 
 def make_private_directory(path: Path) -> None:
-    """The directory, made or mended to be ours alone (0700). Raises `NotPrivate`, `OSError`."""
+    """Creates the directory, or makes it ours alone (0700). Raises `NotPrivate`, `OSError`."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -54,7 +54,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def mend_files(directory: Path, *patterns: str) -> None:
-    """Makes the files of those names ours alone (0600). Raises `NotPrivate` for links and for another user's."""
+    """Makes the matching files ours alone (0600). Raises `NotPrivate` for links and for another user's files."""
     for pattern in patterns:
         for path in directory.glob(pattern):
             with suppress(FileNotFoundError):
@@ -75,15 +75,15 @@ def _mend_file(path: Path) -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """An empty file (0600), unless there is one; what a database makes beside its file then has the same rights."""
+    """Creates an empty file (0600) if none exists; files that a database creates beside it get the same permissions."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
-    """The regular file, opened without following a link.
+    """Opens a regular file without following a link and returns its descriptor.
 
-    Raises `OSError`, and `NotPrivate` unless it is ours and nobody else can have written it.
+    Raises `OSError`, and `NotPrivate` unless the file is ours and no other user can have written it.
     """
     file = _open(path, flags)
     if stat.S_IMODE(os.fstat(file).st_mode) & OTHERS_WRITE:
@@ -93,7 +93,7 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def check_files(directory: Path, *patterns: str) -> None:
-    """Raises `NotPrivate` for files of those names that another user owns or can have written."""
+    """Raises `NotPrivate` for matching files that another user owns or can have written."""
     for pattern in patterns:
         for path in directory.glob(pattern):
             with suppress(FileNotFoundError):
@@ -123,7 +123,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def check_private_directory(path: Path) -> None:
-    """Raises `NotPrivate` for a directory in which another user may put files; nothing where there is none."""
+    """Raises `NotPrivate` for a directory in which another user may create files; does nothing if it does not exist."""
     try:
         status = path.lstat()
     except OSError:

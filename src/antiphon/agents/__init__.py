@@ -1,1 +1,1 @@
-"""What happens inside one run."""
+"""Carries out one run."""

@@ -1,4 +1,4 @@
-"""Calls of tools from outside a run: by HTTP, the command line and MCP, acting as a session. Contract: tools 1."""
+"""Tool calls from outside: by HTTP, the command line and MCP, acting as a session. Contract: tools 1."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MAX_IDEMPOTENCY_KEY = 200
 
 
 class ToolCalls:
-    """The tools, for somebody who acts as a session without being one of its runs."""
+    """The tools, for callers that act as a session without being one of its runs."""
 
     def __init__(self, tools: Toolset, callers: Callers, rules: Rules, ids: Ids) -> None:
         self._tools = tools
@@ -29,7 +29,7 @@ class ToolCalls:
 
     @property
     def schemas(self) -> list[ToolSchema]:
-        """Those of all tools, whoever has them."""
+        """The schemas of all tools, whichever sessions have them."""
         return self._tools.schemas
 
     async def call(
@@ -41,9 +41,9 @@ class ToolCalls:
         *,
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        """What the tool answers, failures too. The same `idempotency_key` again gives the first call's answer.
+        """The tool's answer, also for failures. Repeating the `idempotency_key` returns the first call's answer.
 
-        Raises `NotFound` for a tool that does not exist (`unknown_tool`) and a session that may not be seen,
+        Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the principal may not see,
         `Denied` for a tool that the session does not have.
         """
         found = await self._callers.find(principal, target, self._call_id(idempotency_key))
@@ -64,9 +64,9 @@ class ToolCalls:
     async def acting_target(
         self, bound: str | None, named: str | None, read_target: Callable[[str], NamedTarget]
     ) -> NamedTarget | None:
-        """The session that a request acts as: the one that its token is bound to, else the one that it names, if any.
+        """The session that a request acts as: the one its token is bound to, else the one it names, if any.
 
-        Raises `Denied` (`token_bound`) where a bound one names another, however either is spelt.
+        Raises `Denied` (`token_bound`) if a bound token names another session; either address may be in any form.
         """
         if bound is None:
             return None if named is None else read_target(named)
@@ -78,7 +78,7 @@ class ToolCalls:
         return target
 
     async def schemas_for(self, principal: Principal, target: NamedTarget) -> list[ToolSchema]:
-        """Those of the tools that the session has. Raises `NotFound`."""
+        """The schemas of the session's tools. Raises `NotFound`."""
         found = await self._callers.find(principal, target, "schemas")
         return self._given_to(found).schemas
 

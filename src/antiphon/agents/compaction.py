@@ -1,4 +1,4 @@
-"""Keeping a long conversation within the model's context. Contract: runs 9."""
+"""Keeps a long conversation within the model's context. Contract: runs 9."""
 
 import dataclasses
 import logging
@@ -41,7 +41,7 @@ _INSTRUCTIONS = (
 
 
 def estimate_tokens(entries: Sequence[Entry], instructions: str) -> int:
-    """The provider's last count, and bytes / 3 of what came since."""
+    """The provider's last count, plus bytes / 3 of all later entries."""
     size = 0
     for entry in reversed(entries):
         if isinstance(entry, Step) and entry.message.usage.steps:
@@ -54,9 +54,9 @@ def estimate_tokens(entries: Sequence[Entry], instructions: str) -> int:
 async def compact(
     context: RunContext, model: Model, entries: Sequence[Entry], session_type: SessionType, fences: DataFences
 ) -> bool:
-    """Replaces all but the newest quarter by a summary, as a `compacted` event; whether anything was.
+    """Replaces all but the newest quarter by a summary, as a `compacted` event; returns whether it did.
 
-    If the model cannot summarise, the oldest turns are left out, and the log and the model are told so.
+    If the model cannot summarise, the oldest turns are left out, and the log and the prompt say so.
     """
     cut = _cut(entries)
     if cut == 0:
@@ -81,7 +81,7 @@ async def compact(
 
 
 def _cut(entries: Sequence[Entry]) -> int:
-    """How many of the oldest entries go; calls and their results are one entry and never split."""
+    """How many of the oldest entries to replace; calls and their results are one entry and never split."""
     sizes = [_size(entry) for entry in entries]
     budget = sum(sizes) * KEPT_SHARE
     kept = 0
@@ -112,7 +112,7 @@ async def _summarise(
 
 
 def _newest_within(room: int, entries: Sequence[Entry], session_type: SessionType, fences: DataFences) -> Sequence[str]:
-    """The summary of before and the newest entries that fit, whole: half of one would stand outside of its marks."""
+    """The earlier summary and the newest entries that fit, whole: half an entry would lose one of its marks."""
     before = [_render(entry, session_type, fences, room) for entry in entries[:1] if isinstance(entry, Summary)]
     room -= sum(map(len, before))
     shown: list[str] = []
@@ -126,7 +126,7 @@ def _newest_within(room: int, entries: Sequence[Entry], session_type: SessionTyp
 
 
 def _render(entry: Entry, session_type: SessionType, fences: DataFences, most: int) -> str:
-    """Who said what, so that nobody's words can pass for another's; the end of texts that are too long for `most`."""
+    """The entry with its speaker, so that no words can pass for another's; of texts longer than `most`, the end."""
     match entry:
         case Summary():
             text = entry.text or "(left out)"

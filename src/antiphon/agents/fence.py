@@ -1,4 +1,4 @@
-"""The fence around words that are data: from another session, or of a sub-agent. Contract: events 2."""
+"""The data fence around words of other sessions and of sub-agents. Contract: events 2."""
 
 import hashlib
 import hmac
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from antiphon.domain.ids import SessionId
 
 PURPOSE = "fence"
-"""Of the home's key, from which the numbers in the marks are made."""
+"""The purpose for which the home's key gives the numbers in the marks."""
 NUMBER_DIGITS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class DataFence:
-    """Of one entry of a prompt. Its marks hold a number that nobody knows who writes words for it."""
+    """The fence of one entry of a prompt. Its marks contain a number that the author of the words cannot know."""
 
     number: str
 
@@ -26,24 +26,24 @@ class DataFence:
         return f"<<<END OF DATA {self.number}>>>"
 
     def around(self, text: str) -> str:
-        """The text as it is, between the marks."""
+        """The unchanged text between the marks."""
         return f"{self.begin}\n{text}\n{self.end}"
 
 
 @dataclass(frozen=True, slots=True)
 class DataFences:
-    """The fences of an incarnation's prompts; an entry has the same one in every prompt."""
+    """The fences of an incarnation's prompts; an entry has the same fence in every prompt."""
 
     key: bytes
-    """The home's, for this purpose."""
+    """The home's key for this purpose."""
     incarnation: SessionId
 
     def of(self, seq: int) -> DataFence:
-        """The fence of the entry with this place in the log."""
+        """The fence of the entry with this `seq`."""
         return self._drawn(str(seq))
 
     def of_summary(self, text: str) -> DataFence:
-        """The fence of a summary, which has no place in the log: it hangs on every word of it."""
+        """The fence of a summary, which has no `seq`; it depends on every word of the summary."""
         return self._drawn(f"summary {hashlib.sha256(text.encode()).hexdigest()}")
 
     def _drawn(self, entry: str) -> DataFence:

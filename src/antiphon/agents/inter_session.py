@@ -1,4 +1,4 @@
-"""How a model is shown what another session said: who speaks, what is expected, and the words as data.
+"""How prompts show words of another session: the speaker, what is expected, and the words as data.
 
 Contract: events 2, send 4 to 6.
 """
@@ -22,7 +22,7 @@ from antiphon.domain.transcript import Entry, Input
 
 
 def shown_words(message: UserMessage, waited: Mapping[str, str], fence: DataFence) -> str:
-    """The message as a prompt holds it: never as the user's words. `waited`: see `shown_report`."""
+    """The message as a prompt shows it: never as the user's words. `waited`: see `shown_report`."""
     if message.report is not None:
         return shown_report(message, message.report, waited, fence)
     source = message.provenance.source_session_key or "another session"
@@ -45,7 +45,7 @@ def shown_words(message: UserMessage, waited: Mapping[str, str], fence: DataFenc
 
 
 def raw_words(message: UserMessage | AssistantMessage, entries: Sequence[Entry]) -> str:
-    """The words alone; of an announce step the latest reply, of a continuation the results that it goes on with."""
+    """The words alone; for an announce step the latest reply, for a continuation the results it continues with."""
     if isinstance(message, UserMessage) and message.report is not None:
         match message.report.stage:
             case ReportStage.ANNOUNCE:
@@ -62,7 +62,7 @@ def raw_words(message: UserMessage | AssistantMessage, entries: Sequence[Entry])
 
 
 def stage_of(entry: Input | None) -> PromptStage | None:
-    """What kind of turn the newest input asks for, where that is no ordinary one."""
+    """The kind of turn that the newest input asks for; None for an ordinary one."""
     message = entry.message if entry is not None else None
     if not isinstance(message, UserMessage):
         return None
@@ -85,9 +85,9 @@ def exchange_of(entry: Input | None) -> ExchangeStep | None:
 
 
 def request_text(entries: Sequence[Entry], newest: Input | None) -> str:
-    """The message that this side was answering when the exchange began; empty where the prompt has it no more.
+    """The message that this side was answering when the exchange began; empty if the prompt no longer has it.
 
-    In the announce turn of a child that is its task.
+    In the announce turn of a child, this is its task.
     """
     message = newest.message if newest is not None else None
     if isinstance(message, UserMessage) and message.report is not None:

@@ -1,7 +1,7 @@
 """The agent loop: a step of the model, its tools, the next step, each recorded before the next begins.
 
-There is no state but the log: each turn of the loop folds the run's events and asks what comes next, so a
-run that was killed goes on here like any other. Contract: runs 6, 8, 9.
+The log is the only state: each turn of the loop folds the run's events and decides the next step, so a run that
+was killed continues here like any other. Contract: runs 6, 8, 9.
 """
 
 import json
@@ -38,14 +38,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long apart a failing provider is asked again."""
+    """How often, and at which intervals, to retry a failing provider."""
 
     attempts: int = 4
     first_delay_seconds: float = 1.0
     max_delay_seconds: float = 60.0
 
     def delay(self, attempt: int, error: ModelError) -> float:
-        """Seconds before attempt number `attempt` + 1; the provider's own word goes first."""
+        """Seconds before attempt number `attempt` + 1; the provider's own value has priority."""
         if error.retry_after_seconds is not None:
             return min(error.retry_after_seconds, self.max_delay_seconds)
         return min(self.first_delay_seconds * 2 ** (attempt - 1), self.max_delay_seconds)
@@ -127,7 +127,7 @@ class AgentLoop:
             await context.record_step(message)
 
     def _ending_in_log(self, context: RunContext, transcript: Transcript) -> RunEnding | None:
-        """The end, if the log says that the run has come to it; None if there is more to do."""
+        """The run's end according to the log; None if the run must continue."""
         steps = transcript.steps_of(context.run.id)
         if not steps:
             return None
@@ -146,7 +146,7 @@ class AgentLoop:
         return None
 
     async def _check_limits(self, context: RunContext, transcript: Transcript, model: Model) -> RunEnding | None:
-        """Why the next step must not begin; None if it may."""
+        """The end that forbids the next step; None if the step may begin."""
         limits = context.agent.limits
         steps = transcript.steps_of(context.run.id)
         before = await context.used_before()
@@ -177,7 +177,7 @@ class AgentLoop:
         return None
 
     async def _ask(self, context: RunContext, model: Model, prompt: Prompt) -> Completion:
-        """One response; asks again where that may help. What an earlier try streamed is taken back."""
+        """One response; retries errors that may pass, and withdraws the text that the failed attempt streamed."""
         attempt = 1
         while True:
             context.begin_stream()
@@ -205,7 +205,7 @@ class AgentLoop:
             attempt += 1
 
     def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
-        """An error that says what to do, with the text that had streamed."""
+        """An ending that tells the reader what to do, with the text streamed so far."""
         text = "".join(context.streamed)
         message = None
         if text:
@@ -219,7 +219,7 @@ class AgentLoop:
         return RunEnding(outcome=outcome, message=message)
 
     async def _run_calls(self, context: RunContext, step: Step, tools: Toolset) -> None:
-        """Runs the step's calls that have no result: in order, or all at once if all only read."""
+        """Runs the step's calls that have no result: in order, or all at once if all of them only read."""
         waiting = [result for result in step.results if isinstance(result, OpenCall)]
         if all(_only_reads(tools.find(call.part.name)) for call in waiting):
             try:
@@ -227,7 +227,7 @@ class AgentLoop:
                     for call in waiting:
                         tasks.start_soon(self._run_call, context, call, tools)
             except ExceptionGroup as group:
-                raise group.exceptions[0] from None  # what recording raised, as if there had been one call
+                raise group.exceptions[0] from None  # the error of recording, as if there had been one call
         else:
             for call in waiting:
                 await self._run_call(context, call, tools)
@@ -269,7 +269,7 @@ class AgentLoop:
 
 
 def _yielded(step: Step) -> str | None:
-    """What the step said when it yielded; None if it did not."""
+    """The text of a step that yielded; None if it did not yield."""
     for result in step.results:
         if isinstance(result, ToolResult) and result.tool == YIELD_TOOL and not result.is_error:
             arguments = _parse_arguments(step.message.calls[result.call_index].arguments) or {}

@@ -18,7 +18,7 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptText:
-    """Text for the model that no message holds: a summary, a notice. Shown in the user's place."""
+    """Text for the model that no message contains: a summary, a notice. Shown in the user's place."""
 
     text: str
 
@@ -27,30 +27,30 @@ PromptEntry = UserMessage | AssistantMessage | ToolResult | PromptText
 
 
 class PromptPurpose(StrEnum):
-    """What an answer is for; deterministic models tell by it what to say."""
+    """What an answer is for; deterministic models choose their text by it."""
 
     TURN = "turn"
     COMPACTION = "compaction"
 
 
 class PromptStage(StrEnum):
-    """A turn that no person's or session's request asks for."""
+    """A turn that no person and no session requested."""
 
     TURN = "turn"
     """A reply-back turn of an exchange."""
     ANNOUNCE = "announce"
-    """What a channel is told: of an exchange, or of a sub-agent's result."""
+    """The text for a channel: about an exchange, or about a sub-agent's result."""
     CONTINUATION = "continuation"
-    """Results of sub-agents have come."""
+    """Results of sub-agents have arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """All that a model is told in one request."""
+    """Everything that one request sends to a model."""
 
     instructions: str
     entries: Sequence[PromptEntry]
-    """In model order: each assistant message is followed by the results of its calls, then others."""
+    """In model order: each assistant message, then the results of its calls, then other entries."""
     tools: Sequence[ToolSchema] = ()
     max_output_tokens: int | None = None
     thinking: str | None = None
@@ -58,15 +58,15 @@ class Prompt:
     purpose: PromptPurpose = PromptPurpose.TURN
     session_key: str = ""
     turn: int = 0
-    """Turns of the session that were completed before this one."""
+    """Turns that the session completed before this one."""
     step: int = 0
-    """Steps that this run has made. These three are for scripted models; never sent to a provider."""
+    """Steps that this run has made. Scripted models use these three; no provider receives them."""
     raw_text: str = ""
     """The newest message as it was written, without name prefix or fence; for `offline`."""
     stage: PromptStage | None = None
-    """What kind of turn that message asks for, if no ordinary one; for `offline`."""
+    """The kind of turn that the message asks for; None for an ordinary one; for `offline`."""
     request_text: str = ""
-    """In turns and announce steps: the message that this side was answering when the exchange began; for `offline`."""
+    """In turns and announce steps, the message that this side was answering when the exchange began; for `offline`."""
     results: Sequence[ToolResult] = ()
     """The tools' results since that message; for `offline`."""
 
@@ -80,12 +80,12 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The whole of one response; always the last thing a stream yields."""
+    """The whole of one response; always the last item of a stream."""
 
     content: tuple[Part, ...]
     usage: Usage
     model: str
-    """The name the provider answered with."""
+    """The model name in the provider's answer."""
 
 
 class ModelErrorKind(StrEnum):
@@ -103,7 +103,7 @@ class ModelErrorKind(StrEnum):
 
 
 class ModelError(Exception):
-    """A request to a model failed; the message is for people and names the remedy, never a secret."""
+    """A request to a model failed; the message is for people, names the remedy, and never contains a secret."""
 
     def __init__(
         self,
@@ -123,10 +123,10 @@ class ModelError(Exception):
 class Model(Protocol):
     """A language model.
 
-    - `stream` makes one request and yields `TextDelta`s and at last exactly one `Completion`; it does not retry.
-    - It raises `ModelError` and nothing else for what a provider or the network does.
+    - `stream` makes one request and yields `TextDelta`s and finally exactly one `Completion`; it does not retry.
+    - It raises only `ModelError` for failures of a provider or the network.
     - Cancelling or closing the iterator ends the request.
-    - A response that stops in the middle raises `ModelError(CUT)`; what had streamed is the caller's to keep.
+    - A response that stops in the middle raises `ModelError(CUT)`; the caller keeps the text streamed so far.
     """
 
     @property
@@ -134,12 +134,12 @@ class Model(Protocol):
 
     @property
     def context_tokens(self) -> int:
-        """The size of the context window; 32,000 where it is not known."""
+        """The size of the context window; 32,000 if it is unknown."""
         ...
 
     @property
     def is_counted(self) -> bool:
-        """Whether its tokens count against the daily cap; False for models that cost nothing to ask."""
+        """Whether its tokens count against the daily cap; False for models that cost nothing."""
         ...
 
     def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]: ...
@@ -153,4 +153,4 @@ class ProviderSettings:
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     stall_seconds: float = 60.0
-    """A stream that sends nothing for this long is given up."""
+    """How long a stream may send nothing before it is given up."""

@@ -19,13 +19,13 @@ class Models:
     def __init__(self, providers: Mapping[str, ProviderSettings], *, scripts: Sequence[Path]) -> None:
         self._providers = providers
         self._scripts = scripts
-        """Directories of which one holds each script."""
+        """The directories to look for scripts in."""
         self._opening = anyio.Lock()
         self._prepared: set[str] = set()
         self._opened: dict[tuple[str, int | None], Model] = {}
 
     async def find(self, name: str, *, context_tokens: int | None = None) -> Model:
-        """The model of that name, opened off the event loop. Raises what `open` does."""
+        """The model of that name, opened off the event loop. Raises the errors of `open`."""
         model = self._opened.get((name, context_tokens))
         if model is not None:
             return model
@@ -35,7 +35,7 @@ class Models:
     def open(self, name: str, *, context_tokens: int | None = None) -> Model:
         """The model of that name; may read a file, and so blocks.
 
-        Whether a caller may name it is decided before. Raises `Invalid` with code `unknown_model`.
+        The caller must have checked that the name is allowed. Raises `Invalid` with code `unknown_model`.
         """
         model = self._opened.get((name, context_tokens))
         if model is None:
@@ -43,7 +43,7 @@ class Models:
         return model
 
     async def check_key(self, name: str) -> None:
-        """Raises `Invalid` as `open` does, and where the model's key is missing or malformed, as its run would tell."""
+        """Raises `Invalid` as `open` does, and if the model's key is missing or malformed, with the text of a run."""
         model = await self.find(name)
         if not isinstance(model, ProviderModel):
             return
@@ -53,7 +53,7 @@ class Models:
             raise Invalid(error.message, code=error.kind.value) from error
 
     async def prepare(self, model: Model) -> None:
-        """Loads the code that the model needs, off the event loop; at once from the second call on."""
+        """Loads the code that the model needs, off the event loop; later calls return at once."""
         if isinstance(model, ProviderModel) and model.name not in self._prepared:
             await to_thread.run_sync(import_provider, model.name)
             self._prepared.add(model.name)

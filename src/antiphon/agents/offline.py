@@ -1,4 +1,4 @@
-"""`offline`: a deterministic model for trials and tests, which obeys whoever writes to it. Contract: first_start 2."""
+"""`offline`: a deterministic model for trials and tests; obeys everyone. Contract: first_start 2."""
 
 import re
 from collections.abc import AsyncIterator
@@ -95,7 +95,7 @@ class OfflineModel:
 
 
 def _staged(prompt: Prompt) -> str:
-    """What the request says for turns and the announce step, by `!turn` and `!announce`; else nothing new.
+    """The text that `!turn` and `!announce` in the request give for turns and the announce step; else nothing new.
 
     Results are echoed. Directives in the other side's words are not obeyed.
     """
@@ -110,7 +110,7 @@ def _staged(prompt: Prompt) -> str:
 
 
 def _parse(text: str) -> list[_Directive]:
-    """The directives of a message; none where it is plain text."""
+    """The directives of a message; none for plain text."""
     directives: list[_Directive] = []
     for line in text.splitlines():
         if line.startswith("!"):
@@ -120,7 +120,7 @@ def _parse(text: str) -> list[_Directive]:
 
 
 def _segment(directives: list[_Directive], calls_done: int) -> tuple[list[_Directive], _Directive | None]:
-    """The directives up to the next call that is still to be made, and that call."""
+    """The directives up to the next call to make, and that call."""
     segment: list[_Directive] = []
     calls = 0
     for directive in directives:

@@ -1,4 +1,4 @@
-"""What a model is told: the transcript's entries, with what people's messages need around them."""
+"""Builds prompts: the transcript's entries, with the framing that people's messages need."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -66,7 +66,7 @@ def build_prompt(
 
 
 def prompt_entries(entries: Iterable[Entry], session_type: SessionType, fences: DataFences) -> list[PromptEntry]:
-    """Entries as a model gets them: results directly behind their calls, every call with a result."""
+    """Entries in model order: results directly after their calls, every call with a result."""
     shown: list[PromptEntry] = []
     waited: dict[str, str] = {}
     for entry in entries:
@@ -100,7 +100,7 @@ def _instructions(agent: Agent, session: Session, notices: Sequence[str]) -> str
 def shown_input(
     entry: Input, session_type: SessionType, waited: Mapping[str, str], fences: DataFences
 ) -> UserMessage | AssistantMessage:
-    """The message with what stands around its words; words of other sessions are fenced."""
+    """The message with its framing; words of other sessions are fenced."""
     message = entry.message
     if isinstance(message, AssistantMessage):
         return message

@@ -1,4 +1,4 @@
-"""Models behind a provider's HTTP API: OpenAI, Anthropic, Ollama and whatever speaks OpenAI's protocol."""
+"""Models behind a provider's HTTP API: OpenAI, Anthropic, Ollama and all others with OpenAI's protocol."""
 
 import base64
 import os
@@ -37,7 +37,7 @@ from antiphon.domain.message import (
     UserMessage,
 )
 
-# An idle gateway must stay small: these take seconds and 75 MB, and are imported with the first request.
+# An idle gateway must stay small: these take seconds and 75 MB, so the first request imports them.
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from openai import AsyncOpenAI
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 UNKNOWN_CONTEXT_TOKENS: Final = 32_000
 CONNECT_SECONDS: Final = 10.0
 QUOTED_CHARACTERS: Final = 300
-"""How much of a provider's own words an error repeats."""
+"""How many characters of a provider's own words an error repeats."""
 
 DEFAULT_BASE_URLS: Final = {
     "openai": "https://api.openai.com/v1",
@@ -66,7 +66,7 @@ RETRYABLE: Final = frozenset(
     {ModelErrorKind.RATE_LIMITED, ModelErrorKind.UNREACHABLE, ModelErrorKind.STALLED, ModelErrorKind.SERVER}
 )
 SAFE_CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""What every provider takes back as the id of a call."""
+"""Call ids that every provider accepts back."""
 
 
 def open_provider_model(
@@ -76,9 +76,9 @@ def open_provider_model(
     context_tokens: int | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> "ProviderModel":
-    """The model called `provider:model`; nothing is imported, connected or checked for a key yet.
+    """The model called `provider:model`; does not import, connect or check a key yet.
 
-    Raises `Invalid` with code `unknown_model`, `invalid_provider` (its `base_url` is no address) or
+    Raises `Invalid` with code `unknown_model`, `invalid_provider` (its `base_url` is not an address) or
     `package_missing` (the provider needs an extra).
     """
     provider, _, model = name.partition(":")
@@ -110,7 +110,7 @@ def open_provider_model(
 
 
 def import_provider(name: str) -> None:
-    """Loads the code that the model `provider:model` needs, which takes seconds; for a thread, before use."""
+    """Loads the code that the model `provider:model` needs. This takes seconds: call it in a thread, before use."""
     provider = name.partition(":")[0]
     import_module("pydantic_ai.direct")
     import_module("pydantic_ai.models." + (provider if provider in ("anthropic", "ollama") else "openai"))
@@ -118,7 +118,7 @@ def import_provider(name: str) -> None:
 
 
 class ProviderModel:
-    """A model behind a provider's API; the connection is opened by the first request and kept."""
+    """A model behind a provider's API; the first request opens the connection, which is then kept."""
 
     is_counted = True
 
@@ -171,7 +171,7 @@ class ProviderModel:
                         yield TextDelta(whole_text(text))
                 answer = response.get()
         except (AgentRunError, UserError) as error:
-            # Without the cause: it quotes what the provider sent, which may hold the key.
+            # Without the cause, which quotes the provider's answer and may contain the key.
             raise self._failure(error, connection.secrets) from None
         if not _is_whole(answer):
             raise self._cut()
@@ -182,7 +182,7 @@ class ProviderModel:
         )
 
     def check_key(self) -> None:
-        """Raises `ModelError` with the remedy where the key is missing or malformed; asks nobody."""
+        """Raises `ModelError` with the remedy if the key is missing or malformed; sends no request."""
         self._key()
 
     async def aclose(self) -> None:
@@ -219,7 +219,7 @@ class ProviderModel:
         if prompt.thinking is not None:
             settings["thinking"] = THINKING_LEVELS[prompt.thinking]
         if self._provider == "anthropic" and prompt.purpose == "turn":
-            # Unlike the others it caches nothing unasked, and a run sends its prompt again at each step.
+            # Unlike the others it caches only on request, and a run sends its prompt again at each step.
             settings["cache"] = True
         return settings
 
@@ -278,7 +278,7 @@ class ProviderModel:
             case failures.ModelRequestRejectedError() | failures.ModelHTTPError() | failures.UserError():
                 kind, message = ModelErrorKind.REFUSED, f"Request refused by {who}: {said}"
             case _:
-                # An event that is no JSON, or no event at all.
+                # An event that is not JSON, or not an event at all.
                 return self._cut()
         return ModelError(kind, message, retry_after_seconds=retry_after, is_retryable=kind in RETRYABLE)
 
@@ -302,7 +302,7 @@ def _open_openai(
 
     headers: dict[str, str | Omit] = {}
     if provider != "openai":
-        # The client takes these from OPENAI_… variables, which are no other provider's business.
+        # The client takes these from OPENAI_… variables, which other providers must not see.
         headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
     client = AsyncOpenAI(
         api_key=key or "none",
@@ -323,7 +323,7 @@ def _open_openai(
     opened = (OllamaModel if provider == "ollama" else OpenAIChatModel)(
         model,
         provider=wire_provider,
-        # The client insists on a key, and takes this only with each request.
+        # The client requires a key and allows its removal only per request.
         settings={"extra_headers": cast("dict[str, str]", {"Authorization": Omit()})} if is_open else None,
     )
     return _ProviderClient(client=client, model=opened, secrets=_secrets(key, settings))
@@ -368,7 +368,7 @@ class _PartFields(TypedDict):
 
 
 class _ProviderMessages:
-    """Writes a prompt down as messages, with ids of calls that are unique in it and stable as it grows."""
+    """Converts a prompt to messages, with ids of calls that are unique in it and stable as it grows."""
 
     def __init__(self, provider: str, system: str) -> None:
         self._provider = provider
@@ -442,7 +442,7 @@ class _ProviderMessages:
             result.tool,
             content if isinstance(content, str) else list(content),
             self._call_ids[result.call_index],
-            # Only Anthropic has a field for it; elsewhere the text would be wrapped once more.
+            # Only Anthropic has a field for it; others would get the text wrapped once more.
             outcome="failed" if result.is_error and self._provider == "anthropic" else "success",
         )
 
@@ -547,7 +547,7 @@ def _usage(answer: "wire.ModelResponse") -> Usage:
 
 
 def _is_whole(answer: "wire.ModelResponse") -> bool:
-    # For a stream that ends without a reason the library invents "stop"; the details hold what was sent.
+    # If a stream ends without a reason, the library invents "stop"; the details hold the original.
     return "finish_reason" in (answer.provider_details or {}) or answer.finish_reason == "content_filter"
 
 
@@ -566,7 +566,7 @@ def _find_context_tokens(provider: str, model: str, base_url: str) -> int:
 
 
 def _place_from_url(base_url: str) -> str | None:
-    """`host:port` of an http address, without the user and password in it; None for anything else."""
+    """`host:port` of an http address, without its user and password; None for anything else."""
     try:
         address = urlsplit(base_url)
         port = address.port or {"http": 80, "https": 443}[address.scheme]

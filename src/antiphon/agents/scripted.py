@@ -1,8 +1,8 @@
 """`scripted:<file>`: plays answers and tool calls from a file, by session and turn. Contract: first_start 2.
 
 The file is JSON: `{"sessions": {"<key or *>": [turn, …]}}`. A turn is a list of steps, a step an object with
-`text`, `calls` (`[{"name", "arguments"}]`), `sleep` (seconds) or `fail` (a text). After the last turn the last
-one is played again.
+`text`, `calls` (`[{"name", "arguments"}]`), `sleep` (seconds) or `fail` (a text). After the last turn, the last
+one repeats.
 """
 
 import json
@@ -38,10 +38,10 @@ class _Script(BaseModel):
 
 
 class ScriptedModel:
-    """Answers from a script. Raises `Invalid` for a file that is missing or not of the form, without its content."""
+    """Answers from a script. Raises `Invalid`, without the content, if the file is missing or malformed."""
 
     def __init__(self, file: str, directories: Sequence[Path], *, context_tokens: int | None = None) -> None:
-        """Reads the file, which lies in one of the directories; blocks."""
+        """Reads the file from one of the directories; blocks."""
         try:
             self._script = _Script.model_validate(json.loads(read_script(file, directories)))
         except ValidationError as error:
@@ -94,7 +94,7 @@ class ScriptedModel:
 
 
 def _problem(error: ValidationError) -> str:
-    """The first problem and its place, without names or values that only the file knows."""
+    """The first problem and its place, without names or values that only the file contains."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     known = {"sessions", *_ScriptedStep.model_fields, *_ScriptedCall.model_fields}
     place = ".".join(str(part) if isinstance(part, int) or part in known else "…" for part in first["loc"])

@@ -1,4 +1,4 @@
-"""Script files: they lie in the home or beside the configuration file, and are read from nowhere else."""
+"""Script files: read only from the home and from the directory of the configuration file."""
 
 import os
 import stat
@@ -11,9 +11,9 @@ MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 
 
 def read_script(name: str, directories: Sequence[Path]) -> bytes:
-    """The content of the script; blocks. A relative name is looked for in each directory, in their order.
+    """The content of the script; blocks. Looks for a relative name in each directory, in order.
 
-    Raises `Invalid` (`unknown_model`) that shows neither the directory nor the content.
+    Raises `Invalid` (`unknown_model`), which shows neither the directory nor the content.
     """
     for directory in directories:
         path = _path_inside(name, directory)
@@ -33,7 +33,7 @@ def unplayable(name: str, reason: str) -> Invalid:
 
 
 def _path_inside(name: str, directory: Path) -> Path | None:
-    """The file behind all links, if it lies in the directory."""
+    """The file behind all links, if it is in the directory."""
     try:
         root = directory.resolve()
         path = (root / name).resolve()
@@ -43,7 +43,7 @@ def _path_inside(name: str, directory: Path) -> Path | None:
 
 
 def _read(name: str, path: Path) -> bytes:
-    # Without waiting: it may be a pipe. Its links were resolved, so one that is met now is new.
+    # Without waiting, because it may be a pipe. Its links were resolved, so any link found now is new.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123
         state = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""What a model is shown of tasks and results between a session and its children. Contract: spawn 7, events 2."""
+"""How prompts show tasks and results between a session and its children. Contract: spawn 7, events 2."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ _decode_answer = msgspec.json.Decoder(_WaitAnswer).decode
 
 
 def waited_replies(result: ToolResult) -> dict[str, str]:
-    """What a wait answered, by report; empty for any other result."""
+    """The results that a wait answered, by report; empty for any other tool result."""
     if result.tool != WAIT_TOOL:
         return {}
     try:
@@ -42,9 +42,9 @@ def waited_replies(result: ToolResult) -> dict[str, str]:
 
 
 def shown_report(message: UserMessage, report: ReportStep, waited: Mapping[str, str], fence: DataFence) -> str:
-    """The message as a prompt holds it; what a child said is data.
+    """The message as a prompt shows it; the child's words are data.
 
-    `waited` is what waits have answered before it, by report: it is not told twice.
+    `waited` holds the results that earlier waits have answered, by report: they are not repeated.
     """
     source = message.provenance.source_session_key or "another session"
     match report.stage:
@@ -86,13 +86,13 @@ def _record(message: UserMessage, report: ReportStep, waited: str | None, fence:
 
 
 def record_texts(message: UserMessage) -> tuple[str, str, str]:
-    """What stands before a record's result, the result, and what stands behind."""
+    """The text before a record's result, the result, and the text after it."""
     texts = [part.text for part in message.content if isinstance(part, TextPart)]
     return (texts[0], texts[1], texts[2]) if len(texts) == 3 else ("", "".join(texts), "")
 
 
 def results_of(entries: Sequence[Entry], report: ReportStep) -> str:
-    """The results with which the report's run goes on, in the order in which they came, a line each."""
+    """The results with which the report's run continues, in order of arrival, one per line."""
     found: list[str] = []
     for entry in entries:
         if isinstance(entry, Input) and isinstance(entry.message, UserMessage):
@@ -103,7 +103,7 @@ def results_of(entries: Sequence[Entry], report: ReportStep) -> str:
 
 
 def task_text(entries: Sequence[Entry]) -> str:
-    """The task whose result is announced; empty where the prompt has it no more."""
+    """The task whose result is announced; empty if the prompt no longer has it."""
     for entry in entries:
         if isinstance(entry, Input) and isinstance(entry.message, UserMessage):
             own = entry.message.report

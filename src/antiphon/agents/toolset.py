@@ -27,26 +27,26 @@ from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 
 MAX_FAILURE_LENGTH = 2_000
-"""Characters of what an exception says."""
+"""Characters of an exception's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a call brought; failures are data for the model."""
+    """The result of a call; failures are data for the model."""
 
     text: str
     is_error: bool = False
 
 
 class ToolContext:
-    """For tools that want to know who calls; never made from arguments. Contract: answers 3."""
+    """For tools that need the caller; never made from arguments. Contract: answers 3."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
 
     @property
     def call_id(self) -> str:
-        """The same when a call is repeated after a crash; a key for idempotent effects."""
+        """Stays the same when a call is repeated after a crash; a key for idempotent effects."""
         return self.caller.call_id
 
     @property
@@ -61,14 +61,14 @@ class ToolContext:
         return self.run_context.run
 
     async def wait(self, run_id: RunId, timeout: timedelta) -> Run | None:
-        """The run once it has ended, None on time-out. While it waits this run takes no slot."""
+        """The run once it has ended, None on time-out. While this run waits, it takes no slot."""
         return await self.run_context.wait_run(run_id, timeout)
 
 
 class Tool(Protocol):
-    """Something that an agent may call.
+    """A function that an agent may call.
 
-    - `call` raises nothing for bad arguments or a failure: it answers a `ToolOutput` that says so.
+    - `call` does not raise for bad arguments or a failure: it returns a `ToolOutput` that says so.
     - A tool that is not idempotent is never called again when its outcome is unknown.
     """
 
@@ -86,7 +86,7 @@ class Tool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredFunction:
-    """A Python function with what it does to the world; made by `tool`."""
+    """A Python function and its effects on the world; made by `tool`."""
 
     function: Callable[..., Any]
     name: str
@@ -101,10 +101,10 @@ def tool(
     effects: Collection[str] = ("writes",),
     is_idempotent: bool = False,
 ) -> DeclaredFunction:
-    """Declares what a function does to the world, so that policy and recovery know.
+    """Declares a function's effects on the world, for policy and recovery.
 
-    `effects` are of `reads, writes, leaves, deletes, spends, configures`; one that only reads may run beside
-    others and may be repeated. An idempotent one is repeated after a crash in the middle of it.
+    `effects` are of `reads, writes, leaves, deletes, spends, configures`; a function that only reads may run beside
+    others and may be repeated. An idempotent function is repeated after a crash in the middle of it.
     """
     declared = frozenset(Effect(effect) for effect in effects)
     only_reads = declared <= {Effect.READS}
@@ -151,7 +151,7 @@ class FunctionTool:
             return ToolOutput(bounded_text(await _text(await _invoke(self._function, values))))
         except AntiphonError as error:
             return ToolOutput(_failure(error.code, error.message), is_error=True)
-        except Exception as error:  # whatever the function raises is the model's to know, not the run's end
+        except Exception as error:  # the model sees any exception of the function; the run goes on
             said = await to_thread.run_sync(_said, error)
             return ToolOutput(_failure("tool_failed", f"{type(error).__name__}: {said}"), is_error=True)
 
@@ -183,10 +183,10 @@ def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]
 
 
 def _said(error: Exception) -> str:
-    """What the exception says, as far as it can and somebody would read it."""
+    """The text of the exception, up to a readable length; some exceptions have none."""
     try:
         return shortened(str(error), MAX_FAILURE_LENGTH)
-    except Exception:  # its text is made by the function's own code
+    except Exception:  # the function's own code produces the text
         return "it has no text"
 
 
@@ -195,7 +195,7 @@ async def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """The value as JSON, or somewhat more of its beginning than a message may hold."""
+    """The value as JSON, or slightly more of its beginning than fits into a message."""
     pieces: list[str] = []
     size = 0
     for piece in _pieces(value):
@@ -207,7 +207,7 @@ def _json(value: Any) -> str:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """As `json` writes the value, but for texts that no message can hold: of them comes the beginning."""
+    """Like `json`, but of texts too long for any message only the beginning."""
     match value:
         case str():
             yield _ENCODER.encode(value[: MAX_TEXT_BYTES + 1])
@@ -234,7 +234,7 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def _name(name: Any) -> str:
-    """A member's name, which `json` makes of a number or a truth value, too."""
+    """A member's name; `json` also converts numbers and truth values to names."""
     whole = _ENCODER.encode({name[: MAX_TEXT_BYTES + 1] if isinstance(name, str) else name: 0})
     return whole[1:-3]
 
@@ -255,21 +255,21 @@ def _failure(code: str, message: str) -> str:
 
 
 class Toolset:
-    """The tools that an agent has, by name. Raises `Invalid` for two of one name."""
+    """An agent's tools, by name. Raises `Invalid` for two tools of one name."""
 
     def __init__(self, tools: Iterable[Tool], absent: Mapping[str, Tool] | None = None) -> None:
         self._tools: dict[str, Tool] = {}
         self._absent = absent or {}
-        """By the beginning of names: what answers for tools that exist and cannot be had now."""
+        """By prefix of names: the tools that answer for others that exist but are unavailable now."""
         for entry in tools:
             if entry.schema.name in self._tools:
                 raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Rename one of the two tools.")
             self._tools[entry.schema.name] = entry
 
     def for_session(self, agent_id: AgentId, depth: int, principal: Principal, rules: Rules) -> "Toolset":
-        """What a session of the agent at that depth has of them, for whom the chain began with.
+        """The tools for a session of the agent at that depth, with the rights of the principal that began the chain.
 
-        Session tools by policy, others as its agent may; and none beyond the principal's rights. Contract: access 4.
+        Policy decides on session tools, agent settings on others, within the principal's rights. Contract: access 4.
         """
         agent = rules.agents.get(agent_id)
         max_depth = 0 if agent is None else agent.subagents.max_depth
@@ -290,11 +290,11 @@ class Toolset:
         return Toolset(kept, absent)
 
     async def tools_for(self, agent_id: AgentId) -> "Toolset":
-        """The same for every agent. Implements `ToolSource`."""
+        """The same tools for every agent. Implements `ToolSource`."""
         return self
 
     def joined(self, tools: Iterable[Tool], absent: Mapping[str, Tool]) -> "Toolset":
-        """These and others."""
+        """These tools and others."""
         return Toolset([*self._tools.values(), *tools], {**self._absent, **absent})
 
     def find(self, name: str) -> Tool | None:
@@ -311,14 +311,14 @@ class Toolset:
 
     @property
     def notices(self) -> list[str]:
-        """What the model should know of tools that cannot be had now."""
+        """Notices for the model about tools that are unavailable now."""
         return [entry.schema.description for entry in self._absent.values()]
 
 
 class ToolSource(Protocol):
-    """Where the tools of an agent come from, before policy says which of them a session has.
+    """The source of an agent's tools, before policy decides which of them a session has.
 
-    - `tools_for` is asked at the beginning of each run; it may wait, but not without a deadline, and raises nothing.
+    - `tools_for` is called at the beginning of each run; it may wait, but only with a deadline, and does not raise.
     """
 
     async def tools_for(self, agent_id: AgentId) -> Toolset: ...

@@ -1,4 +1,4 @@
-"""Who acts: the principal that a message, a run or a request is bound to."""
+"""The actor: the principal to whom a message, a run or a request belongs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -41,5 +41,5 @@ SYSTEM = Principal(PrincipalKind.SYSTEM, "antiphon")
 
 
 def session_principal(session_key: str) -> Principal:
-    """Who acts as the session without being its owner; its rights are the session's own."""
+    """The principal of callers that act as the session without being its owner; it has the session's own rights."""
     return Principal(PrincipalKind.AGENT, session_key)

@@ -1,4 +1,4 @@
-"""An agent: who answers in a session, with which model and within which limits."""
+"""An agent: the name that answers in sessions, with its model and limits."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,10 +11,10 @@ from antiphon.domain.sandbox import SandboxLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """What one run may take; None sets no limit. Contract: runs 6."""
+    """The limits of one run; None sets no limit. Contract: runs 6."""
 
     time: timedelta | None = None
-    """Wall clock, waits included."""
+    """Wall clock, including waits."""
     model_calls: int | None = 100
     tool_calls: int | None = 200
     tokens: int | None = None
@@ -23,7 +23,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyLimits:
-    """What may be spent in a UTC day; None sets no limit."""
+    """The limits of a UTC day; None sets no limit."""
 
     tokens: int | None
     usd: float | None
@@ -32,7 +32,7 @@ class DailyLimits:
 MAX_TOOL_FAILURES = 15
 """Failures in a row that end a run."""
 LONGEST = timedelta(days=3650)
-"""No time that is set for work is longer: ten years."""
+"""The longest time that can be set for work: ten years."""
 
 
 class SandboxMode(StrEnum):
@@ -48,16 +48,16 @@ class SubagentRules:
     """How far an agent's sessions may spawn others. Contract: spawn 2 to 4."""
 
     allowed: tuple[str, ...] = ()
-    """Ids of agents under which they may spawn, beside their own; `*` for any."""
+    """Ids of agents under which they may spawn, in addition to their own; `*` for any."""
     max_depth: int = 1
     max_children: int = 5
-    """At work at the same time, of one session."""
+    """Children of one session that may work at the same time."""
     models: tuple[str, ...] | None = None
-    """Models that their spawning may name, with `*` for any part; None for the agent's own and those of `allowed`."""
+    """Models that a spawn may name, with `*` for any part; None for the models of the agent and of `allowed`."""
     time_limit: timedelta | None = None
-    """How long a child's run may take, where its spawning does not say."""
+    """How long a child's run may take, unless the spawn sets a limit."""
     archive_after: timedelta | None = timedelta(minutes=60)
-    """After its result a child is hidden from lists; None for never."""
+    """How long after its result a child is archived; None for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +66,16 @@ class Agent:
 
     id: AgentId
     name: str
-    """For people; equals the id where none is configured."""
+    """For people; the id by default."""
     model: str = "offline"
     instructions: str = ""
     thinking: str | None = None
     context_tokens: int | None = None
-    """Overrides what is known of the model's context window."""
+    """Overrides the known size of the model's context window."""
     limits: RunLimits = RunLimits()
     daily: DailyLimits = DailyLimits(tokens=5_000_000, usd=20.0)
     tools: tuple[str, ...] | None = None
-    """Names of the tools from elsewhere that it may call; None means all that are registered."""
+    """Names of the foreign tools that it may call; None means all registered ones."""
     sandbox: SandboxMode = SandboxMode.OFF
     command_limits: SandboxLimits = field(default_factory=SandboxLimits)
     subagents: SubagentRules = SubagentRules()

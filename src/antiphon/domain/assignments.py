@@ -1,6 +1,6 @@
-"""Secrets that are known by the name they are given: `dbPassword: "…"`, `--token …`, `export API_KEY=…`.
+"""Secrets recognised by the name of their variable or field: `dbPassword: "…"`, `--token …`, `export API_KEY=…`.
 
-A name is split into words at case and punctuation; its last word says what the value is, those before it of what.
+A name is split into words at case and punctuation; the last word says what the value is, earlier words qualify it.
 """
 
 import re
@@ -12,7 +12,7 @@ from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, CharacterRuns,
 
 LONGEST_NAME = 64
 LONGEST_JUDGED = 100
-"""Characters of a value; a longer one is no word, amount or reference."""
+"""Characters of a value; longer values are never words, amounts or references."""
 
 _HINTS = (
     *("pass", "pwd", "secret", "token", "credential", "key", "authori", "auth", "cookie", "mnemonic", "phrase"),
@@ -45,11 +45,11 @@ _WORD_BEFORE = re.compile(r"([A-Za-z]{2,16})[ -]\Z")
 _OPEN = re.compile(r"""[bBrRfFuU$]{0,2}(?P<escapes>\\{0,7})(?P<quote>\"\"\"|'''|["'`])""")
 _CURLY = {"\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb", "\u201e": "\u201c"}
 _ENTITY = re.compile(r"&(?:quot|#3[49]);|\\u002[27]|%2[27]")
-"""Quotes as pages and addresses write them."""
+"""Quotes as encoded in pages and addresses."""
 _PROSE = re.compile(
     r"(?:\|[ \t]{0,3}`?|(?:is|was|are)(?: now| set to)?:?[ \t]{1,3}|(?:for|of) [\w.@-]{1,32}(?::|=| is)[ \t]{1,3})?"
 )
-"""What may stand between a name and its value in a sentence or a table."""
+"""Text that may stand between a name and its value in a sentence or a table."""
 _FOREIGN = re.compile(
     rf"(?:{'|'.join(_FOREIGN_NAMES)})\s{{0,3}}(?:[:=\uff1a\uff1d]|ist|est|es|is)\s{{0,3}}[\"'`]?(?=\S)", re.IGNORECASE
 )
@@ -77,7 +77,7 @@ _NEUTRAL = _listed(
     "value val plain plaintext raw text base b hex old new current prod production dev development test "
     "testing staging live sandbox default env string str"
 )
-"""Words behind the one that says what it is."""
+"""Words that may follow the telling word."""
 _SECRET_ENDS = (
     *(
         "password",
@@ -149,26 +149,26 @@ _EDGES = "*_`.,:;!?)]}>"
 
 
 class Weight(Enum):
-    """What a name says of its value."""
+    """What a name says about its value."""
 
     HARMLESS = auto()
     DIGITS = auto()
     """A secret if it is a short number."""
     RANDOM = auto()
-    """A secret if it looks drawn by chance."""
+    """A secret if it looks random."""
     COOKIES = auto()
     """Names and values, up to the end of the line."""
     SECRET = auto()
     TOKEN = auto()
-    """A secret unless it is an amount: tokens are counted, too."""
+    """A secret unless it is an amount, because tokens are also counted."""
     PHRASE = auto()
     """A secret of several words, up to the end of the line."""
     MIXED = auto()
-    """A secret if it is of letters and digits."""
+    """A secret if it consists of letters and digits."""
 
 
 class Assignments:
-    """Finds the values in a text; asked at rising places, it reads each character a bounded number of times."""
+    """Finds the values in a text; at ascending places, it reads each character a bounded number of times."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -179,7 +179,7 @@ class Assignments:
         self._line = CharacterRuns(text, r"[^\n]")
 
     def find(self, start: int, end: int) -> Iterator[Span]:
-        """The values whose names have their telling word from `start` up to `end`; they may go on behind it."""
+        """The values of names whose telling word begins between `start` and `end`; values may extend beyond `end`."""
         for block in range(start, end, _BLOCK_SIZE):
             block_end = min(block + _BLOCK_SIZE, end)
             near = self._text[block : block_end + LONGEST_HINT].lower()
@@ -295,7 +295,7 @@ class Assignments:
         yield from self._judged(weight, words, at, end, is_quoted=False, is_code=is_code)
 
     def _in_prose(self, name: str, weight: Weight, words: tuple[str, ...], at: int) -> Iterator[Span]:
-        """The value behind a name without a sign: `the password is …`, `| password | … |`, `WITH PASSWORD '…'`."""
+        """The value after a name without a sign: `the password is …`, `| password | … |`, `WITH PASSWORD '…'`."""
         text = self._text
         between = _PROSE.match(text, at)
         assert between is not None
@@ -320,7 +320,7 @@ class Assignments:
         return _LINE_START.search(self._text, max(0, named.start() - 24), named.start()) is not None
 
     def _close(self, opened: re.Match[str]) -> int:
-        """Where the quote ends that was opened, at most `LONGEST_VALUE` further; a quote that is escaped is within."""
+        """The end of the open quote, at most `LONGEST_VALUE` further; an escaped quote does not end it."""
         text, quote, depth = self._text, opened["quote"], len(opened["escapes"])
         limit = min(opened.end() + LONGEST_VALUE, len(text))
         place = opened.end()
@@ -334,7 +334,7 @@ class Assignments:
         return limit
 
     def _indented(self, at: int) -> Iterator[Span]:
-        """The lines of a block, as YAML has them."""
+        """The lines of an indented block, as in YAML."""
         start, place = at, at
         for _ in range(16):
             if self._text[place : place + 1] not in (" ", "\t"):
@@ -360,7 +360,7 @@ class Assignments:
 
 @lru_cache(maxsize=1024)
 def name_words(name: str) -> tuple[str, ...]:
-    """The words of a name in lower case, without those that only say which of several it is."""
+    """The words of a name in lower case, without words that only number or qualify it."""
     words = [word.lower() for word in WORDS.findall(name)]
     while len(words) > 1 and (words[-1] in _NEUTRAL or words[-1].isdigit()):
         words.pop()
@@ -403,14 +403,14 @@ def weigh(words: tuple[str, ...]) -> Weight:
 
 
 def is_secret(value: str, weight: Weight, words: tuple[str, ...], *, is_quoted: bool, is_code: bool) -> bool:
-    """Whether the value of such a name is one; `is_code` says that blanks stand before it, as in a program."""
+    """Whether a value with such a name is a secret; `is_code` says that blanks precede it, as in a program."""
     if len(value) > LONGEST_JUDGED and weight not in (Weight.DIGITS, Weight.RANDOM):
         return not (is_code and _CALL.match(value))
     bare = value.strip() if is_quoted else value.strip(_EDGES)
     if not bare.strip(_EDGES) or value.startswith(MASK):
         return False
     if _VARIABLE.fullmatch(bare) and weigh(name_words(bare)) is not Weight.HARMLESS:
-        return False  # the name of a variable that holds it
+        return False  # the name of a variable that contains it
     if not is_quoted and words[-1] == "secret" and value.startswith(_MOUNT):
         return False
     if _PLACEHOLDER.fullmatch(value) or (bare.lower() in _WORD_VALUES and (not is_quoted or bare.lower() in _TYPES)):
@@ -446,7 +446,7 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_told(value: str, weight: Weight, words: tuple[str, ...]) -> bool:
-    """Whether a sentence tells a secret; more is asked of it than of a value behind a sign."""
+    """Whether a sentence contains a secret; the criteria are stricter than for a value after a sign."""
     bare = value.strip(_EDGES)
     if weight is Weight.RANDOM:
         return _is_random(bare)
@@ -480,7 +480,7 @@ def _has_digit(value: str) -> bool:
 
 
 def _is_code(bare: str, value: str, *, is_code: bool) -> bool:
-    """Whether a program means something by the value, which is then no secret itself."""
+    """Whether the value means something to a program, and so is not a secret itself."""
     if _CALL.match(value) and (is_code or value.rstrip(",;:").endswith((")", "]", "("))):
         return True
     if reference := _REFERENCE.fullmatch(bare):

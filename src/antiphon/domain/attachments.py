@@ -1,4 +1,4 @@
-"""Files that a requester gives to a session that it spawns. Contract: spawn 5."""
+"""Attachments: files that a requester gives to a session it spawns. Contract: spawn 5."""
 
 import binascii
 import re
@@ -16,9 +16,9 @@ MAX_FILES = 50
 MAX_FILE_BYTES = 1024 * 1024
 MAX_TOTAL_BYTES = 5 * 1024 * 1024
 MAX_NAME_BYTES = 255
-"""In UTF-8; what file systems take."""
+"""In UTF-8; the limit of file systems."""
 MANIFEST_NAME = ".manifest.json"
-"""The receipt, beside the files."""
+"""The receipt, stored beside the files."""
 
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul", "conin$", "conout$"}
@@ -26,12 +26,12 @@ _DEVICES = frozenset(
 )
 """Names that are devices on Windows, with any extension."""
 _FORBIDDEN = frozenset("/\\:")
-"""What some system reads as a path."""
+"""Characters that some system treats as part of a path."""
 _ASCII_BLANKS = re.compile(r"[ \t\r\n\f\v]+")
 
 
 class GivenAttachment(Struct, frozen=True, kw_only=True):
-    """A file as a call names it, unchecked."""
+    """A file as given in a call, unchecked."""
 
     name: str
     content: str
@@ -52,7 +52,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
 def check_attachments(given: Sequence[GivenAttachment]) -> tuple[Attachment, ...]:
     """The files with their bytes, all within the limits.
 
-    Raises `Invalid` for the first that is not: `attachment_count`, `attachment_name`, `attachment_duplicate`,
+    Raises `Invalid` for the first file that is not: `attachment_count`, `attachment_name`, `attachment_duplicate`,
     `attachment_base64`, `attachment_text`, `attachment_too_large`, `attachments_too_large`.
     """
     if len(given) > MAX_FILES:
@@ -86,7 +86,7 @@ def check_attachments(given: Sequence[GivenAttachment]) -> tuple[Attachment, ...
 
 
 def receipt(attachments: Sequence[Attachment], rel_dir: str) -> JsonObject:
-    """What the requester is told of them; `rel_dir` is their place in the workspace."""
+    """The receipt for the requester; `rel_dir` is the files' directory in the workspace."""
     return {
         "count": len(attachments),
         "totalBytes": sum(len(file.data) for file in attachments),
@@ -102,7 +102,7 @@ def in_order(attachments: Sequence[Attachment], told: JsonObject) -> list[Attach
 
 
 def folded_name(name: str) -> str:
-    """Equal for names that some file system takes for one."""
+    """Equal for names that some file system treats as the same."""
     return normalize("NFC", normalize("NFD", name).upper().casefold())
 
 
@@ -116,7 +116,7 @@ def _check_name(name: str) -> None:
 
 
 def _problem_of(name: str) -> str | None:
-    """Why the name cannot be a file's; None where it can."""
+    """Why a file cannot have this name; None if it can."""
     if any("\ud800" <= character <= "\udfff" for character in name):
         return "holds half of a character (a lone surrogate)"
     size = max(len(normalize(form, name).encode()) for form in ("NFC", "NFD"))

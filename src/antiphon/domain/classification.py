@@ -29,7 +29,7 @@ class Integrity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """What data is classified as, or what a session, person or sink may hold. Contract: flow 1.
+    """The classification of data, or the clearance of a session, person or sink. Contract: flow 1.
 
     With the order "level ≤, compartments ⊆, trusted before untrusted" they form a lattice, of which
     `join` is the least upper and `meet` the greatest lower bound.
@@ -37,18 +37,18 @@ class Classification:
 
     level: Level
     compartments: int = 0
-    """A bit mask; which bit is which name, `Compartments` knows."""
+    """A bit mask; `Compartments` maps bits to names."""
     integrity: Integrity = Integrity.TRUSTED
 
     def __post_init__(self) -> None:
         assert 0 <= self.compartments <= ALL_COMPARTMENTS
 
     def flows_to(self, other: "Classification") -> bool:
-        """Whether data of this may go where `other` stands; integrity has no say in it."""
+        """Whether data with this classification may go to a place with clearance `other`; integrity does not matter."""
         return self.level <= other.level and not self.compartments & ~other.compartments
 
     def join(self, other: "Classification") -> "Classification":
-        """What data made of both is: the higher level, all compartments, the worse integrity."""
+        """The classification of data made of both: the higher level, all compartments, the worse integrity."""
         return Classification(
             max(self.level, other.level),
             self.compartments | other.compartments,
@@ -58,7 +58,7 @@ class Classification:
     def meet(self, other: "Classification") -> "Classification":
         """The most that may pass both: the lower level, common compartments, the better integrity.
 
-        It describes sinks (a channel and a recipient), for which integrity means nothing; it is not for data.
+        Use it for sinks (a channel and a recipient), for which integrity means nothing, and never for data.
         """
         return Classification(
             min(self.level, other.level),
@@ -68,14 +68,14 @@ class Classification:
 
 
 PUBLIC = Classification(Level.PUBLIC)
-"""The bottom: flows anywhere. What an unknown sink may receive."""
+"""The bottom: flows anywhere. An unknown sink may receive only this."""
 
 EVERYTHING = Classification(Level.RESTRICTED, ALL_COMPARTMENTS, Integrity.UNTRUSTED)
 """The top: everything flows to it. The owner's clearance."""
 
 
 def join_all(classifications: Iterable[Classification]) -> Classification:
-    """What data made of all of them is classified as; PUBLIC for none. Contract: flow 8."""
+    """The classification of data made of all of them; PUBLIC for none. Contract: flow 8."""
     result = PUBLIC
     for classification in classifications:
         result = result.join(classification)
@@ -83,7 +83,7 @@ def join_all(classifications: Iterable[Classification]) -> Classification:
 
 
 def parse_level(text: str) -> Level:
-    """The level of exactly that name; anything else is `Invalid`, never guessed."""
+    """The level with exactly that name; anything else is `Invalid`, never guessed."""
     if text in Level.__members__:
         return Level[text]
     hint = _hint(text.upper(), Level.__members__) or f" The levels are {', '.join(Level.__members__)}."
@@ -92,19 +92,19 @@ def parse_level(text: str) -> Level:
 
 @dataclass(frozen=True, slots=True)
 class Compartments:
-    """The names of the compartments, each at its bit. A bit, once given, is never given to another name."""
+    """The names of the compartments, each at its bit. A bit never passes to another name."""
 
     names: tuple[str, ...] = ()
-    """In the order of their bits, from 0; retired ones keep their place."""
+    """In the order of their bits, from 0; retired names keep their place."""
     retired: frozenset[str] = frozenset()
-    """Still known, so that old data stays closed and readable; new data cannot be put there."""
+    """Retired names, kept so that old data stays closed and readable; new data cannot use them."""
 
     def __post_init__(self) -> None:
         assert len(set(self.names)) == len(self.names) <= MAX_COMPARTMENTS
         assert self.retired <= set(self.names)
 
     def add(self, name: str) -> "Compartments":
-        """With `name` at the next free bit. A name that was ever used is a `Conflict`."""
+        """Adds `name` at the next free bit. Raises `Conflict` for a name that was ever used."""
         if not _COMPARTMENT_NAME.fullmatch(name):
             raise Invalid(
                 f"Compartment name is not valid: {name!r}. Use 1 to 64 of a-z, 0-9 and _ . : @ + -, "
@@ -121,7 +121,7 @@ class Compartments:
         return replace(self, names=(*self.names, name))
 
     def retire(self, name: str) -> "Compartments":
-        """With `name` closed to new data; may be called twice."""
+        """Closes `name` to new data; may be called twice."""
         if name not in self.names:
             raise NotFound(f"Compartment not found: {name!r}.{_hint(name, self.names)}")
         return replace(self, retired=self.retired | {name})
@@ -131,7 +131,7 @@ class Compartments:
         return tuple(name for name in self.names if name not in self.retired)
 
     def mask_of(self, names: Iterable[str]) -> int:
-        """The mask of these names, retired ones included; an unknown name is `Invalid`."""
+        """The mask of these names, including retired ones; raises `Invalid` for an unknown name."""
         mask = 0
         for name in names:
             if name not in self.names:
@@ -157,7 +157,7 @@ def to_wire(classification: Classification, compartments: Compartments) -> JsonO
 
 
 def from_wire(wire: Mapping[str, JsonValue], compartments: Compartments) -> Classification:
-    """The classification of that wire form; `compartments` and `integrity` may be absent: none, trusted."""
+    """The classification in that wire form; without `compartments` and `integrity`: none, trusted."""
     match dict(wire):
         case {"level": str(level), **rest} if rest.keys() <= {"compartments", "integrity"}:
             return Classification(

@@ -1,4 +1,4 @@
-"""Cursors as clients carry them: sealed, so that nobody reads or makes one. Contract: list 5, history 2."""
+"""Cursors as clients carry them: sealed, so that no client can read or forge one. Contract: list 5, history 2."""
 
 import base64
 import struct
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 PURPOSE = "cursor"
 _PLACE = struct.Struct(">qq")
 _LENGTH = 43
-"""Of every cursor: 16 bytes of place and 16 that prove them, in base64 without its padding."""
+"""Of every cursor: 16 bytes of place and 16 bytes of proof, in base64 without padding."""
 
 
 class Cursors:
     """Seals places in lists and logs with the home's key.
 
-    A cursor is good for whom it was made, and for the same question alone: both stand in `about`, from which it was
-    made too. The same place has the same cursor, so that a page that is asked for again is the same text.
+    A cursor is valid only for one caller and one question: `about` contains both and goes into the seal. The same place
+    gives the same cursor, so that a repeated request for a page returns the same text.
     """
 
     def __init__(self, home_key: HomeKey) -> None:
@@ -33,7 +33,7 @@ class Cursors:
         return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
     def unseal(self, about: Sequence[str], cursor: str) -> tuple[int, int]:
-        """The place. Raises `Invalid` (`invalid_cursor`) for whatever was not sealed about the same."""
+        """The place. Raises `Invalid` (`invalid_cursor`) for anything that was not sealed with the same `about`."""
         from cryptography.exceptions import InvalidTag
 
         if len(cursor) != _LENGTH or not cursor.isascii():
@@ -43,19 +43,19 @@ class Cursors:
             first, second = _PLACE.unpack(self._cipher.decrypt(sealed, [part.encode() for part in about]))
         except (ValueError, InvalidTag) as error:
             raise _bad_cursor() from error
-        if self.seal(about, first, second) != cursor:  # the last letter has bits that say nothing
+        if self.seal(about, first, second) != cursor:  # some bits of the last letter mean nothing
             raise _bad_cursor()
         return first, second
 
     @cached_property
     def _cipher(self) -> "AESSIV":
-        from cryptography.hazmat.primitives.ciphers.aead import AESSIV  # only once pages are asked for: 30 ms
+        from cryptography.hazmat.primitives.ciphers.aead import AESSIV  # only once pages are requested: 30 ms
 
         return AESSIV(self._key)
 
 
 def read_event_id(text: str) -> int:
-    """The `seq` that a follower saw last, as its `Last-Event-ID` says. Raises `Invalid`, code `invalid_cursor`."""
+    """The last `seq` a follower saw, from its `Last-Event-ID`. Raises `Invalid`, code `invalid_cursor`."""
     digits = text.removeprefix("seq:")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
         raise _bad_cursor()

@@ -1,4 +1,4 @@
-"""A delivery: a text that is to leave by a channel. Contract: channels 1."""
+"""A delivery: a text to be sent through a channel. Contract: channels 1."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,22 +10,22 @@ from antiphon.domain.session import DeliveryContext
 
 MAX_ATTEMPTS = 12
 PATIENCE = timedelta(minutes=50)
-"""Tried for at least so long, however soon the platform wants to be asked again."""
+"""How long attempts go on at least, however soon the platform asks for the next."""
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)
 LONGEST_WISH = timedelta(hours=1)
-"""What a platform's wish to be left alone is cut to: a text behind it waits as long."""
+"""The longest pause that a platform may ask for, because later texts wait as long."""
 
 
 class DeliveryStatus(StrEnum):
     QUEUED = "queued"
     CLAIMED = "claimed"
-    """A process is sending it, or was when it died."""
+    """A process is sending it, or was sending it when it died."""
     SENT = "sent"
     SUPPRESSED = "suppressed"
     """Policy forbade it when it was claimed."""
     DEAD = "dead"
-    """Given up; the owner sees it, and may have it tried again."""
+    """Given up; the owner sees it and may retry it."""
 
     @property
     def is_terminal(self) -> bool:
@@ -36,7 +36,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """One row of the outbox."""
 
     id: str
-    """Stable: the same in every attempt, for the platform to tell a repetition by."""
+    """Stable: the same in every attempt, so that the platform can recognise a repetition."""
     session: SessionRow
     session_key: str
     session_id: SessionId
@@ -45,12 +45,12 @@ class Delivery(Struct, frozen=True, kw_only=True):
     text: str
     status: DeliveryStatus
     attempts: int = 0
-    """Claims since it was queued, or queued anew by the owner. With the process they name one claim."""
+    """Claims since it was queued, or since the owner queued it again. With the process they identify one claim."""
     due_at: datetime
     process: ProcessId | None = None
-    """Who claimed it."""
+    """The process that claimed it."""
     platform_id: str | None = None
-    """What the platform calls it."""
+    """The platform's id for it."""
     error: str | None = None
     code: str | None = None
     created_at: datetime
@@ -58,7 +58,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 class DeliveryFailed(Exception):
-    """The text was not sent, as far as is known; the message says why, and holds no secret."""
+    """As far as is known, the text was not sent; the message says why and contains no secret."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class DeliveryFailed(Exception):
         self.message = message
         self.code = code
         self.is_permanent = is_permanent
-        """Whether the same text would be refused again."""
+        """Whether the platform would reject the same text again."""
         self.retry_after = retry_after
-        """When the platform wants to be asked again; None where it does not say."""
+        """When the platform wants the next attempt; None if it does not say."""
 
 
 def wait_before_next(attempts: int, wish: timedelta | None) -> timedelta:
-    """How long a text waits after so many failed attempts: 5 s, 10 s, 20 s … 10 min, unless the platform says."""
+    """How long a text waits after this many failed attempts: 5 s, 10 s, 20 s … 10 min, unless the platform says."""
     if wish is not None:
         return min(max(wish, FIRST_WAIT), LONGEST_WISH)
     return min(FIRST_WAIT * 2 ** min(attempts - 1, 20), LONGEST_WAIT)
 
 
 def is_given_up(delivery: Delivery, now: datetime, *, is_permanent: bool) -> bool:
-    """Whether a text that has failed again is not tried any more."""
+    """Whether a text that has failed again is given up."""
     return is_permanent or (delivery.attempts >= MAX_ATTEMPTS and now - delivery.created_at >= PATIENCE)

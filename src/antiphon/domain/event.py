@@ -1,4 +1,4 @@
-"""Events: what a session's log is made of. Past facts, numbered 1..n without gaps. Contract: events 1."""
+"""Events: past facts in a session's log, numbered 1..n without gaps. Contract: events 1."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -31,13 +31,13 @@ class EventType(StrEnum):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One stored fact. `message` is set for the three message types, `data` holds the rest."""
+    """One stored fact. The three message types set `message`; `data` holds the rest."""
 
     session: SessionRow
     seq: int
     session_id: SessionId
     type: str
-    """An `EventType`, or a word of a newer version, kept as it is."""
+    """An `EventType`, or an unchanged word of a newer version."""
     created_at: datetime
     actor: str
     """A principal's text, or `agent`."""
@@ -48,7 +48,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
-    """An event that has no number yet."""
+    """An event without a number yet."""
 
     type: EventType
     actor: str
@@ -57,9 +57,9 @@ class NewEvent(Struct, frozen=True, kw_only=True):
     message: Message | None = None
     data: JsonObject | None = None
     is_addressed: bool = False
-    """Whether the message can be found by its id, because its sender chose that."""
+    """Whether the message can be found by its id, because its sender chose the id."""
     usage: Usage = NO_USAGE
-    """What the fact cost, if it is no assistant message, which has its own."""
+    """The usage of an event other than an assistant message, which has its own."""
     occurred_at: datetime | None = None
     """When it happened, if not when it is stored."""
 

@@ -11,7 +11,7 @@ MAX_CHARACTERS = 4_000
 """Of one text, before the mark."""
 CUT_MARK = "\n…(cut)…"
 MAX_SHOWN = 128 * 1024
-"""Of all texts together: more than any page takes, which then has a placeholder for the message."""
+"""All texts together: more than any page accepts, so that the page shows a placeholder for the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Excerpt:
 
 
 def excerpt(message: Message) -> Excerpt:
-    """The message with secrets redacted, and then long texts cut. Images keep their size alone.
+    """The message with secrets redacted, then long texts cut. Of images only the size remains.
 
-    It costs what it shows, however long the texts are.
+    The cost depends on the result, not on the length of the texts.
     """
     was_cut = was_redacted = False
     room = MAX_SHOWN

@@ -1,7 +1,7 @@
-"""An exchange: one message from a session to another, its reply, the turns that follow, and the announce step.
+"""An exchange: one message from a session to another, its reply, the following turns, and the announce step.
 
-A pure state machine. The engine tells it what happened and does what it answers; between two turns there is only
-the exchange's row. Contract: send 2 to 8.
+A pure state machine. The engine passes events in and carries out the actions it returns; between two turns, only the
+exchange's row exists. Contract: send 2 to 8.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ExchangeState(StrEnum):
     TURN = "turn"
     """A reply-back turn: odd ones are the requester's, even ones the target's."""
     ANNOUNCE = "announce"
-    """What the target says to its own channel."""
+    """The target's text for its own channel."""
     DONE = "done"
 
 
@@ -37,11 +37,11 @@ class Side(StrEnum):
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """One row. Texts are as they were said; what the models are shown around them is made for each prompt."""
+    """One row. Texts are stored as they were said; each prompt adds its own framing."""
 
     id: str
     origin: str
-    """Names the call that made it; the same call again finds it."""
+    """Identifies the call that made it; a repeated call finds it."""
     origin_run: RunId | None
     """The requester's run that called; None for a call from outside."""
     requester: SessionRow
@@ -49,20 +49,20 @@ class Exchange(Struct, frozen=True, kw_only=True):
     target: SessionRow
     target_incarnation: SessionId
     principal: Principal
-    """Who started the chain; every run of the exchange acts with those rights."""
+    """The principal that began the chain; every run of the exchange has its rights."""
     chain: str
     hops: int
     is_sandboxed: bool = False
-    """Whether one of the two sessions, or one of those that caused it, is sandboxed; so are all of its runs then."""
+    """Whether one of the two sessions, or a session that caused them, is sandboxed; then all of its runs are."""
     request: str
     request_run: RunId
     """The target's run that answers the request."""
     stage: ExchangeState
     turn: int = 0
-    """The reply-back turn that runs, or ran last."""
+    """The current reply-back turn, or the last one."""
     max_turns: int
     max_chain_tokens: int
-    """What the chain's runs may have used before a further turn begins."""
+    """How many tokens the chain's runs may have used before another turn begins."""
     is_awaited: bool
     """Whether the call still waits for the first reply."""
     wait_until: datetime | None = None
@@ -92,21 +92,21 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What decides beside the exchange itself."""
+    """The facts that decide, in addition to the exchange itself."""
 
     is_taken: bool
     """Whether the requester's call takes the first reply as its result."""
     may_flow: bool
-    """Whether what the target says may be read by the requester."""
+    """Whether the requester may read what the target says."""
     may_go_on: bool
-    """Whether further turns may begin: both incarnations are present, and the chain has tokens left."""
+    """Whether more turns may begin: both incarnations are present, and the chain has tokens left."""
     can_announce: bool
-    """Whether the target has a channel that is not the very place where the requester's own answer goes."""
+    """Whether the target has a channel other than the place of the requester's own answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A run of one side, with the other's words as its prompt; None if that side has them already."""
+    """A run of one side, with the other's words as its prompt; None if that side already has them."""
 
     number: int
     side: Side
@@ -115,7 +115,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class RecordWords:
-    """Words that enter a session's log and start nothing."""
+    """Words that are stored in a session's log and start no run."""
 
     side: Side
     words: str | None
@@ -125,7 +125,7 @@ class RecordWords:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """A run of the target that words what its channel is told."""
+    """A run of the target that words the text for its channel."""
 
 
 Action = Turn | RecordWords | Announce
@@ -133,14 +133,14 @@ Action = Turn | RecordWords | Announce
 
 @dataclass(frozen=True, slots=True)
 class ExchangeTransition:
-    """The exchange's next state, and what has to be done for it, in order."""
+    """The exchange's next state, and the resulting actions, in order."""
 
     exchange: Exchange
     actions: tuple[Action, ...]
 
 
 def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> ExchangeTransition:
-    """The target answered the request, or failed to."""
+    """Handles the target's answer to the request, or its failure."""
     assert exchange.stage is ExchangeState.REQUEST
     exchange = replace(exchange, is_awaited=around.is_taken)
     if ended.status is not RunStatus.OK:
@@ -162,14 +162,14 @@ def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) ->
 
 
 def on_requester_ended(exchange: Exchange, around: Surroundings, *, has_result: bool) -> ExchangeTransition:
-    """The requester's run ended after its call was answered: turn 1 may begin."""
+    """Handles the end of the requester's run after its call was answered: turn 1 may begin."""
     assert exchange.stage is ExchangeState.ANSWERED
     assert exchange.first_reply is not None
     return _first_turn(exchange, around, words=None if has_result else exchange.first_reply)
 
 
 def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> ExchangeTransition:
-    """A side took its turn; the other's begins, or the turns are over. Contract: send 5."""
+    """Handles the end of a turn; the other side's turn begins, or the turns are over. Contract: send 5."""
     assert exchange.stage is ExchangeState.TURN
     if ended.status is not RunStatus.OK or is_silent(ended.reply, REPLY_SKIP):
         return _finish(exchange, (), around)
@@ -185,7 +185,7 @@ def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Ex
 
 
 def on_announce_ended(exchange: Exchange, ended: RunEnd) -> tuple[Exchange, str | None]:
-    """The exchange, and what the target's channel is told; None for nothing. Contract: send 6."""
+    """The exchange, and the text for the target's channel; None for no text. Contract: send 6."""
     assert exchange.stage is ExchangeState.ANNOUNCE
     is_spoken = ended.status is RunStatus.OK and not is_silent(ended.reply, ANNOUNCE_SKIP)
     return _done(exchange, None), ended.reply if is_spoken else None

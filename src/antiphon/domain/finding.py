@@ -1,4 +1,4 @@
-"""A finding: what is told of a child that ended, and the three texts of its record. Contract: spawn 7."""
+"""A finding: the facts about a child that ended, and the three texts of its record. Contract: spawn 7."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,13 +9,13 @@ from antiphon.domain.text import flat
 
 
 class ResultSource(StrEnum):
-    """What a result was taken from."""
+    """Where a result came from."""
 
     REPLY = "reply"
     TOOL = "tool"
-    """The last tool call that did something: the child itself said nothing."""
+    """The last tool call with an effect; the child itself said nothing."""
     EARLIER_WORDS = "earlier_words"
-    """What the child said before its last reply, which was empty."""
+    """The child's words before its last reply, which was empty."""
 
 
 _SOURCE_NOTES = {
@@ -26,10 +26,10 @@ _SOURCE_NOTES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is told of a child that ended. Statuses and numbers are the runtime's, never a model's."""
+    """The facts about a child that ended. Statuses and numbers come from the runtime, never from a model."""
 
     name: str
-    """Its label, else its key."""
+    """The label, else the key."""
     session_key: str
     session_id: str
     status: RunStatus
@@ -54,7 +54,7 @@ def status_line(status: RunStatus, error: str | None) -> str:
 
 
 def record_parts(finding: Finding) -> tuple[Part, ...]:
-    """Three texts: what goes before the result, the result, what comes behind. Contract: spawn 7."""
+    """Three texts: before the result, the result, after the result. Contract: spawn 7."""
     if finding.result is None:
         return _withheld_parts(finding)
     result = finding.result or NO_RESULT
@@ -69,7 +69,7 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
 
 
 def _withheld_parts(finding: Finding) -> tuple[Part, ...]:
-    """That a result waits, and nothing of what it is or took. Contract: flow 6."""
+    """Says that a result waits, without its content or cost. Contract: flow 6."""
     lead = f"Sub-agent: {flat(finding.name)}\nStatus: {finding.status.value}\nResult:\n"
     return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
 

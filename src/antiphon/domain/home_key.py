@@ -1,4 +1,4 @@
-"""A home's secret, and the keys that are made of it: one for each purpose, so that none tells anything of another."""
+"""The home key, and the keys derived from it: one per purpose, so that none reveals another."""
 
 import hashlib
 import hmac
@@ -9,7 +9,7 @@ MIN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class HomeKey:
-    """The same for every process on one database; it is never shown."""
+    """The same for every process on one database; never shown."""
 
     secret: bytes = field(repr=False)
 
@@ -17,5 +17,5 @@ class HomeKey:
         assert len(self.secret) >= MIN_BYTES
 
     def subkey(self, purpose: str) -> bytes:
-        """32 bytes that are always the same for a purpose; a name such as `fence` belongs to one user alone."""
+        """32 bytes, always the same for a purpose; each purpose, such as `fence`, has only one user."""
         return hmac.digest(self.secret, purpose.encode(), hashlib.sha256)

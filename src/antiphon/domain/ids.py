@@ -1,4 +1,4 @@
-"""The names of things, as distinct types, and the port that draws new ones."""
+"""Ids as distinct types, and the port that draws new ones."""
 
 from typing import NewType, Protocol
 
@@ -9,10 +9,10 @@ SessionId = NewType("SessionId", str)
 """One incarnation of a session, `<namespace>:<rest>`; the wire's `sessionId`."""
 
 SessionRow = NewType("SessionRow", int)
-"""The row of a key; what runs, wakes and readers go by. Never leaves the process."""
+"""The row of a key; runs, wakes and readers use it. Never leaves the process."""
 
 ProcessId = NewType("ProcessId", str)
-"""A running program that works on a database, perhaps beside others."""
+"""A running program that works on a database, perhaps with others."""
 
 RunId = NewType("RunId", str)
 MessageId = NewType("MessageId", str)

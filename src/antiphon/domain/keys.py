@@ -6,7 +6,7 @@ everything else is lower case.
     key     = agent:<agentId>:body | cron:rest | hook:rest | node-<nodeId>[:rest]
     body    = main | direct:<id> | <channel>[:<account>]:direct:<id>
             | <channel>:group:<id> | <channel>:channel:<id> | subagent:<uuid> | cron:rest | <namespace>:rest
-    each may go on with   :thread:<id>   :topic:<id>   :chat:<slug>   :subagent:<uuid>   :segment
+    each may continue with   :thread:<id>   :topic:<id>   :chat:<slug>   :subagent:<uuid>   :segment
 """
 
 import re
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _MARKERS = frozenset(
     {"main", "direct", "group", "channel", "thread", "topic", "chat", "subagent", "cron", "hook", "node"}
 )
-_SAFE_IN_ID = "@+"  # beside letters, digits and `_.-~`, which `quote` never encodes
+_SAFE_IN_ID = "@+"  # in addition to letters, digits and `_.-~`, which `quote` never encodes
 
 
 class SessionKind(StrEnum):
@@ -42,7 +42,7 @@ class SessionKind(StrEnum):
 
 
 class ChatType(StrEnum):
-    """What kind of place a chat is. A thread has the type of the place it hangs on."""
+    """The kind of place of a chat. A thread has the type of the place it belongs to."""
 
     DIRECT = "direct"
     GROUP = "group"
@@ -60,7 +60,7 @@ class DmScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """A canonical key and what it says; made by `parse_key` and the constructors below, equal by its text."""
+    """A canonical key and its parts; made by `parse_key` and the constructors below; equal if the text is equal."""
 
     value: str
     _: KW_ONLY
@@ -68,13 +68,13 @@ class SessionKey:
     agent_id: AgentId | None = field(compare=False, repr=False)
     """None for `cron:`, `hook:` and `node-` keys, whose rows carry the agent."""
     channel: str | None = field(default=None, compare=False, repr=False)
-    """None where the key names no channel: main sessions, peers folded over channels, generated keys."""
+    """None if the key names no channel: main sessions, peers shared by all channels, generated keys."""
     chat_type: ChatType | None = field(default=None, compare=False, repr=False)
-    """None where the key does not tell."""
+    """None if the key does not tell."""
     thread_parent: "SessionKey | None" = field(default=None, compare=False, repr=False)
-    """The place that the innermost thread or topic hangs on; None outside threads."""
+    """The place to which the innermost thread or topic belongs; None outside threads."""
     subagent_depth: int = field(default=0, compare=False, repr=False)
-    """How many spawns the key shows; a stored depth goes before it."""
+    """How many spawns the key shows; a stored depth overrides it."""
 
     def __str__(self) -> str:
         return self.value
@@ -85,7 +85,7 @@ class SessionKey:
 
 
 def parse_key(text: str, *, default_agent: AgentId | None = None) -> SessionKey:
-    """The key of canonical text; anything else is `Invalid`, never repaired into another key.
+    """Parses canonical text; raises `Invalid` for anything else and never repairs it into another key.
 
     The short forms `<surface>:group:<id>` and `<surface>:channel:<id>` are keys of `default_agent`.
     """
@@ -93,7 +93,7 @@ def parse_key(text: str, *, default_agent: AgentId | None = None) -> SessionKey:
 
 
 def parse_agent_id(text: str) -> AgentId:
-    """The agent id of exactly that text; `Invalid` if it breaks the pattern, never normalised."""
+    """Parses exactly that text without normalising; raises `Invalid` if it breaks the pattern."""
     if not _NAME.fullmatch(text):
         raise Invalid(
             f"Agent id is not valid: {text[:80]!r}. "
@@ -120,7 +120,7 @@ def direct_key(
     """The session of a direct chat. Contract: keys 5.
 
     `peer` is the platform's id. `identity_links` maps a person's name to ids, `<channel>:<id>` or, for
-    every channel, `<id>`; the name takes the id's place. A stranger whose id is such a name is `Invalid`,
+    every channel, `<id>`; the name replaces the id. Raises `Invalid` for a stranger whose id equals such a name,
     since that would let them into the person's session.
     """
     _check_name("Channel", channel)
@@ -187,12 +187,12 @@ def subagent_key(agent_id: AgentId, uuid: str) -> SessionKey:
 
 
 def chat_key(base: SessionKey, slug: str) -> SessionKey:
-    """The key of a further chat in the place of `base`, as `/session new` makes it."""
+    """The key of another chat in the place of `base`, as `/session new` creates it."""
     return parse_key(f"{base}:chat:{slug}")
 
 
 def slug_from_name(name: str) -> str:
-    """The name as a key's last segment: at most 48 of `[a-z0-9_-]`; `chat` if nothing of it remains."""
+    """The name as a key's last segment: at most 48 of `[a-z0-9_-]`; `chat` if nothing remains."""
     slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
     return slug[:MAX_SLUG_LENGTH].rstrip("-") or "chat"
 
@@ -200,7 +200,7 @@ def slug_from_name(name: str) -> str:
 def quote_platform_id(platform_id: str) -> str:
     """A platform's id as one segment, percent-encoded outside `[A-Za-z0-9_.@+-]`; no two ids give the same.
 
-    Of adjoining dots only the first stays, because a key holds no `..`.
+    Of adjacent dots only the first stays, because a key contains no `..`.
     """
     if not platform_id:
         raise Invalid("Platform id is empty. Only chats with an id have a session of their own.", code="invalid_key")
@@ -212,7 +212,7 @@ def quote_platform_id(platform_id: str) -> str:
 
 
 def unquote_platform_id(segment: str) -> str:
-    """The platform's id that `quote_platform_id` made this segment of; `Invalid` for any other text."""
+    """The platform's id from which `quote_platform_id` made this segment; raises `Invalid` for any other text."""
     try:
         platform_id = unquote_to_bytes(segment).decode()
     except UnicodeError:
@@ -232,12 +232,12 @@ def key_to_path(key: SessionKey) -> str:
 
 
 def key_from_path(segment: str, *, default_agent: AgentId | None = None) -> SessionKey:
-    """The key in a raw segment of a URL path, from which nothing was decoded yet."""
+    """The key in a raw segment of a URL path, which is not decoded yet."""
     return parse_key(text_from_path(segment), default_agent=default_agent)
 
 
 def text_from_path(segment: str) -> str:
-    """A raw segment of a URL path, decoded once; for targets, which may be ids and aliases too."""
+    """A raw segment of a URL path, decoded once; for targets, which may also be ids and aliases."""
     try:
         if re.search(r"%(?![0-9A-Fa-f]{2})", segment):
             raise ValueError("a percent sign without two hexadecimal digits")
@@ -247,7 +247,7 @@ def text_from_path(segment: str) -> str:
 
 
 class _KeyPrefix(NamedTuple):
-    """What a key's body begins with, before threads, chats and children."""
+    """The beginning of a key's body, before threads, chats and children."""
 
     length: int
     """In segments."""
@@ -360,7 +360,7 @@ def _linked_person(links: Mapping[str, Sequence[str]], channel: str, peer: str) 
     for person, entries in links.items():
         for entry in entries:
             scope, colon, rest = entry.partition(":")
-            if colon and _NAME.fullmatch(scope):  # else an id that itself holds a colon, as Matrix has them
+            if colon and _NAME.fullmatch(scope):  # otherwise an id that itself contains a colon, as in Matrix
                 if (scope, rest) == (channel, peer):
                     return person
             elif entry == peer:

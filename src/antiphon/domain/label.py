@@ -6,13 +6,13 @@ from antiphon.domain.text import has_controls
 
 MAX_LABEL_LENGTH = 200
 ALL = "all"
-"""What names every child of a session where one is called off; no child is called so."""
+"""Names every child of a session in a request to cancel; no child has this label."""
 
 
 def parse_label(text: str) -> str:
-    """The label in normal form, without the blanks around it; it cannot pass for anything else where it is shown.
+    """The label in normal form, without blanks around it; it cannot imitate anything else where it is shown.
 
-    Raises `ValueError` for one with nothing to see, and for one with a line break or another control character.
+    Raises `ValueError` for a label without visible text, and for a line break or another control character.
     """
     if has_controls(text):
         raise ValueError("holds a line break or another control character; use plain text on one line")
@@ -23,12 +23,12 @@ def parse_label(text: str) -> str:
 
 
 def names_all(label: str) -> bool:
-    """Whether it reads as the word that names every child."""
+    """Whether the label reads as the word that names every child."""
     return unicodedata.normalize("NFKC", label).casefold() == ALL
 
 
 def parse_child_label(text: str) -> str:
-    """The same for a child's label, which cannot be `all` in any case. Raises `ValueError`."""
+    """Like `parse_label`, for a child's label, which cannot be `all` in any case. Raises `ValueError`."""
     label = parse_label(text)
     if names_all(label):
         raise ValueError(f"is {label!r}, which names all children; use another word")

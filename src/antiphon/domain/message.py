@@ -1,6 +1,6 @@
-"""Messages: what people, agents and tools said in a session.
+"""Messages: texts of people, agents and tools in a session.
 
-These nouns, events, runs and sessions are `msgspec.Struct`s: made by the dozen for every page, they cost a
+These nouns, events, runs and sessions are `msgspec.Struct`s: every page creates dozens, and they cost a
 tenth of a frozen dataclass (docs/decisions/0001).
 """
 
@@ -18,9 +18,9 @@ else:
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 MAX_TEXT_BYTES = 1024 * 1024
-"""Of one text, in UTF-8."""
+"""Bytes of one text, in UTF-8."""
 MAX_PARTS = 1_000
-"""Of one message."""
+"""Parts of one message."""
 
 
 class Role(StrEnum):
@@ -39,7 +39,7 @@ class ProvenanceKind(StrEnum):
 
 
 class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a message came from; only `external` ones are a person's words. Contract: events 1, 2."""
+    """Where a message came from; only `external` messages are a person's words. Contract: events 1, 2."""
 
     kind: ProvenanceKind = ProvenanceKind.EXTERNAL
     source_session_key: str | None = None
@@ -52,7 +52,7 @@ SYNTHETIC = Provenance(kind=ProvenanceKind.SYNTHETIC)
 
 
 class ExchangeStage(StrEnum):
-    """What a message is to the exchange between sessions that it belongs to."""
+    """The role of a message in the exchange to which it belongs."""
 
     REQUEST = "request"
     TURN = "turn"
@@ -60,7 +60,7 @@ class ExchangeStage(StrEnum):
     ANNOUNCE = "announce"
     """Request, first and latest reply, as three parts, for the announce step."""
     RECORD = "record"
-    """Words that came when nothing waited for them; they start no run."""
+    """Words that arrived when nothing waited for them; they start no run."""
 
 
 class ExchangeStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,24 +70,24 @@ class ExchangeStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stage: ExchangeStage
     turn: int = 0
     of: int = 0
-    """The last turn that may be."""
+    """The last allowed turn."""
     asked_by: str | None = None
     """The requester's run that sent the request."""
 
 
 class ReportStage(StrEnum):
-    """What a message is to the result that a child owes to the session which spawned it."""
+    """The role of a message in the result that a child owes to its requester."""
 
     TASK = "task"
-    """What the child is to do."""
+    """The child's task."""
     STEER = "steer"
-    """What it is told besides, while it has that result to bring."""
+    """A further message to the child, while it owes that result."""
     RECORD = "record"
     """The child's result: three texts, the result in the middle."""
     CONTINUATION = "continuation"
-    """Nothing but the notice that records stand in the log which the session is to go on with."""
+    """Only the notice that the log contains records with which the session is to continue."""
     ANNOUNCE = "announce"
-    """The record once more, for the child that words what the requester's channel is told."""
+    """The record again, for the child that words the text for the requester's channel."""
 
 
 class ReportStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,15 +96,15 @@ class ReportStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     stage: ReportStage
     answers: tuple[str, ...] = ()
-    """The reports with which the run goes on that this message starts; none for a message that starts no run."""
+    """The reports with which the run that this message starts continues; empty if it starts no run."""
     is_continued: bool = False
-    """Whether that run continues one which ended to wait for these reports."""
+    """Whether that run continues one that ended to wait for these reports."""
     attachments: str | None = None
-    """Of a task: where its files lie in the workspace."""
+    """For a task: the directory of its files in the workspace."""
 
 
 def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
-    """What a message of an exchange is, in a few words; `source` is the other session."""
+    """Describes a message of an exchange in a few words; `source` is the other session."""
     match stage:
         case ExchangeStage.TURN:
             return f"turn {turn} of {of} with {source}"
@@ -115,7 +115,7 @@ def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
 
 
 def report_for_people(stage: str, source: str) -> str:
-    """What a message between a session and its child is, in a few words; `source` is who says it."""
+    """Describes a message between a session and its child in a few words; `source` is its author."""
     match stage:
         case ReportStage.RECORD:
             return f"result of {source}"
@@ -130,7 +130,7 @@ def report_for_people(stage: str, source: str) -> str:
 class TextPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="text", tag_field="type"):
     text: str
     provider: JsonObject | None = None
-    """What the provider wants back with this part (signatures, ids); opaque, only for that provider."""
+    """Data that the provider wants back with this part (signatures, ids); opaque, only for that provider."""
 
 
 class ThinkingPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="thinking", tag_field="type"):
@@ -166,7 +166,7 @@ class Usage(Struct, frozen=True, array_like=True):
     cached_tokens: int = 0
     """The part of `input_tokens` that the provider read from its cache."""
     cost_microusd: int | None = None
-    """Millionths of a US dollar; None where the model's price is not known."""
+    """Millionths of a US dollar; None if the model's price is unknown."""
     steps: int = 0
 
     @property
@@ -206,13 +206,13 @@ class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     message_id: str
     content: tuple[Part, ...]
     saw: int = 0
-    """The last `seq` in the prompt that this answers; log order is not model order."""
+    """The last `seq` in the prompt for this answer; log order is not model order."""
     model: str | None = None
     partial: bool = False
     """Cut short by a cancel, a crash or the provider: text only, calls dropped."""
     usage: Usage = NO_USAGE
     provenance: Provenance | None = None
-    """Set on synthetic ones only, which no model wrote."""
+    """Set only on synthetic messages, which no model wrote."""
 
     @property
     def text(self) -> str:
@@ -228,7 +228,7 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="too
 
     message_id: str
     call_seq: int
-    """The `seq` of the assistant message that called."""
+    """The `seq` of the assistant message with the call."""
     call_index: int
     """Which of that message's calls, from 0."""
     tool: str
@@ -247,7 +247,7 @@ def text_of(content: tuple[Part, ...]) -> str:
 
 
 def is_text_too_large(text: str) -> bool:
-    """Whether it is more than `MAX_TEXT_BYTES`; looks at no more of it than has to be."""
+    """Whether the text exceeds `MAX_TEXT_BYTES`; reads no more of it than necessary."""
     if 4 * len(text) <= MAX_TEXT_BYTES or text.isascii():
         return len(text) > MAX_TEXT_BYTES
     return len(text) > MAX_TEXT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES
@@ -259,7 +259,7 @@ def text_content(text: str) -> tuple[Part, ...]:
 
 
 def check_content(content: tuple[Part, ...]) -> None:
-    """Raises `Invalid` for a message that is empty, and `TooLarge` for more parts or longer texts than are taken."""
+    """Raises `Invalid` for an empty message, and `TooLarge` for too many parts or too long texts."""
     if not content:
         raise Invalid("Message is empty. Give it a text.", code="empty_message")
     if len(content) > MAX_PARTS:

@@ -1,8 +1,8 @@
-"""What a new session's key may not hold: what cannot be seen, and what looks like something else. Contract: keys 4.
+"""What a new session's key may not contain: invisible and look-alike characters. Contract: keys 4.
 
-Each segment is judged as its platform knows it, decoded, by Unicode TR 39 "highly restrictive": letters, marks and
-digits of one script that is in use today, or of Latin beside those of Chinese, Japanese or Korean, and printable ASCII.
-Keys that exist stay as they are.
+Each segment is judged decoded, as its platform shows it, by Unicode TR 39 "highly restrictive": printable ASCII, and
+letters, marks and digits of one script in use today, or of Latin with those of Chinese, Japanese or Korean.
+Existing keys stay as they are.
 """
 
 import unicodedata
@@ -21,7 +21,7 @@ _SCRIPTS = (
     *("Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar"),
     *("Georgian", "Hangul", "Ethiopic", "Khmer", "Hiragana", "Katakana", "Bopomofo", "Han"),
 )
-"""Unicode's "recommended" ones (UAX 31, table 5)."""
+"""Unicode's "recommended" scripts (UAX 31, table 5)."""
 _TOGETHER = (
     ("Latin", "Han", "Hiragana", "Katakana"),
     ("Latin", "Han", "Bopomofo"),
@@ -29,12 +29,12 @@ _TOGETHER = (
 )
 
 _SHARED = r"\x20-\x40\x5b-\x60\x7b-\x7e\p{scx=Inherited}"
-"""What goes with every script: ASCII but its letters, and marks. Other signs of no script imitate those."""
+"""Allowed with every script: ASCII without letters, and marks. Other signs of no script imitate those."""
 _LATIN = (
     r"A-Za-z\u00c0-\u01bf\u01c4-\u024f\u1e00-\u1eff"
     r"\u0253\u0254\u0256\u0257\u0259\u025b\u0263\u0268\u0269\u0272\u0289\u028a\u028b"
 )
-"""The letters of languages. The others are signs of phonetics, many of which look like these."""
+"""The letters of languages. Other Latin letters are phonetic signs, many of which look like these."""
 
 
 def check_new_key(key: SessionKey) -> None:
@@ -53,7 +53,7 @@ def _check_segment(text: str) -> None:
     for character in text:
         if character.isascii() and not character.isprintable():
             raise _invalid(f"has a control character, U+{ord(character):04X}", "Leave it out")
-        if unicodedata.category(character) == "Cn":  # its normal form is not known
+        if unicodedata.category(character) == "Cn":  # its normal form is unknown
             raise _invalid(f"has a character of a newer Unicode, U+{ord(character):04X}", "Leave it out")
     if text != text.strip():
         raise _invalid("has an id with a blank at its edge", "Leave it out")
@@ -71,8 +71,8 @@ def _check_segment(text: str) -> None:
 
 @lru_cache(maxsize=1)
 def _letters() -> "Pattern[str]":
-    """Finds what beside ASCII is no part of words, is not seen, or is a letter of phonetics and not of a language."""
-    import regex  # only where a key is not ASCII: it takes 30 ms
+    """Finds non-ASCII characters that are not part of words, are invisible, or are phonetic letters."""
+    import regex  # only for keys that are not ASCII: it takes 30 ms
 
     words = rf"[\p{{XID_Continue}}--\p{{Default_Ignorable_Code_Point}}--[\p{{Latin}}--[{_LATIN}]]]"
     return regex.compile(rf"(?V1)[^\x20-\x7e{words}]")

@@ -1,7 +1,7 @@
-"""Secrets taken out of text before another session's agent reads it. Contract: history 3.
+"""Removes secrets from text before another session's agent reads it. Contract: history 3.
 
-What is a secret is decided where it begins, by what stands up to `REACH` characters around. So a part of a text can be
-redacted without the rest, and comes out as it would stand in the whole. The cost of each character is bounded, and
+Whether text is a secret depends on its beginning and on at most `REACH` characters around it. So a part of a text can
+be redacted without the rest, and comes out as it would in the whole. The cost of each character is bounded, and
 no call into C reads more than `PIECE` of them.
 """
 
@@ -13,10 +13,10 @@ from antiphon.domain.secret_forms import LONGEST_KEY, find_private_keys, find_to
 from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, Span, merged
 
 RULES = 3
-"""Counts up with each change of what is a secret; what was indexed by older rules is indexed again."""
+"""Increases with each change of the rules; text indexed under older rules is indexed again."""
 PIECE = 16 * 1024
 REACH = LONGEST_VALUE + 1024
-"""From a secret's name to its end, at most; private keys reach `LONGEST_KEY`."""
+"""The greatest distance from a secret's name to its end; private keys reach `LONGEST_KEY`."""
 
 
 class Redacted(NamedTuple):
@@ -25,7 +25,7 @@ class Redacted(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """What comes first of a redacted text."""
+    """The beginning of a redacted text."""
 
     text: str
     was_redacted: bool
@@ -35,14 +35,14 @@ class Beginning(NamedTuple):
 def redact(text: str) -> Redacted:
     """The text with `[redacted]` in place of keys, tokens, passwords and private keys.
 
-    Twice is the same as once.
+    Redacting twice gives the same as once.
     """
     pieces = list(redacted_pieces(text))
     return Redacted("".join(piece.text for piece in pieces), any(piece.was_redacted for piece in pieces))
 
 
 def redact_part(text: str, start: int, end: int) -> Redacted:
-    """`text[start:end]` with all that `redact` would take out of it, at the cost of this part and its surroundings."""
+    """`text[start:end]` without everything that `redact` would remove, at the cost of this part and its surroundings."""
     spans = [(max(begin, start), min(to, end)) for begin, to in _spans(text, start, end) if begin < end and to > start]
     shown: list[str] = []
     place = start
@@ -54,7 +54,7 @@ def redact_part(text: str, start: int, end: int) -> Redacted:
 
 
 def redact_beginning(text: str, most: int) -> Beginning:
-    """At most `most` characters of what `redact` would give, at the cost of about as many of the text."""
+    """At most `most` characters of the result of `redact`, at the cost of about as many of the text."""
     shown: list[str] = []
     length, was_redacted = 0, False
     for piece in redacted_pieces(text, min(most, PIECE)):
@@ -67,7 +67,7 @@ def redact_beginning(text: str, most: int) -> Beginning:
 
 
 def redacted_pieces(text: str, size: int = PIECE) -> Iterator[Redacted]:
-    """The redacted text in parts, each of `size` characters of the text before it was redacted."""
+    """The redacted text in parts, each from `size` characters of the original text."""
     reaching: list[Span] = []
     is_masked = False
     for start in range(0, len(text), size):
@@ -75,7 +75,7 @@ def redacted_pieces(text: str, size: int = PIECE) -> Iterator[Redacted]:
         spans = merged((*reaching, *_begun(text, start, end), *find_private_keys(text, start, end)))
         shown: list[str] = []
         place = start
-        within = [span for span in spans if span[0] < end]  # a name's value may begin behind its piece
+        within = [span for span in spans if span[0] < end]  # a name's value may begin after its piece
         for begin, to in within:
             if begin > start or not is_masked:
                 shown += (text[place : max(begin, start)], MASK)
@@ -87,7 +87,7 @@ def redacted_pieces(text: str, size: int = PIECE) -> Iterator[Redacted]:
 
 
 def _spans(text: str, start: int, end: int) -> list[Span]:
-    """All secrets with a part from `start` up to `end`."""
+    """All secrets that overlap the text from `start` up to `end`."""
     found: list[Span] = []
     for begin in range(max(0, start - REACH), end, PIECE):
         found += _begun(text, begin, min(begin + PIECE, end))

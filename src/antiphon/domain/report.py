@@ -1,7 +1,7 @@
-"""A report: the result that a child owes to the session which spawned it, and what follows when it comes.
+"""A report: the result that a child owes to its requester, and the actions that follow when it arrives.
 
-A pure state machine. The engine tells it what happened and does what it answers; between a child's end and what
-follows there is only the report's row. Contract: spawn 7, 8.
+A pure state machine. The engine passes events in and carries out the actions it returns; between a child's end and
+the next action, only the report's row exists. Contract: spawn 7, 8.
 """
 
 from dataclasses import dataclass
@@ -19,109 +19,109 @@ from antiphon.domain.silence import is_silent
 
 
 class ReportState(StrEnum):
-    """How far a result came on its way to the requester."""
+    """How far a result has come on its way to the requester."""
 
     OPEN = "open"
-    """The child is at work, or waits for children of its own."""
+    """The child works, or waits for children of its own."""
     RECORDED = "recorded"
-    """It stands in the requester's log; what follows waits for the end of the run that spawned the child."""
+    """The requester's log contains it; the next action waits for the end of the run that spawned the child."""
     ANNOUNCING = "announcing"
-    """The child words what the requester's channel is told."""
+    """The child words the text for the requester's channel."""
     DONE = "done"
     KEPT = "kept"
-    """Nobody is left whom it could be given to: it stays in the child's log, and is listed."""
+    """No recipient is left: the result stays in the child's log and is listed."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
     """One row."""
 
     id: str
-    """That of the run which was to bring the result first; what a spawn answers as `runId`."""
+    """The id of the first run that was to bring the result; a spawn answers it as `runId`."""
     run: RunId
-    """The run whose end brings it: the first, or the one that continues it."""
+    """The run whose end brings the result: the first, or the one that continues it."""
     child: SessionRow
     requester: SessionRow | None
-    """None once nobody is left."""
+    """None once no recipient is left."""
     requester_incarnation: SessionId | None
     origin_run: RunId | None
-    """The requester's run that is to have ended before anything follows; the spawning one, or what continues it."""
+    """The requester's run that must end before anything follows; the spawning one, or its continuation."""
     is_from_outside: bool = False
-    """Whether it was spawned by a call from outside a run: its record starts nothing. Contract: tools 1."""
+    """Whether a call from outside a run spawned it: its record starts nothing. Contract: tools 1."""
     waiter: RunId | None = None
-    """The requester's run that yielded until this and others are there."""
+    """The requester's run that yielded until this and other results arrive."""
     place: DeliveryContext | None = None
-    """Where the requester's answers went when the child was spawned, if that is outside."""
+    """The place of the requester's answers when the child was spawned, if that is outside."""
     principal: Principal
-    """Whose rights the child has, and what follows from its result."""
+    """The principal whose rights the child has, and all runs that follow from its result."""
     is_sandboxed: bool = False
-    """Whether the child, its requester or a session that caused it is sandboxed; so is what follows then."""
+    """Whether the child, its requester or a session that caused it is sandboxed; then so are the runs that follow."""
     stage: ReportState
     is_taken: bool = False
-    """Whether the requester has the result already, by a wait."""
+    """Whether the requester already has the result through a wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What decides beside the report itself, as it stands in the unit that asks."""
+    """The facts that decide in addition to the report, as they are in the deciding unit."""
 
     has_requester: bool = True
-    """Whether the requester's session is there."""
+    """Whether the requester's session exists."""
     is_present: bool = True
     """Whether the requester's incarnation is still the one that spawned."""
     may_flow: bool = True
     """Whether the requester may read what the child says."""
     may_word: bool = True
-    """Whether the child can be asked for words; one that is about to go cannot."""
+    """Whether the child can word a text; a child that is about to be deleted cannot."""
     is_origin_over: bool = True
     """Whether the run that spawned has ended, or a call from outside spawned."""
     follower: RunId | None = None
-    """Another run of the requester, which waits for the result now or has just yielded; what follows waits for it."""
+    """Another run of the requester that waits for the result or has just yielded; the next action waits for it."""
     is_waiter_parked: bool = False
     """Whether the run that yielded still waits."""
     is_last_awaited: bool = False
-    """Whether all others have come that it waits for."""
+    """Whether all other results that it waits for have arrived."""
 
 
 class Then(StrEnum):
-    """What begins with a record."""
+    """The action that begins with a record."""
 
     NOTHING = "nothing"
     ANSWER = "answer"
-    """A run of the requester that goes on with it."""
+    """A run of the requester that continues with it."""
     CONTINUE = "continue"
-    """The run that continues the one which waited for this result and others."""
+    """The run that continues the one that waited for this result and others."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordResult:
-    """The result enters the requester's log."""
+    """The result is stored in the requester's log."""
 
     then: Then = Then.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A run of the requester goes on with the record, which stands in its log already."""
+    """A run of the requester continues with the record, which is in its log already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A turn of the child words what the requester's channel is told."""
+    """A turn of the child words the text for the requester's channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """The requester's channel is told this text."""
+    """This text goes to the requester's channel."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PutAway:
-    """Nothing more follows: the child is archived or deleted in its time; the attachments of its task go."""
+    """Nothing more follows: the child is archived or deleted when due; the attachments of its task are deleted."""
 
     may_delete: bool = True
-    """Whether no run will still go on with the result that the child holds."""
+    """Whether no run will still use the result that the child holds."""
 
 
 Action = RecordResult | Answer | Word | Tell | PutAway
@@ -129,14 +129,14 @@ Action = RecordResult | Answer | Word | Tell | PutAway
 
 @dataclass(frozen=True, slots=True)
 class ReportTransition:
-    """The report's next state, and what has to be done for it, in order."""
+    """The report's next state, and the resulting actions, in order."""
 
     report: Report
     actions: tuple[Action, ...] = ()
 
 
 def on_child_ended(report: Report, situation: Situation) -> ReportTransition:
-    """The run that was to bring the result ended; with `may_word` unset the child is being deleted."""
+    """Handles the end of the run that was to bring the result; `may_word` is unset while the child is being deleted."""
     assert report.stage is ReportState.OPEN
     if not situation.has_requester or report.requester_incarnation is None:
         return ReportTransition(replace(report, stage=ReportState.KEPT), (PutAway(may_delete=False),))
@@ -152,13 +152,13 @@ def on_child_ended(report: Report, situation: Situation) -> ReportTransition:
 
 
 def on_origin_ended(report: Report, situation: Situation, *, is_called_off: bool = False) -> ReportTransition:
-    """The run that spawned has ended after the result came. If it was called off, nothing follows."""
+    """Handles the end of the run that spawned, after the result arrived. If it was called off, nothing follows."""
     assert report.stage is ReportState.RECORDED
     return _then(report, (), None if is_called_off else _following(report, situation))
 
 
 def on_yield(report: Report, waiter: RunId) -> ReportTransition:
-    """The run that spawned ends until all results are there. It goes on with this one, unless that was taken."""
+    """The run that spawned waits until all results arrive. It continues with this one, unless it has taken it."""
     assert report.stage is ReportState.RECORDED
     if report.is_taken:
         return ReportTransition(replace(report, stage=ReportState.DONE), (PutAway(),))
@@ -167,7 +167,7 @@ def on_yield(report: Report, waiter: RunId) -> ReportTransition:
 
 
 def on_released(report: Report, situation: Situation) -> ReportTransition:
-    """The run that waited for it is not continued, and another run had begun it: it has its own consequences again."""
+    """The run that waited for it is not continued, and another run had begun it: its own consequences apply again."""
     if report.stage is not ReportState.DONE:
         return ReportTransition(replace(report, waiter=None))
     return _then(
@@ -178,9 +178,9 @@ def on_released(report: Report, situation: Situation) -> ReportTransition:
 
 
 def on_waited(report: Report, *, is_wording_called_off: bool) -> ReportTransition:
-    """A wait of the requester brought the result: nothing more is told of it.
+    """A wait of the requester brought the result: it is not announced any more.
 
-    A turn that was to word it does not begin any more; one that has begun goes on.
+    A turn that was to word it does not begin; one that has begun continues.
     """
     match report.stage:
         case ReportState.RECORDED | ReportState.DONE:
@@ -194,9 +194,9 @@ def on_waited(report: Report, *, is_wording_called_off: bool) -> ReportTransitio
 def on_announce_ended(
     report: Report, status: RunStatus, reply: str, record: str, situation: Situation
 ) -> ReportTransition:
-    """The child worded the result, or failed to. What it says reaches the channel unless it rose above its requester.
+    """Handles the end of the announce turn. The text reaches the channel if it may still flow to the requester.
 
-    Of a conversation that was begun anew since nothing is told any more.
+    After a reset of the requester, nothing is announced.
     """
     assert report.stage is ReportState.ANNOUNCING
     done = replace(report, stage=ReportState.DONE)
@@ -207,7 +207,7 @@ def on_announce_ended(
 
 
 def on_child_deleted(report: Report, situation: Situation) -> ReportTransition:
-    """The child is deleted while it words the result: the requester goes on with the record itself."""
+    """The child is deleted while it words the result: the requester continues with the record itself."""
     assert report.stage is ReportState.ANNOUNCING
     is_there = situation.has_requester and situation.is_present
     return ReportTransition(replace(report, stage=ReportState.DONE), (Answer(),) if is_there else ())
@@ -215,10 +215,10 @@ def on_child_deleted(report: Report, situation: Situation) -> ReportTransition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heir:
-    """To whom the children of a deleted session report, and what they report follows: as it did itself."""
+    """The new requester of a deleted session's children, with the attributes of the deleted session's own report."""
 
     requester: SessionRow | None = None
-    """None if nobody is left."""
+    """None if no recipient is left."""
     incarnation: SessionId | None = None
     run: RunId | None = None
     place: DeliveryContext | None = None
@@ -228,8 +228,8 @@ class Heir:
 def on_requester_deleted(report: Report, heir: Heir, *, is_answered: bool, is_newest: bool) -> ReportTransition:
     """The requester's session is deleted: results go to its own requester; without one they are kept.
 
-    What came and was not gone on with (`is_answered` unset) comes anew, to the heir. The newest report of a child
-    that stays says to whom it will report, though it is done.
+    Results that arrived but were not continued with (`is_answered` unset) go to the heir again. For a child that stays,
+    the newest report records its next requester, even if it is done.
     """
     inherited = replace(
         report,
@@ -252,9 +252,9 @@ def on_requester_deleted(report: Report, heir: Heir, *, is_answered: bool, is_ne
 
 
 def announced_text(status: RunStatus, reply: str, record: str) -> str | None:
-    """What the requester's channel is told after the announce turn; None where that chose to say nothing.
+    """The text for the requester's channel after the announce turn; None if the turn chose silence.
 
-    The record itself where the turn failed, or has no words for it.
+    The record itself if the turn failed or has no words for it.
     """
     if status is not RunStatus.OK or not reply.strip():
         return record
@@ -269,9 +269,9 @@ def _come_for_waiter(report: Report, situation: Situation) -> ReportTransition:
 
 
 def _following(report: Report, situation: Situation) -> Answer | Word | None:
-    """What follows from a record, once the run that spawned the child has ended.
+    """The action that follows from a record, once the run that spawned the child has ended.
 
-    A child whose words may not flow to its requester says nothing to that one's channel. Contract: spawn 7, flow 6.
+    A child whose words may not flow to its requester writes nothing to its channel. Contract: spawn 7, flow 6.
     """
     if report.is_taken or report.is_from_outside or not situation.is_present or report.waiter is not None:
         return None

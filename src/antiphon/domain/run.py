@@ -1,4 +1,4 @@
-"""A run: one turn of an agent in a session, from its being queued to its one end."""
+"""A run: one turn of an agent in a session, from queued to its end."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -42,12 +42,12 @@ _NEXT = {
 
 
 def can_become(before: RunStatus, after: RunStatus) -> bool:
-    """Whether the ledger allows this step; a terminal status is never left. Contract: runs 1, 8."""
+    """Whether the ledger allows this change; a run never leaves a terminal status. Contract: runs 1, 8."""
     return after in _NEXT.get(before, frozenset())
 
 
 class QueueMode(StrEnum):
-    """What a message does that finds its session busy. Contract: runs 4."""
+    """How a message is handled if its session is busy. Contract: runs 4."""
 
     ENQUEUE = "enqueue"
     COLLECT = "collect"
@@ -57,21 +57,21 @@ class QueueMode(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What a run is for. A continuation has the purpose of the run that it goes on with."""
+    """What a run is for. A continuation has the purpose of the run that it continues."""
 
     MESSAGE = "message"
-    """It answers what a person or a program posted."""
+    """Answers a message that a person or a program posted."""
     REQUEST = "request"
-    """It answers another session's message, the first of an exchange."""
+    """Answers another session's message, the first of an exchange."""
     EXCHANGE_TURN = "exchange_turn"
     EXCHANGE_ANNOUNCE = "exchange_announce"
-    """It words what the target's own channel is told of an exchange."""
+    """Words the text about an exchange for the target's own channel."""
     CHILD = "child"
-    """It works on what its session's requester gave it, and owes the result."""
+    """Works on the requester's task and owes the result."""
     RESULTS = "results"
-    """It goes on with results of its session's children."""
+    """Continues with results of its session's children."""
     ANNOUNCE = "announce"
-    """It words what its requester's channel is told of a result."""
+    """Words the text about a result for the requester's channel."""
 
     @property
     def is_of_exchange(self) -> bool:
@@ -79,7 +79,7 @@ class Purpose(StrEnum):
 
     @property
     def speaks_for_itself(self) -> bool:
-        """Whether its reply is its session's own, which goes where the session's answers go."""
+        """Whether its reply belongs to its session, and goes where the session's answers go."""
         return self is not Purpose.ANNOUNCE and not self.is_of_exchange
 
 
@@ -97,59 +97,59 @@ class Run(Struct, frozen=True, kw_only=True):
     """The incarnation that it belongs to; results go there even after a reset."""
     agent_id: AgentId
     seq: int
-    """Of the event that queued it; the order of a session's runs."""
+    """The `seq` of the event that queued it; gives the order of a session's runs."""
     newest_seq: int
-    """Of the newest message that it answers; above `seq` where others joined it."""
+    """The `seq` of the newest message that it answers; above `seq` if other messages joined it."""
     status: RunStatus
     mode: QueueMode
     purpose: Purpose
     principal: Principal
     attempt: int = 0
     fence: int = 0
-    """Raised by each claim; a write with an older one changes nothing."""
+    """Each claim raises it; a write with an older fence changes nothing."""
     process: ProcessId | None = None
-    """That claimed it last; None before, and after it was handed back."""
+    """The process that claimed it last; None before, and after it was handed back."""
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
     deadline: datetime | None = None
     place: DeliveryContext | None = None
-    """Where its message came from and its reply goes; None for wherever its session's answers go."""
+    """Where its message came from and its reply goes; None for the place of its session's answers."""
     exchange: str | None = None
-    """The exchange between sessions that it is a part of."""
+    """The exchange between sessions to which it belongs."""
     partner: SessionRow | None = None
     """The other session of that exchange."""
     chain: str | None = None
-    """Names the request that it comes from, over sends from session to session; None where there was no send."""
+    """Identifies the request behind it, across sends between sessions; None if no send was involved."""
     hops: int = 0
-    """How many sends lie between that request and this run."""
+    """The number of sends between that request and this run."""
     is_sandboxed: bool = False
-    """Whether a sandboxed session is among those that caused it; then it runs no command outside of a sandbox."""
+    """Whether a sandboxed session is among its causes; then all its commands run in a sandbox."""
     has_sent: bool = False
     """Whether it sent messages to other sessions itself."""
     report: str | None = None
-    """The result that it owes to the session which spawned its own."""
+    """The result that it owes to its session's requester."""
     announces: str | None = None
     """The result that it words for the requester's channel."""
     has_spawned: bool = False
     """Whether it spawned children itself, or continues a run that did."""
     has_attachments: bool = False
-    """Whether files are still to be written into its workspace, before its first step."""
+    """Whether files must still be written into its workspace before its first step."""
     time_limit: timedelta | None = None
-    """How long it may take, beside what its agent's runs may."""
+    """How long it may take, in addition to the limits of its agent's runs."""
     waiting_for: tuple[RunId, ...] = ()
-    """Runs of others that it waits for."""
+    """Runs of other sessions that it waits for."""
     wait_until: datetime | None = None
     wait_call: str | None = None
-    """Names the call that waits for several; the same call again finds its deadline."""
+    """Identifies the call that waits for several results; a repeated call finds its deadline."""
     is_yielding: bool = False
     """Whether it asked to end and to be continued when its children have ended."""
     is_parked: bool = False
-    """Whether it has ended and waits for its children; another run then continues it. Contract: spawn 8."""
+    """Whether it has ended and waits for its children; then another run continues it. Contract: spawn 8."""
     continues: RunId | None = None
-    """The parked run that it goes on with."""
+    """The parked run that it continues."""
     continued_by: RunId | None = None
-    """The run that went on with its work, and whose result is its own."""
+    """The run that continued its work, and whose result is its own."""
     is_cancel_requested: bool = False
     reply: str | None = None
     error: str | None = None
@@ -158,16 +158,16 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended and is not to be continued."""
+        """Whether it has ended and will not be continued."""
         return self.status.is_terminal and not self.is_parked
 
 
 YIELDED = "yielded"
-"""The code of a run that ended to be continued: its result is that of the run which continues it."""
+"""The code of a run that ended to be continued: its result is that of its continuation."""
 
 
 def followed(run: Run, last: Run) -> Run:
-    """The run with the end of the last one that continued it. Contract: spawn 8."""
+    """The run, with the end of its last continuation. Contract: spawn 8."""
     if run.id == last.id:
         return run
     return replace(
@@ -182,7 +182,7 @@ def followed(run: Run, last: Run) -> Run:
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a run ended, as its runner tells it."""
+    """How a run ended, as reported by its runner."""
 
     status: RunStatus
     reply: str = ""

@@ -1,4 +1,4 @@
-"""What commands of agents may take, and where they run."""
+"""The limits of agents' commands, and where they run."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CommandMode(StrEnum):
-    """Whether agents may run commands, and where those of sessions run that are not sandboxed."""
+    """Whether agents may run commands, and where commands of sessions that are not sandboxed run."""
 
     OFF = "off"
     SANDBOXED = "sandboxed"
@@ -18,13 +18,13 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """What one command may take, all its processes together."""
+    """The limits of one command with all its processes."""
 
     network: bool = False
-    """Whether it may use the network of the host; its own, empty one otherwise."""
+    """Whether the command may use the network of the host; otherwise its network is empty."""
     memory_bytes: int = 512 * MEBIBYTE
-    """What it holds in `/tmp` counts as well, for that is memory."""
+    """Includes the content of `/tmp`, which is memory."""
     processes: int = 64
     disk_bytes: int = 256 * MEBIBYTE
-    """What its workspace and `/tmp` hold, and the size of each file."""
+    """The content of the workspace and `/tmp`, and the size of each file."""
     time: timedelta = timedelta(seconds=120)

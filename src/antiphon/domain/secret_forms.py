@@ -1,4 +1,4 @@
-"""Secrets that are known by their form: tokens with a prefix, private keys, addresses that hold a password."""
+"""Secrets recognised by their form: tokens with a prefix, private keys, addresses that contain a password."""
 
 import re
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ class Form(NamedTuple):
 
     prefixes: tuple[str, ...]
     fewest: int
-    """Characters behind the prefix."""
+    """Fewest characters after the prefix."""
     characters: str = _WORD
     needs_digit: bool = False
-    """Whether a digit must be among the first 64 of them."""
+    """Whether the first 64 of them must include a digit."""
     then: re.Pattern[str] | None = None
-    """What must stand behind the prefix."""
+    """What must follow the prefix."""
     is_kept: bool = False
-    """Whether the prefix stays."""
+    """Whether the prefix stays in the redacted text."""
 
 
 _LETTERS = "[A-Za-z0-9]"
@@ -85,7 +85,7 @@ _NAMES = (
     "pscale_pw rzp_live rzp_test"
 )
 _HEADS = frozenset(_NAMES.split())
-"""Names behind which a token stands, with a hyphen or an underscore between them."""
+"""Names that a token follows after a hyphen or an underscore."""
 _DRAWN = re.compile(r"[_-](?=[A-Za-z0-9]{14})")
 _HEAD = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z][A-Za-z0-9_-]{1,20}\Z")
 _DRAWN_HEAD = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z][A-Za-z0-9]{1,11}(?:[_-][A-Za-z0-9]{1,8}){0,2}\Z")
@@ -126,7 +126,7 @@ _OPTIONS = (
     (_REDIS, "redis-cli"),
     (_SQL_PASSWORD, "BY "),
 )
-"""With what must stand in a text for the expression to be tried."""
+"""Each expression, with the text that must occur before it is tried."""
 _BEGIN = re.compile(r"(?:-----|---- )BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _END = re.compile(r"(?:-----|---- )END [A-Z0-9 ]{0,60} ?-{4,5}")
 _PUTTY_BEGIN = re.compile(r"Private-Lines: [0-9]{1,3}(?=[\r\n\\])")
@@ -134,15 +134,15 @@ _PUTTY_END = re.compile(r"Private-MAC:")
 
 
 _FEW = 1024
-"""Characters of a text that is looked through for possible tokens first; a longer one nearly always has some."""
+"""Up to this length, a text is searched for possible tokens first; longer texts nearly always contain some."""
 _TOKEN_CHARACTERS = re.compile(r"(?<![A-Za-z0-9_.~+/=:$,-])[A-Za-z0-9_.~+/=:$,-]{11,1024}+")
-"""What every token holds, with its prefix; `FORMS` and the expressions for single kinds ask for no less."""
+"""Characters of every token with its prefix; `FORMS` and the expressions for single kinds require at least this."""
 _SHORTEST_WORD = 18
-"""Letters of a token that has small letters alone, which stands behind `Bearer` and its like."""
+"""Fewest letters of an all-lowercase token after `Bearer` and similar words."""
 
 
 def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
-    """The secrets that begin from `start` up to `end`, which may go on behind it."""
+    """The secrets that begin between `start` and `end`; they may extend beyond `end`."""
     if len(text) > _FEW or _may_have_tokens(text):
         yield from _find_tokens(text, start, end)
     yield from _find_addresses(text, start, end)
@@ -183,7 +183,7 @@ def _find_form(text: str, form: Form, prefix: str, start: int, end: int) -> Iter
 
 
 def _find_drawn(text: str, start: int, end: int) -> Iterator[Span]:
-    """What stands behind a name of tokens, and what was plainly drawn by chance behind any short name."""
+    """Tokens after a known name, and clearly random text after any short name."""
     words = CharacterRuns(text, _WORD)
     for found in _DRAWN.finditer(text, start, end + LOOKAHEAD):
         at = found.start()
@@ -195,7 +195,7 @@ def _find_drawn(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _is_drawn(text: str, at: int) -> bool:
-    """Whether small and capital letters and digits stand there in no order; ids are shorter, or of one case."""
+    """Whether mixed lower-case letters, capitals and digits follow; ids are shorter or of one case."""
     run = _DRAWN_RUN.match(text, at)
     return run is not None and all(sum(map(kind, run[0])) >= 3 for kind in (str.isdigit, str.isupper, str.islower))
 
@@ -210,7 +210,7 @@ def _find_hashes(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _find_bots(text: str, start: int, end: int) -> Iterator[Span]:
-    """The tokens of bots, which begin with the bot's number."""
+    """Bot tokens, which begin with the bot's number."""
     words, dotted = CharacterRuns(text, _WORD), CharacterRuns(text, _DOTTED)
     for found in _TELEGRAM.finditer(text, start, end + LOOKAHEAD):
         number = _NUMBER.search(text, max(0, found.start() - 16), found.start())
@@ -225,13 +225,13 @@ def _find_bots(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _is_within(text: str, place: int) -> bool:
-    """Whether what begins here goes on from a word, or from a mask, with which it was judged."""
+    """Whether this place continues a word or a mask and was judged with it."""
     before = text[place - 1 : place]
     return (before.isascii() and before.isalnum()) or (before == "]" and text.endswith(MASK, 0, place))
 
 
 def find_private_keys(text: str, start: int, end: int) -> Iterator[Span]:
-    """The private keys that begin from `start` up to `end`, whole or as far as they are there."""
+    """The private keys that begin between `start` and `end`, as far as they are present."""
     for begin, close in ((_BEGIN, _END), (_PUTTY_BEGIN, _PUTTY_END)):
         ends = Occurrences(text, close)
         for found in begin.finditer(text, start, end + LOOKAHEAD):
@@ -243,7 +243,7 @@ def find_private_keys(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _find_signed(text: str, start: int, end: int) -> Iterator[Span]:
-    """JSON Web Tokens: three parts with dots between them."""
+    """JSON Web Tokens: three parts separated by dots."""
     runs = CharacterRuns(text, _DOTTED)
     for found in _SIGNED.finditer(text, start, end + LOOKAHEAD):
         if found.start() >= end:
@@ -255,7 +255,7 @@ def _find_signed(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _find_addresses(text: str, start: int, end: int) -> Iterator[Span]:
-    """What gives access in an address: a webhook's path, a password before the host."""
+    """Parts of an address that give access: a webhook's path, a password before the host."""
     masks, runs = Masks(text), CharacterRuns(text, _ADDRESS)
     if text.find(".com/", start, end + LOOKAHEAD) >= 0 or text.find("telegram.org/", start, end + LOOKAHEAD) >= 0:
         for found in _ADDRESSES.finditer(text, start, end + LOOKAHEAD):

@@ -1,4 +1,4 @@
-"""A session: a durable thread, its address (key) and its present incarnation."""
+"""A session: a durable thread, its key and its present incarnation."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -12,7 +12,7 @@ from antiphon.domain.message import NO_USAGE, JsonObject, JsonValue, Usage
 
 
 class SessionStatus(StrEnum):
-    """Of a key. Contract: sessions 2."""
+    """The status of a key. Contract: sessions 2."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -36,7 +36,7 @@ class SendOverride(StrEnum):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Where a session comes from; kept for good, whoever reopens it. Contract: sessions 1, 3."""
+    """Where a session came from; never changes, even if it is reopened from elsewhere. Contract: sessions 1, 3."""
 
     kind: str = "api"
     """`cli | api | channel | schedule | hook | node | spawn`, or another word."""
@@ -47,7 +47,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class DeliveryContext(Struct, frozen=True, kw_only=True):
-    """The place where answers of the session go."""
+    """The place for answers of the session."""
 
     channel: str | None = None
     to: str | None = None
@@ -59,13 +59,13 @@ NOWHERE = DeliveryContext()
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):
-    """What lists show of a session; every field is a maintained column."""
+    """The fields of a session that lists show; every field is a maintained column."""
 
     row: SessionRow
     key: SessionKey
     agent_id: AgentId
     id: SessionId
-    """Of the present incarnation."""
+    """The id of the present incarnation."""
     source: Source
     status: SessionStatus
     last_seq: int
@@ -82,7 +82,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     send_policy: SendOverride | None = None
     delivery: DeliveryContext = NOWHERE
     model: str | None = None
-    """Overrides the agent's."""
+    """Overrides the agent's model."""
     thinking_level: str | None = None
     verbose_level: str | None = None
     context_tokens: int = 0
@@ -96,10 +96,10 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 
 class Session(SessionSummary, frozen=True, kw_only=True):
-    """One key's row with its present incarnation."""
+    """The row of a key with its present incarnation."""
 
     first_seq: int
-    """The lowest `seq` still in the log; what lies below was deleted or pruned."""
+    """The lowest `seq` still in the log; events below it were deleted or pruned."""
     incarnation_seq: int
     """The `seq` of the present incarnation's `session_started`."""
     started_at: datetime
@@ -109,8 +109,8 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     taint: Classification = PUBLIC
     base: Classification = PUBLIC
     clearance: Classification | None = None
-    """None sets no bound beyond the agent's."""
+    """None sets no limit beyond the agent's."""
     parent: SessionRow | None = None
     depth: int = 0
     ancestors: tuple[SessionRow | None, ...] = ()
-    """Who spawned it, who spawned that, and so on: the root first, the parent last. None for one that was deleted."""
+    """Its requester, the requester's requester, and so on: the root first, the parent last. None for a deleted one."""

@@ -11,7 +11,7 @@ _LONGEST_AGENT = AgentId("a" * 64)
 
 
 def parse_session_id(text: str) -> SessionId:
-    """The id of exactly that text, of which any agent can have a key; else `Invalid`, never repaired."""
+    """The id of exactly that text, from which every agent can make a key; else `Invalid`, never repaired."""
     namespace, _, rest = text.partition(":")
     if not rest or namespace == "agent" or not _NAMESPACE.fullmatch(namespace):
         raise Invalid(
@@ -28,12 +28,12 @@ def parse_session_id(text: str) -> SessionId:
 
 
 def namespace_of(session_id: SessionId) -> str:
-    """What channel tokens are confined to; without the colon. Contract: access 2."""
+    """The namespace to which channel tokens are confined, without the colon. Contract: access 2."""
     return session_id.partition(":")[0]
 
 
 def key_from_session_id(agent_id: AgentId, session_id: SessionId) -> SessionKey:
-    """The key that opening by this id alone makes."""
+    """The key that is created when a session is opened by this id alone."""
     return parse_key(f"agent:{agent_id}:{session_id}")
 
 

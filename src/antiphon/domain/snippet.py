@@ -1,4 +1,4 @@
-"""The part of a text around what was searched for. Contract: search 1."""
+"""The part of a text around a hit. Contract: search 1."""
 
 import re
 from collections.abc import Collection
@@ -9,16 +9,16 @@ from antiphon.domain.words import words_of
 
 MAX_CHARACTERS = 300
 BEFORE = 80
-"""Characters that lead up to the hit, where there are so many."""
+"""Characters before the hit, if the text has that many."""
 CUT = "…"
 NEAR = 4 * 1024
-"""Characters around the hit of which the snippet is made: many of them may be blanks."""
+"""Characters around the hit from which the snippet is made: many of them may be blanks."""
 
 _RUNS = re.compile(r"\S{1,16384}")
 
 
 def redacted_snippet(text: str, words: Collection[str]) -> str:
-    """The snippet of the redacted text, of which no more is read than up to the hit."""
+    """The snippet of the redacted text; reads no further than the hit."""
     pieces = (piece.text for piece in redacted_pieces(text))
     before, piece = "", next(pieces, "")
     beginning = None
@@ -62,7 +62,7 @@ def _around(text: str, hit: int, *, is_beginning: bool, is_end: bool) -> str:
 
 
 def _find_hit(text: str, words: Collection[str]) -> int | None:
-    """Where the first of the words begins, or about where in a run of characters that holds it."""
+    """The start of the first of the words, or the approximate place in a run of characters that contains it."""
     wanted = frozenset(words)
     known: dict[str, bool] = {}
     for run in _RUNS.finditer(text):
@@ -75,7 +75,7 @@ def _find_hit(text: str, words: Collection[str]) -> int | None:
 
 
 def _within(run: str, wanted: frozenset[str]) -> int:
-    """About where in a run the first of the words ends: the shortest beginning of the run that has one."""
+    """Roughly the end of the first of the words in a run: the shortest beginning of the run that contains one."""
     if len(run) <= BEFORE:
         return 0
     low, high = 1, len(run)
@@ -89,7 +89,7 @@ def _within(run: str, wanted: frozenset[str]) -> int:
 
 
 def _whole(text: str, start: int) -> int:
-    """The first place from `start` on where no character is cut from its marks."""
+    """The first place from `start` on at which a cut separates no character from its marks."""
     while start < len(text) - 1 and category(text[start])[0] == "M":
         start += 1
     return start

@@ -1,4 +1,4 @@
-"""Where secrets stand in a text, and what is needed to find their ends without reading anything twice."""
+"""Spans of secrets in a text, and ways to find their ends without reading anything twice."""
 
 import re
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from functools import cache
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-"""From a place in a text up to another, which is not part of it."""
+"""From one place in a text up to another, which is excluded."""
 
 MASK = "[redacted]"
 LONGEST_VALUE = 8 * 1024
-"""Characters of one secret; what follows is another's."""
+"""Characters of one secret; text beyond belongs to another."""
 LOOKAHEAD = 256
-"""Characters behind a place that tell whether a secret's name or prefix begins there."""
+"""Characters after a place that show whether a secret's name or prefix begins there."""
 
 
 _MASKED = re.compile(re.escape(MASK))
@@ -24,17 +24,17 @@ def _run_of(characters: str) -> re.Pattern[str]:
 
 
 class CharacterRuns:
-    """The ends of runs of certain characters. Asked at rising places, it reads each character once."""
+    """The ends of runs of certain characters. At ascending places, it reads each character once."""
 
     def __init__(self, text: str, characters: str) -> None:
-        """`characters` is a class of an expression, with its brackets."""
+        """`characters` is a character class of an expression, with its brackets."""
         self._text = text
         self._run = _run_of(characters)
         self._from = self._to = 0
         self._is_closed = False
 
     def end(self, start: int) -> int:
-        """Where the run that goes on at `start` ends, at most `LONGEST_VALUE` characters further."""
+        """The end of the run that continues at `start`, at most `LONGEST_VALUE` characters further."""
         limit = min(start + LONGEST_VALUE, len(self._text))
         if not self._from <= start <= self._to:
             self._from = self._to = start
@@ -48,13 +48,13 @@ class CharacterRuns:
 
 
 class Occurrences:
-    """The next place where an expression matches. Asked at rising places, it reads each character once."""
+    """The next match of an expression. At ascending places, it reads each character once."""
 
     def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
         self._text = text
         self._pattern = pattern
         self._read_to = 0
-        """No occurrence begins between the last place asked for and here, except `_found`."""
+        """No occurrence begins between the last requested place and this one, except `_found`."""
         self._found: Span | None = None
 
     def next(self, start: int, limit: int) -> Span | None:
@@ -69,13 +69,13 @@ class Occurrences:
 
 
 class Masks(Occurrences):
-    """Where a text is redacted already."""
+    """Places of a text that are already redacted."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, _MASKED)
 
     def are_in(self, span: Span) -> bool:
-        """Whether there is one within the place, or directly before it: it is then left as it is."""
+        """Whether a mask is inside the span or directly before it; the span then stays unchanged."""
         start, end = span
         return self._text.endswith(MASK, max(0, start - len(MASK)), start) or self.next(start, end) is not None
 

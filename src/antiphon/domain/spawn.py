@@ -1,4 +1,4 @@
-"""How a child was spawned, and what becomes of it afterwards. Contract: spawn 1 to 6."""
+"""How a child was spawned, and what happens to it afterwards. Contract: spawn 1 to 6."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,34 +15,34 @@ class Mode(StrEnum):
     RUN = "run"
     """One task: one result, then it is archived."""
     SESSION = "session"
-    """To stay: each of its runs reports."""
+    """A lasting child: each of its runs reports."""
 
 
 class Cleanup(StrEnum):
-    """What becomes of a child once its result has arrived."""
+    """What happens to a child once its result has arrived."""
 
     KEEP = "keep"
     DELETE = "delete"
 
 
 class Context(StrEnum):
-    """What a child knows of the conversation that it comes from."""
+    """How much of the requester's conversation a child gets."""
 
     NONE = "none"
     FORK = "fork"
-    """A copy of it, up to the message that its requester answers."""
+    """A copy of the conversation, up to the message that its requester answers."""
 
 
 class Spawn(Struct, frozen=True, kw_only=True):
-    """One row a child."""
+    """One row per child."""
 
     child: SessionRow
     origin: str
-    """Names the call that made it; the same call again finds it."""
+    """Identifies the call that made it; a repeated call finds it."""
     run: RunId
     """The run of its task."""
     request: str | None
-    """A digest of all that the call asked for; None once the child is deleted."""
+    """A digest of everything that the call asked for; None once the child is deleted."""
     task: str
     mode: Mode
     cleanup: Cleanup
@@ -53,8 +53,8 @@ class Spawn(Struct, frozen=True, kw_only=True):
     attach_as: JsonObject | None = None
     """Kept for mounts, and not used yet."""
     receipt: JsonObject | None = None
-    """What was said of its attachments."""
+    """The receipt of its attachments."""
     due_at: datetime | None = None
     """When it is archived or deleted, unless it is busy then."""
     kept_until: datetime | None = None
-    """Until then somebody may wait for its result: it is not deleted before."""
+    """Until then someone may wait for its result: it is not deleted before."""

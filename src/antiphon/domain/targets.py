@@ -1,4 +1,4 @@
-"""Targets: what tools and requests take as the address of a session. Contract: keys 6."""
+"""Targets: addresses of sessions in tool calls and requests. Contract: keys 6."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from antiphon.domain.session_ids import parse_session_id
 
 
 class RelativeTarget(StrEnum):
-    """A session named by its relation to the caller's."""
+    """A session named by its relation to the caller's session."""
 
     CURRENT = "current"
     PARENT = "parent"
@@ -21,7 +21,7 @@ class RelativeTarget(StrEnum):
 class NamedTarget:
     """A session named by its key, by the id of an incarnation, or by a text that can be either.
 
-    Where both are set, as for `hook:x`, both are looked up, and a session found by the key wins.
+    If both are set, as for `hook:x`, both are looked up, and a session found by the key wins.
     """
 
     key: SessionKey | None
@@ -35,9 +35,9 @@ Target: TypeAlias = RelativeTarget | NamedTarget
 
 
 def parse_target(text: str, *, agent_id: AgentId) -> Target:
-    """What the text names; `main` and short keys are those of `agent_id`, the caller's agent.
+    """The target that the text names; `main` and short keys belong to `agent_id`, the caller's agent.
 
-    Text that can be neither key nor id is `Invalid`, which tells nothing of what exists.
+    Raises `Invalid` for text that can be neither key nor id; the error does not reveal which sessions exist.
     """
     if text in tuple(RelativeTarget):
         return RelativeTarget(text)

@@ -1,6 +1,6 @@
-"""How the tokens that Antiphon makes begin; redaction knows them by it."""
+"""Prefixes of the tokens that Antiphon creates; redaction recognises them."""
 
 OWNER_PREFIX = "ant"
-"""The owner's: `ant_` and hexadecimal digits."""
+"""The owner's token: `ant_` and hexadecimal digits."""
 BOUND_PREFIX = "tok"
-"""Those bound to a session: `tok_`, the id's digits, `_`, and the secret's digits."""
+"""Bound tokens: `tok_`, the id's digits, `_`, and the secret's digits."""

@@ -1,8 +1,8 @@
-"""The state of a conversation as a fold over its events, in the order in which a model has to see them.
+"""The state of a conversation as a fold over its events, in the order in which models must see them.
 
-Log order is not model order: a message posted while the model streams stands in the log before the answer
-that never saw it. Each assistant message tells by `saw` how far its prompt reached, so the fold can put
-everything where the model met it. Only prompts are reordered; readers see `seq` order.
+Log order is not model order: a message posted while the model streams precedes the answer in the log, although the
+answer never saw it. Each assistant message records in `saw` how far its prompt reached, so the fold can place
+each message where the model first saw it. Only prompts are reordered; readers see `seq` order.
 """
 
 from collections.abc import Iterable
@@ -26,17 +26,17 @@ class OpenCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One assistant message and the results of its calls, which stand directly behind it."""
+    """One assistant message, followed directly by the results of its calls."""
 
     seq: int
     message: AssistantMessage
     results: tuple[ToolResult | OpenCall, ...]
-    """One for each call, in the calls' order."""
+    """One per call, in the order of the calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A message that is no step of a model: a person's, another session's, or a synthetic answer."""
+    """A message that is not a step of a model: from a person, another session, or a synthetic answer."""
 
     seq: int
     message: UserMessage | AssistantMessage
@@ -46,25 +46,25 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What stands for everything before it. Contract: runs 9."""
+    """Replaces everything before it. Contract: runs 9."""
 
     text: str | None
-    """None where summarising failed and the oldest turns were left out."""
+    """None if summarising failed and the oldest turns were left out."""
 
 
 Entry = Input | Step | Summary
 
 
 class Transcript:
-    """Folds events in `seq` order; `prompt_for` gives the entries that a run's next step has to see.
+    """Folds events in `seq` order; `prompt_for` returns the entries for a run's next step.
 
-    What a step has seen never moves any more, so each event is placed once, when it is added.
+    Entries that a step has seen never move again, so each event is placed once, when it is added.
     """
 
     def __init__(self) -> None:
         self.last_seq = 0
         self._settled: list[Input | Step | Summary] = []
-        """In model order; the results of steps are filled in when they are asked for."""
+        """In model order; the results of steps are filled in on request."""
         self._waiting: list[Input] = []
         """Inputs that no step has seen, in `seq` order."""
         self._inputs_by_run: dict[RunId, list[Input]] = {}
@@ -77,7 +77,7 @@ class Transcript:
 
     @property
     def size(self) -> int:
-        """How many messages it holds."""
+        """The number of messages."""
         return len(self._settled) + len(self._waiting) + len(self._results)
 
     def add(self, events: Iterable[Event]) -> None:
@@ -124,7 +124,7 @@ class Transcript:
             if not isinstance(entry, Summary) and entry.seq == through:
                 self._settled[: index + 1] = [Summary(text=summary)]
                 return
-        if all(entry.seq != through for entry in self._waiting):  # it was pruned, with all that it stands for
+        if all(entry.seq != through for entry in self._waiting):  # it was pruned, with everything that it replaces
             self._settled.insert(0, Summary(text=summary))
 
     def prompt_for(self, run_id: RunId) -> list[Entry]:
@@ -141,7 +141,7 @@ class Transcript:
         return [self._fill(step) for step in self._steps_by_run.get(run_id, ())]
 
     def open_calls(self) -> list[OpenCall]:
-        """Every call without a result, of runs that have not ended, in order."""
+        """All calls without a result, of runs that have not ended, in order."""
         return [
             result
             for steps in self._steps_by_run.values()
@@ -151,7 +151,7 @@ class Transcript:
         ]
 
     def newest_input(self, run_id: RunId) -> Input | None:
-        """The last message that the run answers, as long as it has not ended."""
+        """The last message that the run answers, if the run has not ended."""
         inputs = self._inputs_by_run.get(run_id)
         return inputs[-1] if inputs else None
 

@@ -1,4 +1,4 @@
-"""What a browser is called, by how it names itself."""
+"""Names browsers by their `User-Agent` header."""
 
 _BROWSERS = (
     ("Edg", "Edge"),
@@ -22,11 +22,11 @@ _SYSTEMS = (
     ("Macintosh", "macOS"),
     ("Linux", "Linux"),
 )
-"""Each before those whose word its header holds, too."""
+"""Each comes before systems whose word its header also contains."""
 
 
 def browser_name(user_agent: str) -> str:
-    """Such as "Firefox on Windows", made of words of our own; "A browser" where nothing is known."""
+    """A name such as "Firefox on Windows", made only of our own words; "A browser" if unknown."""
     browser = next((name for word, name in _BROWSERS if f"{word}/" in user_agent or f"{word}A/" in user_agent), None)
     system = next((name for word, name in _SYSTEMS if word in user_agent), None)
     return (browser or "A browser") + (f" on {system}" if system else "")

@@ -1,7 +1,7 @@
-"""What a text is found by: one reading of words, for messages and for queries alike. Contract: search 1.
+"""The searchable words of a text: the same reading of words for messages and queries. Contract: search 1.
 
-A word is a run of letters, marks and numbers, of any script. Scripts that put no blanks between words are read by
-single characters and pairs of neighbours, so that a part of such a run is found, too.
+A word is a run of letters, marks and numbers, of any script. Scripts without blanks between words are read by
+single characters and pairs of neighbours, so that search also finds a part of such a run.
 """
 
 import re
@@ -12,9 +12,9 @@ from unicodedata import category, normalize
 from antiphon.domain.errors import Invalid
 
 MAX_WORD_BYTES = 64
-"""In UTF-8; of a longer word this much counts, in texts and queries."""
+"""In UTF-8; only this much of a longer word counts, in texts and queries."""
 MAX_WORDS = 10_000
-"""Of one text; what comes later is not found."""
+"""Of one text; later words are not found."""
 PART = 16 * 1024
 MAX_QUERY_CHARACTERS = 1_000
 MAX_QUERY_WORDS = 32
@@ -22,16 +22,16 @@ MAX_QUERY_WORDS = 32
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana, Han
-    "\uac00-\ud7a3"  # Hangul: its words carry endings
+    "\uac00-\ud7a3"  # Hangul: its words have endings
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"  # more kana, more Han
 )
 _PIECES = re.compile(f"([{_UNSPACED}]+)|[^{_UNSPACED}]+")
 _INVISIBLE = re.compile("[\u00ad\u034f\u200c\u200d\u2060\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]")
-"""Hyphens that may be, joiners, variants: they change how a word looks, not which it is."""
+"""Soft hyphens, joiners, variants: they change how a word looks, not which word it is."""
 
 
 class _Separators(dict[int, str | int]):
-    """For `str.translate`: a blank in place of whatever is no part of a word."""
+    """For `str.translate`: a blank in place of each character that is not part of a word."""
 
     def __missing__(self, code: int) -> str | int:
         kind = category(chr(code))
@@ -58,9 +58,9 @@ def words_of(text: str) -> list[str]:
 
 
 def query_words(query: str) -> list[str]:
-    """The distinct words that a message must have, all of them. There are no operators.
+    """The distinct words of the query; a message must contain all of them. There are no operators.
 
-    Raises `Invalid` for a query without a word, or with too many.
+    Raises `Invalid` for a query without words, or with too many.
     """
     if len(query) > MAX_QUERY_CHARACTERS:
         raise Invalid(
@@ -97,7 +97,7 @@ def _pieces(text: str) -> Iterator[WordPiece]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts, cut at blanks where there are any; no call into C reads more than one."""
+    """The text in parts, cut at blanks if there are any; no call into C reads more than one part."""
     start = 0
     while len(text) - start > PART:
         blank = max(text.rfind(" ", start, start + PART), text.rfind("\n", start, start + PART))
@@ -120,7 +120,7 @@ def _pieces_of_part(text: str) -> Iterator[WordPiece]:
 
 
 def _normal(text: str) -> str:
-    """The text without what does not tell words apart: case, width, ligatures, composition. Twice is as once."""
+    """The text without differences that do not separate words: case, width, ligatures, composition. Idempotent."""
     if text.isascii():
         return text.lower()
     folded = normalize("NFKC", normalize("NFD", _INVISIBLE.sub("", text)).casefold())

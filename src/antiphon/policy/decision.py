@@ -1,4 +1,4 @@
-"""What policy answers: yes, or no with the rule that says so."""
+"""The answer of policy: yes, or no with the rule that denied it."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Which models an argument may name, decided by the name alone before anything is opened. Contract: spawn 2."""
+"""Decides by its name alone whether an argument may name a model, before anything is opened. Contract: spawn 2."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.patterns import matches_any
 
 _OF_THIS_MACHINE = ("offline", "scripted")
-"""Models without a provider. They come from the configuration alone, so no pattern brings them in."""
+"""Models without a provider. Only the configuration can name them; patterns do not match them."""
 
 
 def decide_child_model(name: str, agent: Agent, agents: Mapping[AgentId, Agent]) -> Decision:
-    """Whether a session of the agent may give a child the model of that name."""
+    """Whether a session of the agent may give a child this model."""
     nameable = nameable_models(agent, agents)
     if name in nameable or (_has_provider(name) and matches_any(name, nameable)):
         return ALLOW
@@ -24,7 +24,7 @@ def decide_child_model(name: str, agent: Agent, agents: Mapping[AgentId, Agent])
 
 
 def nameable_models(agent: Agent, agents: Mapping[AgentId, Agent]) -> tuple[str, ...]:
-    """The configured names and patterns, else the models of the agent and of those that it may spawn."""
+    """The configured names and patterns, else the models of the agent and of the agents it may spawn."""
     rules = agent.subagents
     if rules.models is not None:
         return rules.models

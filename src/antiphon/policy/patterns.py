@@ -1,4 +1,4 @@
-"""Names matched by patterns with `*`, in linear time and without regular expressions. Contract: visibility 3."""
+"""Matching names against patterns with `*`, in linear time, without regular expressions. Contract: visibility 3."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ def matches_any(name: str, patterns: Iterable[str]) -> bool:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether the pattern covers the whole name. `*` stands for any part, and makes case not matter."""
+    """Whether the pattern covers the whole name. `*` stands for any part and makes the match ignore case."""
     pattern = pattern.strip()
     if "*" not in pattern:
         return bool(pattern) and name == pattern

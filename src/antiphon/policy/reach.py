@@ -1,8 +1,8 @@
-"""What an actor may see or change in one act. Contract: access 1, visibility 1 to 6, flow 3.
+"""Decides what an actor may see or change in one act. Contract: access 1, visibility 1 to 6, flow 3.
 
-Policy makes a *reach* of an actor and an act, before any target is known. Lists turn it into SQL (`store/scopes`), so
-that they are filtered before limit and count. `decide` judges one session by it, and gives a *grant*, by which that
-session is read. Both are made in `policy/` alone; the engine's own work has those of `policy/system`.
+Policy turns an actor and an act into a *reach*, before any target is known. Lists turn the reach into SQL
+(`store/scopes`), so that filters apply before limit and count. `decide` checks one session against a reach and returns
+a *grant*, which reading that session requires. Only `policy/` creates both; the engine's own work uses `policy/system`.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """The session that acts, and how far it sees."""
+    """The acting session, and how far it sees."""
 
     session: Session
     visibility: Visibility
@@ -40,9 +40,9 @@ class Reach:
 
     act: Act
     participant: str | None = None
-    """The principal that reaches no more than what it takes part in; None for one that is not limited so."""
+    """A principal that reaches only the sessions it takes part in; None for no such limit."""
     viewer: Viewer | None = None
-    """None for people, and for the system."""
+    """None for people and for the system."""
 
     @property
     def is_everything(self) -> bool:
@@ -50,7 +50,7 @@ class Reach:
 
     @property
     def clearance(self) -> Classification:
-        """What may be seen of the sessions must flow to this. Contract: flow 3."""
+        """The clearance to which everything seen of the sessions must flow. Contract: flow 3."""
         if self.viewer is not None:
             return self.viewer.session.taint
         return EVERYTHING if self.participant is None else PUBLIC
@@ -63,14 +63,14 @@ class Grant:
     act: Act
     session: SessionRow
     incarnation: SessionId | None
-    """The one that may be read; None for all of the key's."""
+    """The incarnation that may be read; None for all incarnations of the key."""
 
     def covers(self, incarnation: SessionId) -> bool:
         return self.incarnation is None or self.incarnation == incarnation
 
 
 def reach_of_person(principal: Principal, act: Act) -> Reach | Deny:
-    """What a person or program reaches; also whoever shows a token that is bound to a session."""
+    """The reach of a person or program, which may hold a bound token."""
     decision = decide_act(principal, act)
     if isinstance(decision, Deny):
         return decision
@@ -86,13 +86,13 @@ def reach_of_session(
     is_sandboxed: bool,
     subagent_tools: Collection[str],
 ) -> Reach | Deny:
-    """What the session reaches that acts with the rights of the principal. Contract: visibility 2, 5, 6, access 4."""
+    """The reach of a session that acts with the rights of the principal. Contract: visibility 2, 5, 6, access 4."""
     has_all = reaches_all(principal) or principal == session_principal(str(session.key))
     visibility = rules.of(session.agent_id, act, is_sandboxed=is_sandboxed)
     if visibility is not None and not has_all and is_guest(principal):
         visibility = Visibility.SELF
     if act is Act.SEND and session.depth > 0 and (visibility is None or is_bound_to_parent(subagent_tools)):
-        # Whatever is narrowed or switched off, a child may send to its requester. Contract: visibility 6.
+        # However narrow its visibility is, a child may send to its requester. Contract: visibility 6.
         visibility = Visibility.SELF
     if visibility is None:
         return Deny(
@@ -112,7 +112,7 @@ def decide(
 ) -> Grant | Deny:
     """Whether the session is within the reach; every doubt denies. Contract: visibility 1, 3, 6.
 
-    `taint` is that of the incarnation which is to be seen; `is_participant` says it of the reach's `participant`.
+    `taint` is that of the incarnation to be seen; `is_participant` says whether the reach's `participant` takes part.
     """
     viewer = reach.viewer
     if viewer is None:
@@ -140,19 +140,19 @@ def decide(
 
 
 def is_as_far(one: Reach, other: Reach) -> bool:
-    """Whether both are of one actor, and hold the same sessions."""
+    """Whether both reaches belong to one actor and hold the same sessions."""
     return one.participant == other.participant and one.viewer == other.viewer
 
 
 def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
-    """The grant of a session that was listed by the reach, which `store/scopes` has decided."""
+    """The grant of a session that a list in this reach has returned; `store/scopes` has already decided it."""
     return Grant(act=reach.act, session=session.row, incarnation=session.id)
 
 
 def decide_participation(reach: Reach, session: SessionRow, key: str, *, is_participant: bool) -> Grant | Deny:
-    """Whether a person reaches the session; the owner reaches each, others those they take part in.
+    """Whether a person reaches the session: the owner reaches every session, others those they take part in.
 
-    A token that is bound to a session calls tools as that one, and does nothing else. Contract: access 1, 2.
+    A bound token calls tools as its session and does nothing else. Contract: access 1, 2.
     """
     assert reach.viewer is None
     is_bound = reach.act is Act.CALL and reach.participant == str(session_principal(key))

@@ -1,4 +1,4 @@
-"""What principals may, by who they are. Only here it is asked who is the owner. Contract: access 1, 4, runs 4, 7."""
+"""The rights of principals by kind. Only this module asks who is the owner. Contract: access 1, 4, runs 4, 7."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,9 +8,9 @@ from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.session_tools import SPAWN_FAMILY
 
 GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", "sessions_search", "sessions_send"})
-"""What a guest has unasked, on the session alone that is written in; a child of it may send to its requester."""
+"""A guest's default tools, for the one session the guest writes to; its children may send to their requester."""
 _TRUSTED = (PrincipalKind.OWNER, PrincipalKind.AGENT)
-"""The owner, and tokens that he bound to a session, which have the session's own rights."""
+"""The owner, and tokens that the owner bound to a session, which have the session's own rights."""
 
 _OWNERS: Mapping[Act, str] = {
     Act.LIST: "Sessions are listed for the owner only",
@@ -24,11 +24,11 @@ _OWNERS: Mapping[Act, str] = {
     Act.SET_SEND_POLICY: "Send policy is set by the owner only",
     Act.OPEN: "Session keys are chosen by the owner, channels and configured hooks only",
 }
-"""Acts of the owner alone, and what others are told."""
+"""Acts that only the owner may perform, with the message that others get."""
 
 
 def decide_act(principal: Principal, act: Act) -> Decision:
-    """Whether the principal may do it at all, before any session is named."""
+    """Whether the principal may perform the act at all, before any session is named."""
     reason = _OWNERS.get(act)
     return ALLOW if reason is None or principal.is_owner else Deny("forbidden", reason)
 
@@ -39,29 +39,29 @@ def reaches_all(principal: Principal) -> bool:
 
 
 def is_favoured(principal: Principal) -> bool:
-    """Whether places, requests and storage are kept for the principal; every other one has a share."""
+    """Whether places, requests and storage are reserved for the principal; all others have a share."""
     return principal.is_owner
 
 
 def is_heard_unnamed(principal: Principal) -> bool:
-    """Whether its words in a group may be meant for the agent without a mention. Contract: groups 1, 2."""
+    """Whether its words in a group may be for the agent without a mention. Contract: groups 1, 2."""
     return principal.is_owner
 
 
 def may_join(run: Principal, by: Principal) -> bool:
-    """Whether words of the one may become part of a run with the other's rights. Contract: runs 4, 7."""
+    """Whether words of `by` may join a run that has the rights of `run`. Contract: runs 4, 7."""
     return by == run or by.is_owner
 
 
 def is_guest(principal: Principal) -> bool:
-    """Whether the principal has a guest's rights: so has everybody but the owner and holders of bound tokens."""
+    """Whether the principal has a guest's rights: everyone has, except the owner and holders of bound tokens."""
     return principal.kind not in _TRUSTED
 
 
 def may_call(tool: str, principal: Principal, guest_tools: Collection[str]) -> bool:
-    """Whether the principal may cause a call of the tool, whatever session and agent it belongs to.
+    """Whether the principal may cause a call of the tool, in any session and for any agent.
 
-    `guest_tools` are those that the configuration names for guests; spawning brings the tools that govern children.
+    `guest_tools` are the tools that the configuration allows guests; spawning includes the tools that govern children.
     """
     if not is_guest(principal) or tool in GUEST_TOOLS or tool in guest_tools:
         return True

@@ -1,4 +1,4 @@
-"""Whether anything may be sent in a session, by its channel and kind of chat. Contract: send_policy 1, 3."""
+"""Decides whether anything may be sent in a session, by its channel and chat type. Contract: send_policy 1, 3."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,14 +14,14 @@ class SendAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRule:
-    """Concerns the sessions that fulfil every condition; None sets none."""
+    """Applies to sessions that meet every condition; None sets no condition."""
 
     action: SendAction
     channel: str | None = None
     chat_type: str | None = None
     """`direct | group | channel`."""
     key_prefix: str | None = None
-    """Of the key, or of what follows `agent:<id>:` in it."""
+    """A prefix of the key, or of the part after `agent:<id>:`."""
 
     def concerns(self, facts: "SendFacts") -> bool:
         if self.channel is not None and self.channel.lower() != facts.channel.lower():
@@ -36,7 +36,7 @@ class SendRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFacts:
-    """What the rules know of a session."""
+    """The facts about a session that rules use."""
 
     key: str
     channel: str
@@ -51,7 +51,7 @@ class SendPolicy:
 
 
 def decide_send(policy: SendPolicy, facts: SendFacts) -> Decision:
-    """The session's own setting, then any rule that denies, then one that allows, then the default."""
+    """The session's own setting first, then any rule that denies, then any that allows, then the default."""
     if facts.override is not None:
         denied = facts.override is SendOverride.DENY
         return Deny("send.override", "Sending is switched off in this session.") if denied else ALLOW

@@ -1,4 +1,4 @@
-"""Which session tools a session has. Contract: tools 1, visibility 5."""
+"""Decides which session tools a session has. Contract: tools 1, visibility 5."""
 
 from collections.abc import Collection
 
@@ -7,9 +7,9 @@ from antiphon.policy.acts import Act
 from antiphon.policy.visibility import VisibilityRules
 
 WAIT_TOOL = "sessions_wait"
-"""The tool that answers with the results which it waited for."""
+"""The tool that answers with the results it waited for."""
 YIELD_TOOL = "sessions_yield"
-"""The tool that ends the run which calls it."""
+"""The tool that ends the calling run."""
 
 SESSION_TOOLS = frozenset(
     {
@@ -26,10 +26,10 @@ SESSION_TOOLS = frozenset(
         "subagents",
     }
 )
-"""Names that belong to Antiphon's own tools."""
+"""The names of Antiphon's own tools."""
 
 SPAWN_FAMILY = frozenset({"sessions_spawn", WAIT_TOOL, YIELD_TOOL, "subagents"})
-"""What a session governs its own children with."""
+"""The tools with which a session governs its children."""
 
 _ACTS = {
     "sessions_list": Act.LIST,
@@ -41,16 +41,16 @@ _ACTS = {
 
 
 def is_bound_to_parent(subagent_tools: Collection[str]) -> bool:
-    """Whether sub-agents may send to their requester alone: unless they are given the tool."""
+    """Whether sub-agents may send only to their requester, because the settings do not give them the tool."""
     return "sessions_send" not in subagent_tools
 
 
 def allowed_session_tools(
     agent_id: AgentId, depth: int, max_depth: int, rules: VisibilityRules, subagent_tools: Collection[str]
 ) -> frozenset[str]:
-    """All of them, but for acts that are switched off; sub-agents have what they are given, and may always send.
+    """All session tools, except for acts that are switched off; sub-agents get the configured ones and may always send.
 
-    Those that may have children have the spawn family; those at the maximum depth are not shown `sessions_spawn`.
+    Sessions that may have children get the spawn family; sessions at the maximum depth do not see `sessions_spawn`.
     """
     names = SESSION_TOOLS if depth == 0 else SESSION_TOOLS & {*subagent_tools, "sessions_send"}
     if depth < max_depth:

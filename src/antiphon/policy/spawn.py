@@ -1,4 +1,4 @@
-"""Whether a session may spawn a child. Contract: spawn 2."""
+"""Decides whether a session may spawn a child. Contract: spawn 2."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from antiphon.policy.decision import ALLOW, Decision, Deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnFacts:
-    """What decides, as it stands in the unit that would spawn."""
+    """The facts that decide, as they are in the unit that would spawn."""
 
     agent_id: AgentId
-    """Whose session asks."""
+    """The agent of the requesting session."""
     child_agent_id: AgentId
     depth: int
-    """Of the session that asks."""
+    """The depth of the requesting session."""
     max_depth: int
     active_children: int
     max_children: int
     allowed_agents: Sequence[str]
-    """Beside the session's own; `*` for any."""
+    """In addition to the session's own agent; `*` for any."""
     is_sandboxed: bool
-    """Whether the session that asks is."""
+    """Whether the requesting session is sandboxed."""
     will_be_sandboxed: bool
     requires_sandbox: bool
 
 
 def decide_spawn(facts: SpawnFacts) -> Decision:
-    """The first reason against it, in the contract's order."""
+    """The first reason to deny, in the contract's order."""
     if facts.depth >= facts.max_depth:
         return Deny(
             "spawn_depth",
@@ -60,7 +60,7 @@ def decide_spawn(facts: SpawnFacts) -> Decision:
 
 
 def decide_work(active_children: int, max_children: int) -> Decision:
-    """Whether one more child may be at work."""
+    """Whether one more child may work."""
     if active_children < max_children:
         return ALLOW
     return Deny(

@@ -1,6 +1,6 @@
-"""The reach of the engine's own work, which nobody asks for: folding logs, indexing, following, cleaning up.
+"""The reach of the engine's own work: folding logs, indexing, following, cleaning up.
 
-Whoever imports this reads without asking; `tests/test_doors.py` lists the modules that may.
+Modules that import this read without a check; `tests/test_doors.py` lists the modules that may.
 """
 
 from antiphon.domain.ids import SessionId, SessionRow

@@ -1,4 +1,4 @@
-"""Which messages of a group make the agent answer. Contract: groups 1, 2."""
+"""Decides which messages of a group make the agent answer. Contract: groups 1, 2."""
 
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ class OwnerTrigger(StrEnum):
 
 
 def is_triggering(session_type: SessionType, by: Principal, *, mentioned: bool, owner_trigger: OwnerTrigger) -> bool:
-    """Whether a posted message starts a run; one that does not is stored for later turns."""
+    """Whether a posted message starts a run; other messages are stored for later turns."""
     if session_type is SessionType.DIRECT or mentioned:
         return True
     return owner_trigger is OwnerTrigger.ALWAYS and is_heard_unnamed(by)
@@ -24,7 +24,7 @@ def is_triggering(session_type: SessionType, by: Principal, *, mentioned: bool, 
 def shown_prefix(
     session_type: SessionType, by: Principal, *, sender: str | None, mentioned: bool, provenance: Provenance
 ) -> str:
-    """What the model sees before a message's text: in groups `[Name] `, and whether it was meant for it."""
+    """The prefix before a message's text in the prompt: in groups `[Name] `, and whether it was for the agent."""
     if session_type is SessionType.DIRECT or provenance.kind is not ProvenanceKind.EXTERNAL or sender is None:
         return ""
     aside = "[not directed at you] " if not mentioned and is_heard_unnamed(by) else ""

@@ -1,4 +1,4 @@
-"""How far sessions see others: what the configuration says. Contract: visibility 1 to 3, 5."""
+"""How far sessions see others, as configured. Contract: visibility 1 to 3, 5."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from antiphon.policy.patterns import matches_any
 
 
 class Visibility(StrEnum):
-    """How far a session sees; each includes the one before."""
+    """How far a session sees; each value includes the one before."""
 
     SELF = "self"
     TREE = "tree"
@@ -27,11 +27,11 @@ _ORDER = list(Visibility)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentToAgent:
-    """Whether sessions of different agents may meet. Contract: visibility 3."""
+    """Whether sessions of different agents may reach each other. Contract: visibility 3."""
 
     enabled: bool = False
     allow: tuple[str, ...] = ()
-    """Patterns of agent ids, `*` for any part; none allows all."""
+    """Patterns of agent ids, `*` for any part; empty allows all."""
 
     def allows(self, one: AgentId, other: AgentId) -> bool:
         """Whether both agents are allowed, in either direction."""
@@ -43,19 +43,19 @@ class AgentToAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibilityRules:
-    """What the configuration says of session tools."""
+    """The configuration of session tools."""
 
     visibility: Visibility = Visibility.TREE
     sandbox_visibility: Visibility = Visibility.TREE
-    """What a sandboxed session sees at most."""
+    """The most that a sandboxed session sees."""
     agent_to_agent: AgentToAgent = AgentToAgent()
     narrowed: Mapping[AgentId, Mapping[Act, Visibility | None]] = field(
         default_factory=dict[AgentId, Mapping[Act, Visibility | None]]
     )
-    """What single agents see at most in an act; None switches the act off."""
+    """The most that an agent sees in an act; None switches the act off."""
 
     def of(self, agent_id: AgentId, act: Act, *, is_sandboxed: bool) -> Visibility | None:
-        """How far sessions of the agent see in the act; None where it is switched off. Contract: visibility 2, 5."""
+        """How far sessions of the agent see in the act; None if it is switched off. Contract: visibility 2, 5."""
         visibility = self.visibility.narrowed(self.sandbox_visibility) if is_sandboxed else self.visibility
         narrowed = self.narrowed.get(agent_id, {})
         if act not in narrowed:

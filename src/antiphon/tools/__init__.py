@@ -1,1 +1,1 @@
-"""What agents may call."""
+"""Tools for agents."""

@@ -1,4 +1,4 @@
-"""Messages within a number of bytes: the oldest are dropped, the newest stays at least as a placeholder.
+"""Messages within a number of bytes: the oldest are dropped, the newest always stays, if only as a placeholder.
 
 Contract: history 3, list 4.
 """
@@ -25,7 +25,7 @@ class BoundedPage:
     size: int
     """Bytes of the messages as a JSON array."""
     dropped: int
-    """How many of the oldest were left out."""
+    """How many of the oldest messages were left out."""
     was_cut: bool
     was_redacted: bool
 

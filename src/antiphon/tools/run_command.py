@@ -1,4 +1,4 @@
-"""`run_command`: a command in the workspace of the session, in a sandbox or on the host."""
+"""`run_command`: runs a command in the workspace of the session, in a sandbox or on the host."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -48,7 +48,7 @@ class CommandArguments(Arguments):
 def run_command(
     callers: Callers, workspaces: Workspaces, rules: Rules, mode: CommandMode, home: Path
 ) -> SessionTool[CommandArguments]:
-    """The tool as the mode has it, which is not `off`."""
+    """The tool for a mode other than `off`."""
     commands = Commands()
 
     async def carry_out(caller: Caller, arguments: CommandArguments) -> Mapping[str, Any]:
@@ -87,14 +87,14 @@ def run_command(
 
 
 def _needs_walls(caller: Caller, agent: Agent, session: Session, mode: CommandMode) -> bool:
-    """Whether the command runs in a sandbox: also where a sandboxed session or a guest caused it."""
+    """Whether the command runs in a sandbox, for instance because a sandboxed session or a guest caused it."""
     if mode is not CommandMode.HOST or agent.is_sandboxed(session.key):
         return True
     return caller.is_sandboxed or is_guest(caller.principal)
 
 
 def needs_sandbox(agents: Mapping[Any, Agent], mode: CommandMode) -> bool:
-    """Whether commands of some session are to run in a sandbox."""
+    """Whether commands of any session run in a sandbox."""
     match mode:
         case CommandMode.OFF:
             return False

@@ -1,4 +1,4 @@
-"""`session_status`: the state of a session that the caller sees, its own unless another is named.
+"""`session_status`: the state of a session that the caller sees; by default its own.
 
 Contract: session_status 1.
 """

@@ -1,4 +1,4 @@
-"""Antiphon's own tools: arguments are checked, one use case is called, its answer is an object.
+"""Antiphon's own tools: each checks its arguments, calls one use case, and answers with an object.
 
 Contract: answers 1, 3.
 """
@@ -28,11 +28,11 @@ _encode = Encoder().encode
 _IDENTITY = frozenset(
     {"caller", "requester", "from", "callersession", "classification", "taint", "scopes", "principal"}
 )
-"""Words by which a call may try to say who it is; the caller comes from the run."""
+"""Arguments by which a call may claim an identity; the caller comes from the run."""
 
 
 class Arguments(BaseModel):
-    """The arguments of one tool, camelCase on the wire; anything else is refused."""
+    """The arguments of one tool, camelCase on the wire; any other argument is rejected."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -45,7 +45,7 @@ class Arguments(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_other_than_numbers(cls, value: object, info: ValidationInfo) -> object:
-        """What is like a number is none: texts and truth values would be read as one."""
+        """Rejects texts and truth values, which pydantic would convert to numbers."""
         assert info.field_name is not None
         if isinstance(value, bool | str) and not types_in(cls.model_fields[info.field_name].annotation).isdisjoint(
             (int, float)
@@ -76,11 +76,11 @@ class SessionTool(Generic[A]):
         self._arguments = arguments
         self._carry_out = carry_out
         self.codes = ("invalid_arguments", *codes)
-        """Those of the failures that it answers itself."""
+        """Codes of failures that the tool answers itself."""
         self._effects = effects
         self._aliases = aliases or {}
         self._checks_text_of = checks_text_of
-        """Parameters of which it says itself that they are no valid text, as `list.name` without a number."""
+        """Parameters whose text the tool checks itself, as `list.name` without a number."""
         self._is_idempotent = is_idempotent
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
 
@@ -105,7 +105,7 @@ class SessionTool(Generic[A]):
         return ToolOutput(_encode(answer).decode(), is_error=answer.get("status") == "error")
 
     def _parse(self, arguments: JsonObject) -> A:
-        """Raises `Invalid` that names the parameter and what would do."""
+        """Raises `Invalid`, which names the parameter and the accepted values."""
         try:
             check_arguments(arguments)
         except Misfit as error:
@@ -124,14 +124,14 @@ class SessionTool(Generic[A]):
             return self._arguments.model_validate(named)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
-            # One more than is told, so that it is told that there are more.
+            # One more than is shown, so that the message says that there are more.
             raise self._misfit(bounded(map(self._problem, found[: MAX_PROBLEMS + 1]))) from error
 
     def _misfit(self, problems: str) -> Invalid:
         return Invalid(f"Arguments of {self._schema.name} do not fit: {problems}", code="invalid_arguments")
 
     def _check_text(self, arguments: JsonObject) -> None:
-        """Halves of surrogate pairs are no text: they can be neither stored nor sent."""
+        """Rejects halves of surrogate pairs: they can be neither stored nor sent."""
         for place, text in _texts_in(arguments):
             general = ".".join(part for part in place.split(".") if not part.isdigit())
             if general not in self._checks_text_of and not _is_whole(text):
@@ -155,7 +155,7 @@ class SessionTool(Generic[A]):
 
 
 def _model_at(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
-    """The model of the object that lies there in the arguments."""
+    """The model of the object at that place in the arguments."""
     for step in place:
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
         found = fields.get(str(step))
@@ -165,7 +165,7 @@ def _model_at(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseMo
 
 
 def _texts_in(arguments: object) -> Iterator[tuple[str, str]]:
-    """Every text in the arguments with its place, names of entries among them; however deep they are nested."""
+    """Every text in the arguments with its place, including names of entries, at any depth."""
     pending = deque([("", arguments)])
     while pending:
         place, value = pending.popleft()
@@ -198,7 +198,7 @@ def _parameters(arguments: type[Arguments]) -> JsonObject:
 
 
 def _without_titles(schema: Any) -> Any:
-    """JSON Schema with less for a model to read: no titles, no `null` beside the type of what may be left out."""
+    """JSON Schema with less for a model to read: without titles, and without `null` as a type of optional values."""
     if isinstance(schema, list):
         return [_without_titles(item) for item in cast(list[Any], schema)]
     if not isinstance(schema, dict):

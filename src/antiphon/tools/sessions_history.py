@@ -32,7 +32,7 @@ class HistoryArguments(Arguments):
 
 
 def question(session: SessionRow, principal: Principal, target: Target, *, include_tools: bool) -> tuple[str, ...]:
-    """Who asks, and for what: what a cursor is good for."""
+    """The asker and the question for which a cursor is valid."""
     return ("sessions_history", str(session), str(principal), repr(target), repr(include_tools))
 
 

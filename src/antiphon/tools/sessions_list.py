@@ -26,7 +26,7 @@ DESCRIPTION = (
 MAX_LIMIT = 200
 MAX_MESSAGES = 20
 MAX_BYTES = 80 * 1024
-"""Of all messages in one answer."""
+"""For all messages in one answer."""
 
 
 class ListArguments(Arguments):
@@ -93,7 +93,7 @@ def sessions_list(views: Views, rules: Rules, clock: Clock, cursors: Cursors) ->
 
 
 def _about(caller: Caller, arguments: ListArguments) -> tuple[str, ...]:
-    """Who asks, and for what: all but how much of it."""
+    """The asker and the question, without the amount."""
     asked = arguments.model_dump_json(exclude={"cursor", "limit", "message_limit"})
     return ("sessions_list", str(caller.session), str(caller.principal), asked)
 

@@ -1,4 +1,4 @@
-"""`sessions_search`: messages that hold all words of a query, in sessions that the caller sees. Contract: search 1."""
+"""`sessions_search`: messages with all words of a query, in sessions that the caller sees. Contract: search 1."""
 
 from collections.abc import Mapping
 from typing import Any

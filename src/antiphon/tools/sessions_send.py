@@ -1,4 +1,4 @@
-"""`sessions_send`: a message to another session, and its reply. Contract: send 1 to 8."""
+"""`sessions_send`: sends a message to another session and returns its reply. Contract: send 1 to 8."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,7 +24,7 @@ CODES = (
     *("write_down", "send_denied", "chain_too_long", "chain_too_costly", "guest_runs", "idempotency_key_reused"),
     *("timeout", "session_deleted"),
 )
-"""Beside those of the run that answers."""
+"""In addition to the codes of the run that answers."""
 
 
 class SendArguments(Arguments):

@@ -1,4 +1,4 @@
-"""`sessions_spawn`: a child with a task of its own, whose result comes by itself. Contract: spawn 1 to 7."""
+"""`sessions_spawn`: creates a child for a task; its result arrives on its own. Contract: spawn 1 to 7."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

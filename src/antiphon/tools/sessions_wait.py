@@ -44,7 +44,7 @@ def sessions_wait(joins: Joins) -> SessionTool[WaitArguments]:
         WaitArguments,
         carry_out,
         codes=CODES,
-        effects=frozenset({Effect.WRITES}),  # takes results; of two in one step the first comes first
+        effects=frozenset({Effect.WRITES}),  # takes results; of two calls in one step, the first comes first
     )
 
 

@@ -1,1 +1,1 @@
-"""Running commands of agents where they can do no harm: bubblewrap, with a minimal root and limits."""
+"""Runs agents' commands where they can do no harm: bubblewrap, with a minimal root and limits."""

@@ -1,4 +1,4 @@
-"""Running one command of an agent, in a sandbox or on the host, and ending all that it began."""
+"""Runs one command of an agent, in a sandbox or on the host, and ends everything it started."""
 
 import os
 from dataclasses import dataclass
@@ -14,34 +14,34 @@ from antiphon.tools.sandbox.host import HostProcess
 from antiphon.tools.sandbox.start import SandboxProcess
 
 MAX_COMMANDS = 64
-"""At the same time, in one process; others wait."""
+"""Commands that run at the same time in one process; others wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What is to be run, where, and within which limits."""
+    """A command, its directory and its limits."""
 
     text: str
-    """For the shell."""
+    """The text for the shell."""
     workspace: Path
     home: Path
-    """Hidden from it."""
+    """The home, hidden from the command."""
     limits: SandboxLimits
     is_sandboxed: bool
 
 
 class Commands:
-    """Runs commands, each with a thread of its own: limits hold however busy the event loop is."""
+    """Runs each command in its own thread, so that limits hold however busy the event loop is."""
 
     def __init__(self, program: str = "bwrap") -> None:
         self._program = program
         self._threads = CapacityLimiter(MAX_COMMANDS)
 
     async def run(self, command: Command) -> CommandResult:
-        """How it ended. When this returns, or was cancelled, its processes have ended.
+        """Runs the command and returns how it ended. When this returns or is cancelled, its processes have ended.
 
-        On the host that is the group of the shell; in a sandbox there is no way out of it. Raises `Unavailable`
-        (`sandbox_unavailable` before anything was run, `command_unavailable`), `Conflict` (`workspace_unsafe`).
+        On the host these are the processes of the shell's group; no process can leave a sandbox. Raises `Unavailable`
+        (`sandbox_unavailable` before anything runs, `command_unavailable`) and `Conflict` (`workspace_unsafe`).
         """
         stopped, stop = os.pipe()
         outcome: CommandResult | AntiphonError | None = None

@@ -1,4 +1,4 @@
-"""One command from its start to its end: output, time and limits, in one loop that blocks."""
+"""One command from start to end: output, time and limits, in one blocking loop."""
 
 import os
 import select
@@ -14,17 +14,17 @@ from antiphon.tools.sandbox.output import Output
 from antiphon.tools.sandbox.watch import Breach, Limit
 
 INTERVAL_SECONDS = 0.04
-"""Between two looks at what the command takes."""
+"""Between two checks of what the command uses."""
 DRAIN_SECONDS = 1.0
-"""For output that is still on its way when the command has ended."""
+"""For output that still arrives after the command has ended."""
 _CHUNK = 64 * 1024
 
 
 class Execution(ABC):
-    """The processes of one command, by the one that was started here; leaving it ends them.
+    """The processes of one command, represented by the one started here; leaving the context ends them.
 
-    - `kill` ends all that can be reached, at once; it may be called again, and when they have ended.
-    - `check` tells of a limit that they passed.
+    - `kill` ends all reachable processes at once; it may be called again, also after they have ended.
+    - `check` returns the limit that they passed, if any.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -63,16 +63,16 @@ class CommandResult:
     """How a command ended."""
 
     exit_code: int | None = None
-    """Of the shell, 128 and more for a signal; None if it was ended from here."""
+    """The shell's exit code, 128 and more for a signal; None if this process ended the command."""
     stdout: Output = field(default_factory=Output)
     stderr: Output = field(default_factory=Output)
     breach: Breach | None = None
-    """The limit that it was ended for."""
+    """The limit that the command passed and was ended for."""
     is_timed_out: bool = False
 
 
 def execute(running: Execution, limits: SandboxLimits, stopped: int) -> CommandResult:
-    """Runs the command to its end, which comes early when `stopped` can be read."""
+    """Runs the command to its end; ends it early when `stopped` becomes readable."""
     result = CommandResult()
     outputs = dict(zip((stream.fileno() for stream in running.streams), (result.stdout, result.stderr), strict=True))
     poll = select.poll()
@@ -104,14 +104,14 @@ def execute(running: Execution, limits: SandboxLimits, stopped: int) -> CommandR
 
 
 def _take_in(poll: select.poll, outputs: dict[int, Output], stopped: int, timeout_seconds: float) -> bool:
-    """Whether it was stopped; takes in what there is to read, within the time."""
+    """Reads the available output within the time; returns whether the command was stopped."""
     for descriptor, _ in poll.poll(timeout_seconds * 1000):
         if descriptor == stopped:
             return True
         try:
             data = os.read(descriptor, _CHUNK)
         except BlockingIOError:
-            # The command can read what it wrote, and was faster.
+            # The command can read its own output, and was faster.
             continue
         if data:
             outputs[descriptor].add(data)

@@ -11,11 +11,11 @@ from antiphon.tools.sandbox.execution import Execution
 from antiphon.tools.sandbox.watch import Breach
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR")
-"""Of this process's environment; the rest may hold keys."""
+"""Variables kept from this process's environment; others may hold keys."""
 
 
 class HostProcess(Execution):
-    """A shell with a process group of its own, in the workspace."""
+    """A shell with its own process group, in the workspace."""
 
     def __init__(self, text: str, workspace: Path) -> None:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}

@@ -1,4 +1,4 @@
-"""What is kept of a stream that may never end: its beginning and its end."""
+"""Keeps the beginning and the end of a stream that may never end."""
 
 import codecs
 
@@ -7,11 +7,11 @@ MAX_OUTPUT_BYTES = 64 * 1024
 
 
 class Output:
-    """Takes in any number of bytes and keeps few."""
+    """Takes any number of bytes and keeps few."""
 
     def __init__(self, max_bytes: int = MAX_OUTPUT_BYTES) -> None:
         self.size = 0
-        """Of all that came."""
+        """Bytes received in total."""
         self._half = max_bytes // 2
         self._head = bytearray()
         self._tail = bytearray()
@@ -31,7 +31,7 @@ class Output:
         return self.size > 2 * self._half
 
     def text(self) -> str:
-        """What was kept, with a note in place of the rest."""
+        """The kept text, with a note in place of the rest."""
         if not self.is_cut:
             return (self._head + self._tail).decode("utf-8", "replace")
         tail = self._tail[-self._half :]

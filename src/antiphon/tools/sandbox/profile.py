@@ -1,16 +1,16 @@
-"""What a sandboxed command sees of the host, as arguments of bubblewrap. Pure but for looking at which paths exist."""
+"""What a sandboxed command sees of the host, as arguments of bubblewrap. Pure, except for checks which paths exist."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 WORKSPACE = "/workspace"
-"""Where a command finds its workspace; the one place, beside `/tmp`, that it can write to."""
+"""Where a command finds its workspace; it can write only there and to `/tmp`."""
 USER = 1000
 SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-"""Beside `/usr`; links into it on most systems."""
+"""In addition to `/usr`; links into it on most systems."""
 _SETTINGS = (
     "/etc/ld.so.cache",
     "/etc/alternatives",
@@ -23,7 +23,7 @@ _SETTINGS = (
     "/etc/pki/tls/certs",
     "/etc/ca-certificates/extracted",
 )
-"""What programs read that holds no secret; those that there are."""
+"""Settings that programs read and that hold no secret; only existing ones are shown."""
 _KERNEL_FILES = tuple(
     f"/proc/{name}"
     for name in (
@@ -46,7 +46,7 @@ _KERNEL_FILES = tuple(
         "vmallocinfo",
     )
 )
-"""What tells of the whole machine, some of it to root alone, whose files are its own here; closed, where it is."""
+"""Files that describe the whole machine, some only to root, who owns them inside as well; closed if they exist."""
 _NETWORK_SETTINGS = ("/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/protocols")
 
 FILES: Mapping[str, str] = {
@@ -54,7 +54,7 @@ FILES: Mapping[str, str] = {
     "/etc/group": f"agent:x:{USER}:\nnogroup:x:65534:\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-"""Files that are made up."""
+"""Generated files and their content."""
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -71,13 +71,13 @@ class Profile:
 
     workspace: Path
     home: Path
-    """Hidden, wherever it lies."""
+    """Hidden, wherever it is."""
     network: bool
     tmp_bytes: int
     file_descriptors: Mapping[str, int]
-    """Of each of `FILES`, for reading."""
+    """A readable descriptor for each of `FILES`."""
     system_calls: int | None
-    """Descriptor of the filter of system calls, for reading; None where there is none."""
+    """Readable descriptor of the filter of system calls; None for no filter."""
     info: int
     """Descriptor to which bubblewrap writes the process's id."""
     gate: int
@@ -85,7 +85,7 @@ class Profile:
 
 
 def arguments(profile: Profile) -> list[str]:
-    """Of `bwrap`, up to the command."""
+    """The arguments of `bwrap`, up to the command."""
     return [word for words in _words(profile) for word in words]
 
 
@@ -107,7 +107,7 @@ def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
         yield ("--perms", "0444", "--ro-bind-data", str(descriptor), name)
     if _is_shown(profile.home):
         yield ("--tmpfs", str(profile.home), "--remount-ro", str(profile.home))
-    # Who is root on the host could else write to kernel settings, which belong to no namespace.
+    # Otherwise root on the host could write to kernel settings, which belong to no namespace.
     yield ("--proc", "/proc", "--remount-ro", "/proc")
     for path in _KERNEL_FILES:
         if Path(path).exists():
@@ -125,6 +125,6 @@ def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
 
 
 def _is_shown(home: Path) -> bool:
-    """Whether the home lies in what the command sees."""
+    """Whether the home is inside a directory that the command sees."""
     shown = [Path(path).resolve() for path in ("/usr", *_PROGRAMS)]
     return any(home.resolve().is_relative_to(path) for path in shown)

@@ -1,7 +1,7 @@
-"""Starting a command in bubblewrap: it runs only once its limits are set and it is watched.
+"""Starts a command in bubblewrap; it runs only once its limits are set and it is watched.
 
-It is held twice. bubblewrap waits at its gate, so that what begins behind it inherits the limits; but the gate opens by
-itself when this process dies. So the shell waits for a line as well, and leaves where none comes.
+It is held twice. bubblewrap waits at its gate, so that everything behind the gate inherits the limits; but the gate
+opens by itself when this process dies. So the shell also waits for a line, and exits if none comes.
 """
 
 import json
@@ -35,14 +35,14 @@ REMEDY = (
 
 
 HELD_SHELL = 'echo; IFS= read -r go || exit 125; exec /bin/sh -c "$1" </dev/null'
-"""Says that it is there, waits until it is let go, and becomes the shell of the command."""
+"""Reports that it is ready, waits for a line, and becomes the shell of the command."""
 
 
 class SandboxProcess(Execution):
     """A shell alone in its namespaces, with the workspace and little else."""
 
     def __init__(self, program: str, text: str, *, workspace: Path, home: Path, limits: SandboxLimits) -> None:
-        """Raises `Unavailable` (`sandbox_unavailable`); nothing was run then."""
+        """Raises `Unavailable` (`sandbox_unavailable`) before the command runs."""
         path = shutil.which(program)
         if path is None or not sys.platform.startswith("linux"):
             raise unavailable(f"{program!r} is not installed")
@@ -95,7 +95,7 @@ class SandboxProcess(Execution):
                     self._sandbox.close()
                     raise
             except BaseException as error:
-                # Before the gate is closed: it would open then.
+                # Before the gate's descriptor is closed, because closing it opens the gate.
                 told = self._abandon()
                 if isinstance(error, OSError | ValueError | Unavailable) and told:
                     raise unavailable(told) from error
@@ -122,7 +122,7 @@ class SandboxProcess(Execution):
         return self._process.wait()
 
     def _let_go(self) -> None:
-        """The command begins. By then bubblewrap has seen to it that all ends with this process."""
+        """Starts the command. By now bubblewrap has arranged that everything ends with this process."""
         assert self._process.stdin is not None
         if not _is_readable(self.streams[0]) or os.read(self.streams[0].fileno(), 1) != b"\n":
             raise ValueError("the shell did not start in time")
@@ -130,7 +130,7 @@ class SandboxProcess(Execution):
         self._process.stdin.close()
 
     def _abandon(self) -> str:
-        """What bubblewrap said last; it has ended."""
+        """Waits for bubblewrap to end and returns its last output."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         try:
@@ -149,7 +149,7 @@ def unavailable(reason: str) -> Unavailable:
 
 
 def find_problem(program: str = "bwrap") -> str | None:
-    """Why no command can be run in a sandbox here, without `REMEDY`; None if one can. Tries it."""
+    """Tries to run a command in a sandbox; returns why it fails, without `REMEDY`, or None."""
     with tempfile.TemporaryDirectory() as directory:
         try:
             with SandboxProcess(
@@ -167,7 +167,7 @@ def _pipe(files: ExitStack) -> tuple[BufferedReader, FileIO]:
 
 
 def _content(files: ExitStack, content: bytes) -> int:
-    """A descriptor from which this can be read; it fits into a pipe."""
+    """A descriptor to read the content from; the content fits into a pipe."""
     reading, writing = _pipe(files)
     writing.write(content)
     writing.close()
@@ -175,12 +175,12 @@ def _content(files: ExitStack, content: bytes) -> int:
 
 
 def _is_readable(stream: IO[bytes]) -> bool:
-    """Whether it can be read, or has ended, in time."""
+    """Whether the stream can be read, or has ended, in time."""
     return bool(select.select([stream], [], [], READY_SECONDS)[0])
 
 
 def _process_of(info: IO[bytes]) -> int:
-    """The first process of the sandbox, as bubblewrap tells. Raises `ValueError` if it did not come so far."""
+    """The id of the sandbox's first process, from bubblewrap. Raises `ValueError` if bubblewrap failed before."""
     if not _is_readable(info):
         raise ValueError("bubblewrap did not start in time")
     return int(json.loads(info.read())["child-pid"])

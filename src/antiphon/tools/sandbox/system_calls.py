@@ -1,7 +1,7 @@
-"""The filter of system calls: what a command has no need of, and what is not bounded by its namespaces.
+"""The filter of system calls: blocks calls that commands do not need or that namespaces do not limit.
 
-A keyring goes from process to process; sockets to the host of a virtual machine know no network namespace; files
-that are registered with io_uring show in no list of open files; the rest is where holes of the kernel were found often.
+A keyring passes from process to process; sockets to the host of a virtual machine ignore network namespaces; files
+registered with io_uring appear in no list of open files; kernel vulnerabilities were often found in the others.
 """
 
 import errno
@@ -14,7 +14,7 @@ CALLS: Mapping[str, tuple[int, int | None]] = {
     "add_key": (248, 217),
     "bpf": (321, 280),
     "chroot": (161, 51),
-    # Its flags lie in memory, where no filter can look; libraries then take `clone`.
+    # The filter cannot see its flags, which are in memory; libraries then use `clone`.
     "clone3": (435, 435),
     "delete_module": (176, 106),
     "fanotify_init": (300, 262),
@@ -39,7 +39,7 @@ CALLS: Mapping[str, tuple[int, int | None]] = {
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
     "open_tree_attr": (467, 467),
-    # Its mode lies in memory; libraries then take `openat`.
+    # The filter cannot see its mode, which is in memory; libraries then use `openat`.
     "openat2": (437, 437),
     "perf_event_open": (298, 241),
     "pivot_root": (155, 41),
@@ -55,11 +55,11 @@ CALLS: Mapping[str, tuple[int, int | None]] = {
     "umount2": (166, 39),
     "userfaultfd": (323, 282),
 }
-"""The calls that are as if the kernel had them not (`ENOSYS`), with their numbers on the two processors."""
+"""Calls that fail as if the kernel lacked them (`ENOSYS`), with their numbers on the two processors."""
 FAMILIES = (1, 2, 10, 16)
-"""Of sockets, that there are: local, IPv4, IPv6, and netlink, by which programs ask for their addresses."""
+"""Allowed socket families: local, IPv4, IPv6, and netlink, which programs use to find their addresses."""
 USER_NAMESPACE = 0x1000_0000
-"""`CLONE_NEWUSER`, of `clone` and `unshare`; the other namespaces take rights that only it gives."""
+"""`CLONE_NEWUSER`, of `clone` and `unshare`; the other namespaces need rights that only this one gives."""
 MODES: Mapping[str, tuple[int | None, int | None, int]] = {
     "chmod": (90, None, 1),
     "fchmod": (91, 52, 1),
@@ -71,21 +71,21 @@ MODES: Mapping[str, tuple[int | None, int | None, int]] = {
     "mknod": (133, None, 1),
     "mknodat": (259, 33, 2),
 }
-"""Calls that give a file its mode: their numbers, and which argument that is."""
+"""Calls that set a file's mode: their numbers, and which argument is the mode."""
 OPENS: Mapping[str, tuple[int | None, int | None, int]] = {"open": (2, None, 1), "openat": (257, 56, 2)}
-"""Calls that do so if they make the file: their numbers, and which argument says that; the mode comes after it."""
+"""Calls that set a mode if they create a file: their numbers, and the argument with the flags; the mode follows it."""
 MAKES = 0o100 | 0o20000000
-"""`O_CREAT`, and what `O_TMPFILE` has beside `O_DIRECTORY`."""
+"""`O_CREAT`, and the bit that `O_TMPFILE` has in addition to `O_DIRECTORY`."""
 SET_IDS = 0o6000
-"""Set-user-id and set-group-id: on the host the file would lend the rights of Antiphon's user to whoever runs it."""
+"""Set-user-id and set-group-id: on the host, the file would lend the rights of Antiphon's user to anyone."""
 TERMINAL_REQUESTS = (0x5412, 0x541C)
-"""`TIOCSTI` and `TIOCLINUX`: to type into a terminal."""
+"""`TIOCSTI` and `TIOCLINUX`, which type into a terminal."""
 
 _LOAD, _IS_EQUAL, _IS_AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _KILL, _FAIL, _ALLOW = 0x8000_0000, 0x0005_0000, 0x7FFF_0000
 _NUMBER, _ARCHITECTURE = 0, 4
 _OTHER_ABI = 0x4000_0000
-"""Of the numbers by which x86 has all calls once more."""
+"""Added to the numbers under which x86 offers all calls a second time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +105,13 @@ _MACHINES: Mapping[str, _Machine] = {
 
 
 def filter_for(machine: str) -> bytes | None:
-    """A program for the kernel, as bubblewrap takes it; None for a processor that it is not written for."""
+    """A program for the kernel, in bubblewrap's format; None for an unsupported processor."""
     known = _MACHINES.get(machine)
     return None if known is None else b"".join(_steps(known))
 
 
 def _steps(machine: _Machine) -> Iterator[bytes]:
-    # Programs for another processor have other numbers, so nothing could be told of their calls.
+    # Programs for another processor use other numbers, so their calls cannot be judged.
     yield from (_step(_LOAD, _ARCHITECTURE), _step(_IS_EQUAL, machine.architecture, yes=1), _step(_RETURN, _KILL))
     yield from (_step(_LOAD, _NUMBER), _step(_IS_AT_LEAST, _OTHER_ABI, no=1), _fail(errno.ENOSYS))
     for numbers in CALLS.values():
@@ -136,7 +136,7 @@ def _steps(machine: _Machine) -> Iterator[bytes]:
 
 
 def _look(number: int, argument: int, steps: Iterable[bytes]) -> Iterator[bytes]:
-    """The steps with the argument's lower half, all that the kernel looks at, if it is this call."""
+    """The steps, with the lower half of the argument loaded, if it is this call; the kernel uses only that half."""
     inner = [_step(_LOAD, 16 + 8 * argument), *steps, _step(_LOAD, _NUMBER)]
     yield _step(_IS_EQUAL, number, no=len(inner))
     yield from inner

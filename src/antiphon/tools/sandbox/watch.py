@@ -1,6 +1,6 @@
-"""Watching a sandbox from the host: what all its processes together take, and their end when it is too much.
+"""Watches a sandbox from the host: adds up what all its processes use, and ends them when it is too much.
 
-The kernel bounds each process (and, for an unprivileged user, their number); only the whole needs to be watched.
+The kernel limits each process (and, for an unprivileged user, their number); only the total needs watching.
 """
 
 import os
@@ -21,21 +21,21 @@ from antiphon.engine.sessions.workspaces import names_in, open_own
 from antiphon.tools.sandbox.profile import WORKSPACE
 
 FILES_SHARE = 4
-"""Looking at files may take one part in so many of the time."""
+"""Counting files may take one part in this many of the time."""
 READY_SECONDS = 10.0
 MAX_OPEN_FILES = 1024
 NICENESS = 5
-"""Commands stand back behind the process that watches them."""
+"""Commands get less processor time than the process that watches them."""
 FIRST_TO_END = 1000
-"""Of the kernel's measure, where the machine itself runs out of memory."""
+"""On the kernel's scale, if the machine itself runs out of memory."""
 HELD_DEPTH = 100
-"""Directories in one another that are held open while they are counted; what lies deeper is counted one by one."""
+"""How many nested directories are held open while they are counted; deeper ones are counted one by one."""
 TIDYING_BYTES = 1024 * 1024
-"""Who begins above the limit may so far go beyond where he began; his files cannot grow."""
+"""A command that starts above the limit may use this much more than at its start; its files cannot grow."""
 THREADS = 4
-"""So many for each process that is allowed, all processes together."""
+"""Per allowed process, for all processes together."""
 ENTRY_BYTES = 1024
-"""What a file costs that is empty."""
+"""The cost of an empty file."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -48,26 +48,26 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """The limit that a command passed, and how far it was seen beyond it."""
+    """The limit that a command passed, and how much it was seen to use."""
 
     limit: Limit
     seen: int | None
-    """None where it was made so that it cannot be counted."""
+    """None if the command made counting impossible."""
 
 
 class Moved(Exception):
-    """Directories that stand very deep in one another were moved while they were counted."""
+    """Very deeply nested directories were moved while they were counted."""
 
 
 class _Hidden(Exception):
-    """A process does not show what it has open."""
+    """A process does not show its open files."""
 
 
 class Sandbox:
-    """A process namespace that waits at its gate, by the process that it lives and dies with."""
+    """A process namespace that waits at its gate, identified by the process that it lives and dies with."""
 
     def __init__(self, process: int, limits: SandboxLimits, workspace: Path) -> None:
-        """Raises `Unavailable` (`sandbox_unavailable`) if it cannot be limited and watched."""
+        """Raises `Unavailable` (`sandbox_unavailable`) if the namespace cannot be limited and watched."""
         self._limits = limits
         self._process = process
         self._files = ExitStack()
@@ -83,7 +83,7 @@ class Sandbox:
             self._memory_disks = [self._keep(os.open(root / name, os.O_PATH)) for name in ("tmp", "dev/shm")]
             self._memory_devices = {os.fstat(disk).st_dev for disk in self._memory_disks}
         except BaseException as error:
-            # It waits at its gate, where nothing ends it with bubblewrap.
+            # It waits at its gate, where it would outlive bubblewrap.
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
             self.close()
@@ -105,7 +105,7 @@ class Sandbox:
         self._files.close()
 
     def kill(self) -> None:
-        """Ends all processes at once; they cannot be in the way of it."""
+        """Ends all processes at once; they cannot prevent it."""
         if self.has_ended():
             return
         with suppress(ProcessLookupError):
@@ -116,11 +116,11 @@ class Sandbox:
             os.setpriority(os.PRIO_PROCESS, self._process, -20)
 
     def has_ended(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether all processes have, now or within the time."""
+        """Whether all processes have ended, now or within the time."""
         return bool(select.select([self._end], [], [], timeout_seconds)[0])
 
     def check(self) -> Breach | None:
-        """The limit that the command has passed by now. To be called again and again while it runs."""
+        """The limit that the command has passed so far. Call it repeatedly while the command runs."""
         now = time.monotonic()
         breach = self._breach_of_processes()
         if breach is None and now >= self._files_at:
@@ -133,19 +133,19 @@ class Sandbox:
         return descriptor
 
     def _set_limits(self, process: int) -> None:
-        """Bounds each process by the kernel; what is begun later inherits it."""
+        """Sets the kernel's limits for each process; new processes inherit them."""
         limits = self._limits
         bounds = {
             # With 0 a crash would still start the host's crash handler, if it has one; with 1 nothing is written.
             resource.RLIMIT_CORE: 1,
-            # Of each file what is left of the whole.
+            # For each file, the remaining part of the total.
             resource.RLIMIT_FSIZE: max(0, limits.disk_bytes - self._at_first),
             resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
             resource.RLIMIT_MEMLOCK: 0,
             resource.RLIMIT_MSGQUEUE: 0,
-            # Address space is taken that is never used; this is the leap that one process can make unseen.
+            # Programs reserve address space that they never use; this is how far one process can jump unseen.
             resource.RLIMIT_DATA: 2 * limits.memory_bytes,
-            # Holds for an unprivileged user, per namespace since Linux 5.14; root is watched alone.
+            # Applies to an unprivileged user, per namespace since Linux 5.14; for root, only the watching counts.
             resource.RLIMIT_NPROC: limits.processes * THREADS,
         }
         os.setpriority(os.PRIO_PROCESS, process, NICENESS)
@@ -157,7 +157,7 @@ class Sandbox:
             resource.prlimit(process, name, (bound, bound))
 
     def _await_root(self, root: Path) -> Path:
-        """The root of the sandbox, once it is no longer the host's."""
+        """The root of the sandbox, once it differs from the host's."""
         host = Path("/proc").stat().st_dev
         deadline = time.monotonic() + READY_SECONDS
         while True:
@@ -171,7 +171,7 @@ class Sandbox:
 
     def _breach_of_processes(self) -> Breach | None:
         names = self._process_names()
-        # The first is bubblewrap's own.
+        # The first process is bubblewrap's own.
         if len(names) - 1 > self._limits.processes:
             return Breach(Limit.PROCESSES, len(names) - 1)
         threads = sum(self._threads_of(name) for name in names) - 1
@@ -181,7 +181,7 @@ class Sandbox:
         bound = self._limits.memory_bytes
         living = [task for name in names if (task := self._living_task(name)) is not None]
         if held + sum(self._resident(task) for task in living) > bound:
-            # Pages that processes share were counted for each of them; this takes longer and counts them once.
+            # Shared pages were counted for each process; this is slower and counts them once.
             exact = held + sum(self._proportional(task) for task in living)
             if exact > bound:
                 return Breach(Limit.MEMORY, exact)
@@ -208,7 +208,7 @@ class Sandbox:
         return [name for name in names_in(self._processes) if name.isdigit()]
 
     def _read(self, name: str) -> str:
-        """A file of the sandbox's `/proc`; empty for a process that has ended."""
+        """A file of the sandbox's `/proc`; empty if the process has ended."""
         try:
             with open(os.open(name, os.O_RDONLY, dir_fd=self._processes)) as file:  # noqa: PTH123
                 return file.read()
@@ -222,7 +222,7 @@ class Sandbox:
             return 0
 
     def _tasks_of(self, process: str) -> list[str]:
-        """The threads of a process, as places in `/proc`."""
+        """The threads of a process, as paths in `/proc`."""
         try:
             tasks = os.open(f"{process}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._processes)
         except (FileNotFoundError, ProcessLookupError):
@@ -235,7 +235,7 @@ class Sandbox:
             os.close(tasks)
 
     def _living_task(self, process: str) -> str | None:
-        """Where the memory of a process shows: with its first thread, unless that one has ended before others."""
+        """The thread that shows the memory of a process: the first, unless it ended before others."""
         if self._resident(process):
             return process
         return next((task for task in self._tasks_of(process) if self._resident(task)), None)
@@ -260,9 +260,9 @@ class Sandbox:
         return total
 
     def _unnamed_bytes(self) -> tuple[int, int]:
-        """Of files that are open and have no name any more: in the workspace, and in memory alone.
+        """Bytes of open files without a name: in the workspace, and in memory alone.
 
-        Raises `_Hidden` for a process that does not show what it has open.
+        Raises `_Hidden` for a process that does not show its open files.
         """
         workspace = os.fstat(self._workspace).st_dev
         found = dict[tuple[int, int], int]()
@@ -281,7 +281,7 @@ class Sandbox:
         except (FileNotFoundError, ProcessLookupError):
             return
         except PermissionError:
-            # Of one that is ending, too: it has no memory any more.
+            # An ending process does not show them either, but has no memory left.
             if self._resident(task):
                 raise _Hidden from None
             return
@@ -299,7 +299,7 @@ class Sandbox:
 
 
 def _tree_bytes(directory: int, bound: int, depth: int, linked: set[int]) -> int:
-    """What all below the directory takes; it stops counting a little above the bound. No link is followed."""
+    """The bytes of everything below the directory; stops counting a little above the bound. Follows no link."""
     if depth == 0:
         return _deep_bytes(directory, bound, linked)
     total, names = _level_bytes(directory, linked)
@@ -315,10 +315,10 @@ def _tree_bytes(directory: int, bound: int, depth: int, linked: set[int]) -> int
 
 
 def _deep_bytes(directory: int, bound: int, linked: set[int]) -> int:
-    """The same with one descriptor at a time, however deep it is. Raises `Moved`."""
+    """Like `_tree_bytes`, with one descriptor at a time at any depth. Raises `Moved`."""
     total, names = _level_bytes(directory, linked)
     above: list[tuple[tuple[int, int], list[str]]] = []
-    """Of each directory on the way: which one it is, and what is still to be counted in it."""
+    """For each directory on the path: its identity, and the entries still to be counted."""
     current = os.dup(directory)
     try:
         while total <= 4 * bound:
@@ -342,7 +342,7 @@ def _deep_bytes(directory: int, bound: int, linked: set[int]) -> int:
 
 
 def _level_bytes(directory: int, linked: set[int]) -> tuple[int, list[str]]:
-    """What the entries of one directory take, and which of them are directories."""
+    """The bytes of one directory's entries, and the names of the directories among them."""
     total = 0
     names: list[str] = []
     with suppress(FileNotFoundError), os.scandir(directory) as entries:
@@ -363,7 +363,7 @@ def _level_bytes(directory: int, linked: set[int]) -> tuple[int, list[str]]:
 
 
 def _open_inner(parent: int, name: str) -> int | None:
-    """The descriptor of a directory in it; None if it is none any more."""
+    """The descriptor of a directory in it; None if it is no longer a directory."""
     try:
         return open_own(parent, name)
     except (FileNotFoundError, NotADirectoryError):
