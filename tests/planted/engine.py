@@ -368,7 +368,7 @@ BUGS = (
     Bug(
         "attachments go while their task waits",
         "engine/reports/settle.py",
-        "        if task is None or task.stage is not Stage.OPEN:",
+        "        if task is None or task.stage is not ReportState.OPEN:",
         "        if task is None or task.stage:",
         "engine/test_announcements.py::test_attachments_wait_for_their_task_though_another_run_goes_first[sqlite]",
     ),
@@ -511,8 +511,8 @@ BUGS = (
     Bug(
         "a runner that raises ends well",
         "engine/work/worker.py",
-        "                ending = Ending(outcome=_internal_error())",
-        "                ending = Ending(outcome=Outcome(status=RunStatus.OK))",
+        "                ending = RunEnding(outcome=_internal_error())",
+        "                ending = RunEnding(outcome=Outcome(status=RunStatus.OK))",
         "engine/test_runs.py::test_a_runner_that_raises_ends_its_run_with_an_error[sqlite]",
     ),
     Bug(
