@@ -48,7 +48,7 @@ class Credentials:
         self._is_watching = anyio.Event()
 
     def watch(self, hash: str, on_end: Callable[[CredentialEnding], None]) -> Watch:
-        """Calls `on_end` within a second after the credential with that hash ends, until it is released."""
+        """Calls `on_end` within a second after the credential with that hash ends, unless the watch was released."""
         watch = Watch(hash, on_end)
         self._watches.setdefault(hash, set()).add(watch)
         self._is_watching.set()

@@ -323,7 +323,7 @@ def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
 
 
 _ACTS = {"send_policy": Act.SET_SEND_POLICY, "model": Act.SET_MODEL}
-"""Acts of changing these columns; changing any other column is changing the session."""
+"""The columns that need another act besides changing the session."""
 
 
 async def patch_session(

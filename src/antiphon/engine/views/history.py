@@ -38,8 +38,6 @@ class HistoryPage:
 
 
 class History:
-    """Reads logs."""
-
     def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules

@@ -24,8 +24,6 @@ NOTHING = Below()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A session in a tree."""
-
     session: Session
     level: int
     """The number of sessions above it in this answer."""

@@ -22,7 +22,7 @@ class Drain:
         self._has_begun = False
 
     async def run(self) -> None:
-        """Returns when no work is active here any more, at the latest after `seconds`. May be called again.
+        """Returns when no work is active here any more, at the latest after `seconds`; a second call returns at once.
 
         Even if cancelled, it hands back the work that has not ended.
         """

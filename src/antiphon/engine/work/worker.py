@@ -518,7 +518,6 @@ class Worker:
         return await self._finish(context, RunEnding(outcome=_cut(cause, partial), message=message))
 
     async def _check(self, drive: _Drive, run: Run) -> None:
-        """Looks whether the run is to be cancelled."""
         try:
             current = await self._database.read(ledger.find, run.id)
         except Unavailable:
