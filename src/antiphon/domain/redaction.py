@@ -42,7 +42,7 @@ def redact(text: str) -> Redacted:
 
 
 def redact_part(text: str, start: int, end: int) -> Redacted:
-    """`text[start:end]` without all that `redact` would remove, at the cost of this part and its surroundings."""
+    """`text[start:end]` without the secrets that `redact` would remove; reads only this part and its surroundings."""
     spans = [(max(begin, start), min(to, end)) for begin, to in _spans(text, start, end) if begin < end and to > start]
     shown: list[str] = []
     place = start

@@ -167,7 +167,7 @@ def on_yield(report: Report, waiter: RunId) -> ReportTransition:
 
 
 def on_released(report: Report, situation: Situation) -> ReportTransition:
-    """The run that waited for it is not continued, and another run had begun it: its own consequences apply again."""
+    """The waiting run, begun by another run, is not continued: the result has its own consequences again."""
     if report.stage is not ReportState.DONE:
         return ReportTransition(replace(report, waiter=None))
     return _then(

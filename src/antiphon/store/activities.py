@@ -1,4 +1,4 @@
-"""Which sessions have a run that has not ended, and how the last ones ended."""
+"""Sessions with a run that has not ended, and how the last runs ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from antiphon.store.database import Query, Row, SqlValue
 from antiphon.store.scopes import within
 
 LONGEST_PAYLOAD = 65_536
-"""A request that is stored in more than so many characters, as one with an image is, is not read for a list."""
+"""Characters of a stored request; longer ones, such as one with an image, are not read for a list."""
 
 BUSY_SESSIONS = (
     "SELECT session FROM runs WHERE status IN ('running', 'awaiting_approval') "
     "UNION ALL SELECT session FROM runs WHERE status = 'queued' "
     "UNION ALL SELECT session FROM runs WHERE is_parked = 1"
 )
-"""Rows of sessions that are at work, as `list_activities` has them; one may come several times."""
+"""Rows of sessions at work, as in `list_activities`; a row may appear several times."""
 
 
 class AwaitedSession(NamedTuple):
-    """A session for whose work another waits."""
+    """A session for whose work another session waits."""
 
     key: str
     label: str | None
@@ -33,7 +33,7 @@ class AwaitedSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """The run that a session works on, or else the one that it will begin next."""
+    """The run that a session works on, or else will begin next."""
 
     session: SessionRow
     session_key: str
@@ -41,20 +41,20 @@ class Activity:
     agent_id: AgentId
     run: RunId
     seq: int
-    """Of the event that queued it."""
+    """The `seq` of the event that queued it."""
     status: RunStatus
     created_at: datetime
     started_at: datetime | None
     process: ProcessId | None
-    """That claimed it."""
+    """The process that claimed it."""
     preview: str | None
-    """Of the session's last message."""
+    """A preview of the session's last message."""
     is_parked: bool
-    """Whether the run has ended, and waits for its children to be continued."""
+    """Whether the run has ended and waits for its children before it is continued."""
     waits_for: tuple[AwaitedSession, ...] = ()
     waits_until: datetime | None = None
     unfinished: int
-    """Runs of the session that have not ended, this one included."""
+    """Runs of the session that have not ended, including this one."""
 
     @property
     def since(self) -> datetime:
@@ -81,7 +81,7 @@ class ActivityPage:
 async def list_activities(
     query: Query, reach: Reach, *, limit: int, sessions: Sequence[SessionRow] | None = None
 ) -> ActivityPage:
-    """One for each busy session in the reach, of these or of all: at work first, each kind by since when it is."""
+    """One for each busy session in the reach, of `sessions` or of all: sessions at work first, each kind by start."""
     if sessions is not None and not sessions:
         return ActivityPage([], 0)
     these = "" if sessions is None else f" AND r.session IN ({', '.join('?' * len(sessions))})"
@@ -107,7 +107,7 @@ async def list_activities(
 
 
 async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dict[str, list[AwaitedSession]]:
-    """By run: the sessions in the reach whose runs it waits for, and those whose results a parked one waits for."""
+    """By run: the sessions in the reach for whose runs it waits or, if it is parked, for whose results it waits."""
     awaited: dict[str, list[AwaitedSession]] = {}
     waiting = {row[4]: row[12].split(",") for row in found if row[12] is not None}
     inside = await within(query, reach, "s.id")
@@ -133,7 +133,7 @@ async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dic
 
 
 async def read_requests(query: Query, reach: Reach, activities: Sequence[Activity]) -> dict[RunId, str]:
-    """The text of the message that each run answers, as far as that can be had cheaply."""
+    """The text of the message that each run answers, if it can be read cheaply."""
     found: dict[RunId, str] = {}
     if not activities:
         return found
@@ -152,7 +152,7 @@ async def read_requests(query: Query, reach: Reach, activities: Sequence[Activit
 
 
 async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionRow]) -> dict[SessionRow, LastRun]:
-    """Of each of these sessions that is in the reach and has an ended run."""
+    """For each of these sessions that is in the reach and has an ended run."""
     if not sessions:
         return {}
     inside = await within(query, reach, "s.id")

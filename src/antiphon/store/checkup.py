@@ -1,4 +1,4 @@
-"""Looks a database file over without changing it."""
+"""Checks a database file without changing it."""
 
 import sqlite3
 from contextlib import closing
@@ -15,24 +15,24 @@ COUNT_KEPT = "SELECT count(*) FROM reports WHERE stage = 'kept'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseState:
-    """What was found in a database that can be read."""
+    """The state of a readable database."""
 
     schema: int
-    """The newest migration that was applied; 0 for none."""
+    """The newest applied migration; 0 for none."""
     known_schema: int
-    """The newest that this program has."""
+    """The newest migration of this program."""
     problems: tuple[str, ...]
-    """What SQLite's quick check complains of; empty if all is well."""
+    """Problems reported by SQLite's quick check; empty if there are none."""
     outbox: dict[str, int]
-    """How many deliveries there are of each status."""
+    """The number of deliveries by status."""
     kept: int
-    """Results of sub-agents that nobody is left for."""
+    """Results of sub-agents without a recipient."""
     unindexed: int
     """Messages that cannot be searched yet."""
 
 
 def check_database(path: Path) -> DatabaseState:
-    """The state of the file, which another process may be using. Raises `StoreUnusable` if it is no database."""
+    """The state of the file, which another process may be using. Raises `StoreUnusable` if it is not a database."""
     known = max(number for number, _, _ in migrations())
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:

@@ -1,4 +1,4 @@
-"""Between rows and nouns: JSON text, milliseconds, bit masks. The only module that knows stored JSON."""
+"""Converts between rows and nouns: JSON text, milliseconds, bit masks. The only module that reads stored JSON."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Payload(Struct, frozen=True, omit_defaults=True):
-    """What an event holds beside its columns."""
+    """The parts of an event that have no columns."""
 
     message: UserMessage | AssistantMessage | ToolResult | None = None
     data: JsonObject | None = None
@@ -67,7 +67,7 @@ def classification(level: int, compartments: int, integrity: int) -> Classificat
 
 
 def classification_values(value: Classification) -> tuple[int, int, int]:
-    """For columns level, compartments, integrity."""
+    """The values for the columns level, compartments, integrity."""
     return int(value.level), value.compartments, _INTEGRITIES.index(value.integrity)
 
 
@@ -106,7 +106,7 @@ def event_from_row(row: Row) -> Event:
 
 
 def event_values(event: NewEvent) -> tuple[SqlValue, ...]:
-    """Values for type, role, actor, run_id, message_id, level, compartments, integrity, payload."""
+    """The values for type, role, actor, run_id, message_id, level, compartments, integrity, payload."""
     message = event.message
     return (
         event.type.value,

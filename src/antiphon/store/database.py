@@ -1,4 +1,4 @@
-"""The port to the database: units of work, driven whole, in one transaction each."""
+"""The port to the database: units of work, each run completely in one transaction."""
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
@@ -27,14 +27,14 @@ class Query(Protocol):
 class Transaction(Query, Protocol):
     """Reads and writes of one unit.
 
-    - A unit awaits nothing but its transaction; any other await is an error and undoes it.
-    - A unit may run twice, on any thread: it touches only this, its frozen arguments, and times and ids
+    - A unit awaits only its transaction; any other await is an error and undoes the unit.
+    - A unit may run twice, on any thread: it uses only this transaction, its frozen arguments, and times and ids
       that were drawn before.
-    - A *refusal* is returned, so that what it recorded commits; an exception undoes the whole unit.
+    - A unit returns a *refusal*, so that its records commit; an exception undoes the whole unit.
     """
 
     async def execute(self, statement: str, parameters: Sequence[SqlValue] = ()) -> None:
-        """Runs the statement before anything else is read, and before COMMIT."""
+        """Runs the statement before the next read, and before COMMIT."""
         ...
 
     async def change(self, statement: str, parameters: Sequence[SqlValue] = ()) -> int:
@@ -42,33 +42,33 @@ class Transaction(Query, Protocol):
         ...
 
     def wake(self, session: SessionRow) -> None:
-        """After COMMIT, readers of the session look at its log again."""
+        """After COMMIT, readers of the session read its log again."""
         ...
 
     async def dispatch(self, session: SessionRow, principal: Principal) -> None:
-        """The commit brings with it the message "this session has work of that principal", at least once."""
+        """With the commit, sends the message "this session has work of that principal" at least once."""
         ...
 
     def interrupt(self, session: SessionRow) -> None:
-        """After COMMIT, whoever works on the session looks at its run again; a hint, in whichever process."""
+        """After COMMIT, the worker of the session checks its run again; a hint, to any process."""
         ...
 
 
 class Database(Protocol):
     """Runs units and queries.
 
-    - `run` returns after COMMIT; what a unit returned is released only then. Waiting units may share one
-      COMMIT; a unit that raises never undoes another. A full disk refuses all that share one.
-    - `sessions` are those that the unit will write to and that it knows of before it reads. Where the backend locks
-      rows they are locked first, in their order; what else it writes, it locks by writing.
+    - `run` returns after COMMIT and releases the unit's result only then. Waiting units may share one
+      COMMIT; a unit that raises never undoes another. A full disk makes all units that share a COMMIT fail.
+    - `sessions` are those that the unit will write to, if they are known before it reads. Backends with row locks
+      lock them first, in their order; the unit locks other rows by writing to them.
     - Cancelling the waiter does not cancel the unit.
-    - Raises `Unavailable` where the store cannot take it: nothing of the unit is kept then. After an error
-      that leaves the state of the disk unknown it stays so until the process starts anew.
+    - Raises `Unavailable` if the store cannot store the unit: then nothing of it is kept. After an error
+      that leaves the state of the disk unknown, it stays unavailable until the process restarts.
     """
 
     @property
     def failure(self) -> Unavailable | None:
-        """Why nothing more is acknowledged; None while the store is well."""
+        """Why no more commits are acknowledged; None while the store works."""
         ...
 
     async def run(
@@ -81,15 +81,15 @@ class Database(Protocol):
     async def read(self, query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R: ...
 
     async def close(self) -> None:
-        """Commits what waits, then lets go. May be called twice."""
+        """Commits the waiting units, then closes. May be called twice."""
         ...
 
 
 OnCommit = Callable[[Collection[SessionRow], Collection[SessionRow], Collection[SessionRow]], None]
-"""Told, on the event loop, which sessions were woken, which have work, and which are interrupted."""
+"""Called on the event loop with the sessions that were woken, those that have work, and those that are interrupted."""
 
 
 class CommitHook(Protocol):
-    """Called on both sides of every COMMIT with its number, from 1; tests kill the process there."""
+    """Called before and after every COMMIT with its number, from 1; tests kill the process there."""
 
     def __call__(self, number: int, moment: str, units: Sequence[str]) -> None: ...

@@ -1,7 +1,7 @@
 """Rows of the outbox.
 
-A *place* is a channel's account with a recipient and a thread. Its texts leave in the order of their ids, so each gets
-an id above those that wait there.
+A *place* is a channel's account with a recipient and a thread. Its texts leave in the order of their ids, so each new
+text gets an id above the waiting ones.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.scopes import within
 
 OUTBOX = SessionRow(0)
-"""No session's row; woken when a text was queued."""
+"""Not a session's row; woken when a text is queued."""
 
 _COLUMNS = (
     "d.id, d.session, s.key, d.incarnation, d.run_id, d.channel, d.recipient, d.account_id, d.thread_id, d.text, "
@@ -37,7 +37,7 @@ _IS_FIRST = (
 
 
 class ChannelAccount(NamedTuple):
-    """Whose adapter sends: an account of a channel."""
+    """The account of a channel, whose adapter sends."""
 
     channel: str
     account_id: str | None
@@ -55,7 +55,7 @@ class Head(NamedTuple):
 class DeliveryFilter:
     statuses: frozenset[DeliveryStatus] | None = None
     before: str | None = None
-    """The last id of the page before."""
+    """The last id of the previous page."""
 
 
 async def insert(
@@ -69,7 +69,7 @@ async def insert(
     text: str,
     at_ms: int,
 ) -> None:
-    """Queues a text for the place, due at once. The id is made of the time and of `name`, 20 characters of chance."""
+    """Queues a text for the place, due at once. The id consists of the time and `name`, 20 random characters."""
     newest = await tx.fetch_one(
         f"SELECT MAX(d.id) FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ?",
         (place.channel, place.to),
@@ -104,9 +104,9 @@ def _number_in(id: str) -> int:
 async def list_heads(
     query: Query, accounts: Collection[ChannelAccount], process: ProcessId, now_ms: int, limit: int
 ) -> list[Head]:
-    """The first texts of their places that are due, or that nobody living is sending; the longest due first.
+    """The first texts of their places that are due, or whose sender is dead; the longest due first.
 
-    Those that the process itself is sending are among them.
+    Includes texts that this process is sending.
     """
     marks = ", ".join(["(?, ?)"] * len(accounts))
     served = [part for account in accounts for part in (account.channel, account.account_id or "")]
@@ -120,7 +120,7 @@ async def list_heads(
 
 
 async def claim(tx: Transaction, reach: Reach, id: str, process: ProcessId, now_ms: int) -> Delivery | None:
-    """The text as the process has claimed it; None where another has, or where it is not its turn any more."""
+    """The text as claimed by the process; None if another process claimed it, or if it is no longer its turn."""
     row = await tx.fetch_one(
         f"{_SELECT} WHERE d.id = ? AND {_WAITS} AND {_IS_FREE} AND {_IS_FIRST}", (id, now_ms, process)
     )
@@ -136,7 +136,7 @@ async def claim(tx: Transaction, reach: Reach, id: str, process: ProcessId, now_
 
 
 async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue]) -> bool:
-    """Sets what became of the claim; False where the claim is not the newest any more."""
+    """Stores the outcome of the claim; False if the claim is no longer the newest."""
     assignments = ", ".join(f"{column} = ?" for column in columns)
     return (
         await tx.change(
@@ -148,7 +148,7 @@ async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue
 
 
 async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:
-    """Makes a text that waits or has ended due now, with all its attempts before it; whether it stood as given."""
+    """Makes a waiting or ended text due now, with all attempts left; returns whether the row was as given."""
     tx.wake(OUTBOX)
     return (
         await tx.change(
@@ -168,7 +168,7 @@ async def find(query: Query, reach: Reach, id: str) -> Delivery | None:
 
 
 async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: int) -> list[Delivery]:
-    """The newest of sessions in the reach, newest first."""
+    """The newest deliveries of sessions in the reach, newest first."""
     inside = await within(query, reach, "d.session")
     conditions, values = [inside.text], list(inside.values)
     if where.statuses is not None:
@@ -184,7 +184,7 @@ async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: in
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
-    """Forgets what a deleted session sent, and what it was still to send."""
+    """Deletes the sent and unsent texts of a deleted session."""
     await tx.execute("DELETE FROM deliveries WHERE session = ?", (session,))
 
 

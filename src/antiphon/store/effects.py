@@ -1,4 +1,4 @@
-"""What units want to happen after their COMMIT."""
+"""Actions that units request for after their COMMIT."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from antiphon.domain.ids import SessionRow
 
 @dataclass(slots=True)
 class Effects:
-    """Hints, gathered while units run; false where there are none."""
+    """Hints, collected while units run; false if empty."""
 
     woken: set[SessionRow] = field(default_factory=set[SessionRow])
     dispatched: dict[SessionRow, None] = field(default_factory=dict[SessionRow, None])

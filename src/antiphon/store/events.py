@@ -1,4 +1,4 @@
-"""The log: appending under the session's row, reading by `seq`."""
+"""The log: appends under the session's row, reads by `seq`."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -19,10 +19,10 @@ class Position(NamedTuple):
     """Where a session's log ends after an append."""
 
     first_seq: int
-    """Of the events just appended."""
+    """The `seq` of the first event just appended."""
     last_seq: int
     incarnation: SessionId
-    """The session's present one; another than that of the events, if those come late."""
+    """The session's present incarnation; differs from that of the events if they arrive late."""
 
 
 async def append(
@@ -38,8 +38,8 @@ async def append(
 ) -> Position:
     """Numbers and stores the events, and changes columns of the session's row in the same statement.
 
-    `set` gives columns new values, `add` raises counters. `updated_at` never goes back. `end` spares asking where the
-    log ends. Wakes the readers.
+    `set` gives columns new values, `add` raises counters. `updated_at` never goes back. `end` saves the query for
+    the log's end. Wakes the readers.
     Contract: events 1, sessions 5.
     """
     set, add = set or {}, add or {}
@@ -89,14 +89,14 @@ def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...], *, is_k
 
 
 class Stretch(NamedTuple):
-    """Events one after the other, and how many bytes they are."""
+    """Consecutive events, and their size in bytes."""
 
     events: list[Event]
     size: int
 
 
 async def read_stretch(query: Query, grant: Grant, after: int, limit: int, max_bytes: int) -> Stretch:
-    """Events of the log with `seq` above `after`, ascending: no more, once there are `limit` or `max_bytes` of them."""
+    """Events of the log with `seq` above `after`, ascending; stops once it has `limit` events or `max_bytes`."""
     events: list[Event] = []
     size, count = 0, 8
     while size < max_bytes and len(events) < limit:
@@ -176,7 +176,7 @@ async def newest_compaction(query: Query, grant: Grant, incarnation: SessionId) 
 
 
 async def first_seq_since(query: Query, session: SessionRow, since_ms: int, *, below: int) -> int:
-    """The lowest `seq` under `below` of an event since then; `below` if all that is lower is older."""
+    """The lowest `seq` below `below` of an event since then; `below` if all earlier events are older."""
     row = await query.fetch_one(
         "SELECT seq FROM events WHERE session = ? AND seq < ? AND created_at >= ? ORDER BY seq LIMIT 1",
         (session, below, since_ms),
@@ -185,7 +185,7 @@ async def first_seq_since(query: Query, session: SessionRow, since_ms: int, *, b
 
 
 async def delete_below(tx: Transaction, session: SessionRow, seq: int) -> None:
-    """Prunes the log: cursors below `seq - 1` have lost events from now on."""
+    """Prunes the log: readers with cursors below `seq - 1` have now lost events."""
     await tx.execute("DELETE FROM events WHERE session = ? AND seq < ?", (session, seq))
     await tx.execute("UPDATE sessions SET first_seq = ? WHERE id = ?", (seq, session))
 

@@ -1,4 +1,4 @@
-"""Rows of exchanges. Which state may follow which, `domain/exchange` decides."""
+"""Rows of exchanges. `domain/exchange` decides which state may follow which."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ async def insert(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
 
 
 async def update(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
-    """Stores the state; one that is done is never left."""
+    """Stores the state; an exchange never leaves its final state."""
     values = _values(exchange)
     ended_at = at_ms if exchange.stage is ExchangeState.DONE else None
     await tx.execute(_UPDATE, (*(values[column] for column in _CHANGING), ended_at, exchange.id))
@@ -64,13 +64,13 @@ async def find_by_origin(query: Query, origin: str) -> Exchange | None:
 
 
 async def list_answered(query: Query, origin_run: RunId) -> list[Exchange]:
-    """Exchanges whose first reply the run has as its tool's result, in the order of the calls."""
+    """Exchanges whose first reply is a tool result of the run, in the order of the calls."""
     rows = await query.fetch_all(f"{_SELECT} WHERE origin_run = ? AND stage = 'answered' ORDER BY id", (origin_run,))
     return [_exchange(row) for row in rows]
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
-    """Forgets the exchanges of a deleted session, on either side; what is still to happen in them does not."""
+    """Deletes the exchanges of a deleted session, on either side; their pending actions do not happen."""
     await tx.execute("DELETE FROM exchanges WHERE requester = ? OR target = ?", (session, session))
 
 

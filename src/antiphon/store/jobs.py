@@ -1,4 +1,4 @@
-"""What the job engine's tables say of sessions; they exist on PostgreSQL alone."""
+"""Queries on the job engine's tables about sessions; the tables exist only on PostgreSQL."""
 
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query
@@ -11,7 +11,7 @@ _DELIVERED = (
 
 
 async def list_undelivered(query: Query, dead_seconds: float, limit: int) -> list[SessionRow]:
-    """Sessions with work of which no job tells, and that no living process works on; at most `limit`."""
+    """Sessions with work but without a job, and without a living process that works on them; at most `limit`."""
     found = await query.fetch_all(
         "SELECT DISTINCT r.session FROM runs r WHERE (r.status = 'queued' AND NOT EXISTS (SELECT 1 FROM runs a "
         "WHERE a.session = r.session AND a.status IN ('running', 'awaiting_approval')) "

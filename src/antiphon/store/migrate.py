@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from antiphon.store.sqlite import SqliteConnection
 
 APPLICATION_ID = 0x416E7470
-"""In the header of our SQLite files, so that another program's database is told from ours."""
+"""In the header of our SQLite files, to distinguish them from other programs' databases."""
 
 STEPS: Mapping[str, Step] = {"rights": name_peers}
-"""What is done after the SQL of a migration, by its name."""
+"""Steps that run after the SQL of a migration, by its name."""
 
 
 def recognise(connection: "SqliteConnection", path: Path) -> list[int]:
-    """The numbers of the migrations that were applied, ascending; writes nothing.
+    """The numbers of the applied migrations, ascending; writes nothing.
 
-    Raises `StoreUnusable` for another program's file or a newer version's.
+    Raises `StoreUnusable` for a file of another program or a newer version.
     """
     applied = _applied(connection, path)
     known = list(migrations())
@@ -40,9 +40,9 @@ def recognise(connection: "SqliteConnection", path: Path) -> list[int]:
 
 
 def migrate(connection: "SqliteConnection", *, path: Path, now_ms: int) -> None:
-    """Applies what is missing, each migration in a transaction of its own.
+    """Applies missing migrations, each in its own transaction.
 
-    Raises `StoreUnusable` for another program's file, a newer version's, or a corrupt one.
+    Raises `StoreUnusable` for a file of another program or a newer version, or a corrupt one.
     """
     try:
         applied = recognise(connection, path)
@@ -87,7 +87,7 @@ def _applied(connection: "SqliteConnection", path: Path) -> list[int]:
 
 
 def _hashes(connection: "SqliteConnection") -> dict[int, str]:
-    """Those that the database holds; none in one of an earlier schema."""
+    """The hashes in the database; empty for an earlier schema."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_hashes'").fetchall():
         return {}
     return dict(connection.execute("SELECT version, hash FROM schema_hashes").fetchall())

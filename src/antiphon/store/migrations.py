@@ -1,4 +1,4 @@
-"""The migrations that this program has: numbered SQL files, in the words of each database."""
+"""The migrations of this program: numbered SQL files, with placeholders for each database's words."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROW
 
 
 class StoreUnusable(AntiphonError):
-    """The database cannot be used as it is; the message says why and what to do."""
+    """The database cannot be used as it is; the message gives the reason and the remedy."""
 
     default_code = "store_unusable"
 
@@ -19,8 +19,8 @@ class StoreUnusable(AntiphonError):
 def migrations(dialect: Literal["sqlite", "postgres"] | None = "sqlite") -> Iterator[tuple[int, str, str]]:
     """Number, name and text of each migration, ascending.
 
-    What only one database understands stands in a file of its own, `NNNN_name.<dialect>.sql`, and comes after the rest;
-    without a dialect it is left out.
+    Text for one database only is in its own file, `NNNN_name.<dialect>.sql`, and follows the rest; it is left out
+    without a dialect.
     """
     folder = resources.files("antiphon.store").joinpath("schema")
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
@@ -31,12 +31,12 @@ def migrations(dialect: Literal["sqlite", "postgres"] | None = "sqlite") -> Iter
 
 
 def newest_schema() -> int:
-    """The number of the newest migration that this program has."""
+    """The number of this program's newest migration."""
     return max(number for number, _, _ in migrations())
 
 
 def statements(text: str, words: Mapping[str, str]) -> Iterator[str]:
-    """The statements of a migration without comments, its placeholders in the words of a dialect."""
+    """The statements of a migration without comments, with its placeholders replaced by words of a dialect."""
     for word, meaning in words.items():
         text = text.replace(word, meaning)
     text = re.sub(r"--[^\n]*", "", text)

@@ -1,4 +1,4 @@
-"""Rows of the processes that share a database, and which of them live."""
+"""Rows of the processes that share a database, and whether they live."""
 
 from dataclasses import dataclass
 
@@ -17,15 +17,15 @@ class Process:
     pid: int
     version: str
     fingerprint: str
-    """Of the rules it works by; equal where the configuration is."""
+    """The fingerprint of its rules; equal for equal configurations."""
     agents: tuple[AgentId, ...]
-    """Whose runs it can work on; empty for one that works on none."""
+    """The agents whose runs it can work on; empty if it works on none."""
     beats: int = 0
-    """Grows while it lives."""
+    """Increases while it lives."""
 
 
 async def insert(tx: Transaction, process: Process, at_ms: int) -> None:
-    """Its row, which may have been removed meanwhile or be there still."""
+    """Stores its row, which may have been removed meanwhile or may still exist."""
     await tx.execute(
         "INSERT INTO processes (id, role, host, pid, version, fingerprint, agents, beats, started_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
@@ -44,12 +44,12 @@ async def insert(tx: Transaction, process: Process, at_ms: int) -> None:
 
 
 async def beat(tx: Transaction, process: ProcessId) -> bool:
-    """Shows that it lives; False if it was given up for dead."""
+    """Shows that it lives; False if its row was removed as dead."""
     return await tx.change("UPDATE processes SET beats = beats + 1 WHERE id = ?", (process,)) == 1
 
 
 async def delete_unchanged(tx: Transaction, process: ProcessId, beats: int) -> bool:
-    """Gives a process up for dead, unless it has shown life meanwhile; whether it did."""
+    """Removes a process as dead unless it has beaten meanwhile; returns whether it did."""
     return await tx.change("DELETE FROM processes WHERE id = ? AND beats = ?", (process, beats)) == 1
 
 
@@ -58,7 +58,7 @@ async def delete(tx: Transaction, process: ProcessId) -> None:
 
 
 async def list_all(query: Query) -> list[Process]:
-    """By the time of their start."""
+    """By start time."""
     found = await query.fetch_all(
         "SELECT id, role, host, pid, version, fingerprint, agents, beats FROM processes ORDER BY started_at, id"
     )
@@ -78,5 +78,5 @@ async def list_all(query: Query) -> list[Process]:
 
 
 async def is_alive(query: Query, process: ProcessId | None) -> bool:
-    """Whether it has not been given up; None, nobody, is not alive."""
+    """Whether it has not been removed as dead; False for None."""
     return await query.fetch_one("SELECT 1 FROM processes WHERE id = ?", (process,)) is not None

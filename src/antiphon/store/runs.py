@@ -1,4 +1,4 @@
-"""The ledger's rows. Which step may follow which, and what it entails, `engine/runs/lifecycle` decides."""
+"""The ledger's rows. `engine/runs/lifecycle` decides which status may follow which, and the consequences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _ACTIVE = "r.status IN ('running', 'awaiting_approval')"
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
-    """A run that is to be queued; `None` and zero for what it has not."""
+    """A run to be queued; `None` and zero for absent values."""
 
     id: RunId
     purpose: Purpose
@@ -62,7 +62,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
 
 
 async def insert(tx: Transaction, session: SessionRow, run: NewRun, seq: int, at_ms: int) -> None:
-    """Queues the run behind the words of that `seq`."""
+    """Queues the run after the message of that `seq`."""
     columns: dict[str, SqlValue] = {
         "id": run.id,
         "session": session,
@@ -112,7 +112,7 @@ async def spent_in_chain(query: Query, chain: str) -> int:
 
 
 async def list_awaited_sessions(query: Query, session: SessionRow) -> list[SessionRow]:
-    """The sessions at work on what the session's active run waits for, directly or through runs that are parked."""
+    """The sessions working on runs that the session's active run awaits, directly or through parked runs."""
     row = await query.fetch_one(f"SELECT r.waiting_for FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,))
     if row is None or row[0] is None:
         return []
@@ -136,7 +136,7 @@ async def list_awaited_sessions(query: Query, session: SessionRow) -> list[Sessi
 
 
 async def find_ends(query: Query, run_ids: Sequence[RunId]) -> dict[RunId, Run]:
-    """What became of each run that exists: with the end of what continued it, if something did."""
+    """The end of each run that exists: that of its last continuation, if it has one."""
     known: dict[RunId, Run] = {}
     missing = list(dict.fromkeys(run_ids))
     while missing:
@@ -163,15 +163,15 @@ async def find(query: Query, run_id: RunId) -> Run | None:
 
 
 class InLog(NamedTuple):
-    """A run, and what its session is like."""
+    """A run, and facts about its session."""
 
     run: Run
     place: DeliveryContext
-    """Where the session's answers go."""
+    """The place of the session's answers."""
     depth: int
-    """How many spawned one another down to the session."""
+    """The session's depth."""
     end: LogEnd
-    """Where its log ends."""
+    """The end of the session's log."""
 
 
 async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
@@ -185,7 +185,7 @@ async def find_active(query: Query, session: SessionRow) -> Run | None:
 
 
 async def newest_principal(query: Query, session: SessionRow) -> str | None:
-    """Who asked for the session's newest run, as a principal's text."""
+    """The principal of the session's newest run, as text."""
     row = await query.fetch_one("SELECT principal FROM runs WHERE session = ? ORDER BY seq DESC LIMIT 1", (session,))
     return None if row is None else row[0]
 
@@ -196,7 +196,7 @@ async def is_active(query: Query, session: SessionRow) -> bool:
 
 
 async def is_busy(query: Query, session: SessionRow, *, favoured: bool = False) -> bool:
-    """Whether the session has a run that has not ended; `favoured`, one of the owner's."""
+    """Whether the session has a run that has not ended; with `favoured`, a run of the owner."""
     whose = " AND r.principal LIKE 'owner:%'" if favoured else ""
     row = await query.fetch_one(
         f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", (session,)
@@ -205,7 +205,7 @@ async def is_busy(query: Query, session: SessionRow, *, favoured: bool = False) 
 
 
 async def find_queued(query: Query, session: SessionRow) -> list[Run]:
-    """Queued runs of the session in the order they will start: interrupts first, then by `seq`."""
+    """Queued runs of the session in starting order: interrupts first, then by `seq`."""
     rows = await query.fetch_all(
         f"{_SELECT} WHERE r.session = ? AND r.status = 'queued' "
         "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq",
@@ -215,7 +215,7 @@ async def find_queued(query: Query, session: SessionRow) -> list[Run]:
 
 
 async def call_off_announcement(tx: Transaction, child: SessionRow, report: str) -> bool:
-    """Calls off the child's turn that was to word the result; False if it has begun, or there is none."""
+    """Cancels the child's turn that was to word the result; False if it has begun or does not exist."""
     values = (child, report)
     return (
         await tx.change(
@@ -226,7 +226,7 @@ async def call_off_announcement(tx: Transaction, child: SessionRow, report: str)
 
 
 async def find_first(query: Query, session: SessionRow) -> InLog | None:
-    """The run that holds the session, else the queued one that starts next."""
+    """The run that holds the session, else the queued run that starts next."""
     row = await query.fetch_one(
         f"{_SELECT_WITH_END} WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) ORDER BY "
         "CASE WHEN r.status <> 'queued' THEN 0 WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1",
@@ -236,7 +236,7 @@ async def find_first(query: Query, session: SessionRow) -> InLog | None:
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
-    """The lowest `seq` that a run of the session which has not ended, or waits for children, still needs."""
+    """The lowest `seq` that a run of the session still needs; counts runs that have not ended or wait for children."""
     row = await query.fetch_one(
         f"SELECT MIN(r.seq) FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR r.is_parked = 1 OR {_ACTIVE})",
         (session,),
@@ -245,7 +245,7 @@ async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None
 
 
 async def count_queued_by(query: Query, principal: Principal, limit: int) -> int:
-    """How many runs of a principal wait that is not the owner; counts no further than the limit."""
+    """How many runs of a principal other than the owner wait; counts up to the limit."""
     row = await query.fetch_one(
         "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE principal = ? AND status = 'queued' "
         "AND principal <> 'owner:owner' LIMIT ?) queued",
@@ -261,7 +261,7 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
 
 
 async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Principal]:
-    """Whose work each session has, of those that have any: the owner's if there is such, else that of its next run."""
+    """The principal of each session that has work: the owner if a run is the owner's, else that of the next run."""
     found: dict[SessionRow, Principal] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
@@ -278,7 +278,7 @@ async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[Sess
 
 
 async def find_called_off(query: Query, claims: Sequence[tuple[RunId, int]]) -> list[RunId]:
-    """Which of these running runs are to be cancelled, or were taken over since the claim with that fence."""
+    """The running runs that must be cancelled, or were taken over since the claim with that fence."""
     found: list[RunId] = []
     for start in range(0, len(claims), 500):
         part = claims[start : start + 500]
@@ -296,9 +296,9 @@ class RunFilter:
     session: SessionRow | None = None
     statuses: frozenset[RunStatus] | None = None
     is_kept: bool = False
-    """Only those of sub-agents whose result nobody is left for."""
+    """Only runs of sub-agents whose result has no recipient."""
     before: RunId | None = None
-    """Ids sort by time; a page begins behind the last id of the one before."""
+    """Ids sort by time; a page begins after the last id of the previous one."""
 
 
 async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int) -> list[Run]:
@@ -328,7 +328,7 @@ async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]
 
 
 async def change_claimed(tx: Transaction, run_id: RunId, fence: int, columns: Mapping[str, SqlValue]) -> bool:
-    """Sets columns if the run is running under that fence; whether it is."""
+    """Sets columns if the run is running under that fence; returns whether it is."""
     changed = await tx.change(
         f"UPDATE runs SET {_assignments(columns)} WHERE id = ? AND fence = ? AND status = 'running'",
         (*columns.values(), run_id, fence),
@@ -348,7 +348,7 @@ async def find_parked(query: Query, session: SessionRow) -> list[Run]:
 
 
 class ReportWork(NamedTuple):
-    """What was done for a report, over all runs that continued one another."""
+    """The work done for a report, over a run and all its continuations."""
 
     usage: Usage
     started_at: datetime | None
@@ -369,7 +369,7 @@ async def work_for(query: Query, report: str) -> ReportWork:
 
 @dataclass(frozen=True, slots=True)
 class UsedBefore:
-    """What the runs used that a run continues."""
+    """The usage of the runs that a run continues."""
 
     usage: Usage = NO_USAGE
     model_calls: int = 0
@@ -418,7 +418,7 @@ async def delete_all(tx: Transaction, session: SessionRow) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What an agent used in a day."""
+    """The usage of an agent in a day."""
 
     tokens: int = 0
     microusd: int = 0
@@ -434,7 +434,7 @@ async def add_spent(tx: Transaction, day: str, agent_id: AgentId, spent: Spent) 
 
 
 async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
-    """Every agent that used anything on the UTC day `yyyy-mm-dd`."""
+    """Each agent's usage on the UTC day `yyyy-mm-dd`, if it has any."""
     rows = await query.fetch_all("SELECT agent_id, tokens, microusd FROM daily_usage WHERE day = ?", (day,))
     return {AgentId(row[0]): Spent(row[1], row[2]) for row in rows}
 
@@ -494,7 +494,7 @@ def _run(row: Row) -> Run:
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:
-    """As the column `waiting_for` holds them; ids have no comma."""
+    """The value of the column `waiting_for`; ids contain no comma."""
     return ",".join(run_ids) or None
 
 

@@ -1,4 +1,4 @@
-"""Whether a database was made by the migrations of this program, or by others of the same numbers."""
+"""Checks whether this program's migrations made a database, or others with the same numbers."""
 
 import hashlib
 import sqlite3
@@ -8,20 +8,20 @@ from functools import cache
 from antiphon.store.migrations import SQLITE_WORDS, StoreUnusable, migrations, statements
 
 Columns = Mapping[str, frozenset[str]]
-"""The names of columns, by table."""
+"""Column names by table."""
 
 
 def hash_of(text: str) -> str:
-    """Of a migration's text, as it stands in the file."""
+    """The hash of a migration's text, as it is in the file."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_origin(
     place: str, newest: int, known: Iterable[tuple[int, str, str]], *, hashes: Mapping[int, str], columns: Columns
 ) -> None:
-    """Raises `StoreUnusable` (`store_other`) for a database that other migrations than ours made.
+    """Raises `StoreUnusable` (`store_other`) if migrations other than ours made the database.
 
-    `newest` is the last one that was applied. A database of before the hashes is judged by what its tables hold.
+    `newest` is the last applied migration. A database from before the hashes is judged by the columns of its tables.
     """
     if hashes:
         _check_hashes(place, hashes, known)
@@ -30,7 +30,7 @@ def check_origin(
 
 
 def columns_by_table(rows: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
-    """Of rows of a table's and a column's name."""
+    """From pairs of a table's and a column's name."""
     found: dict[str, set[str]] = {}
     for table, column in rows:
         found.setdefault(table, set()).add(column)
@@ -55,7 +55,7 @@ def _check_columns(place: str, newest: int, found: Columns) -> None:
 
 @cache
 def expected_columns(newest: int) -> Columns:
-    """The tables after that migration which both databases have."""
+    """The tables that both databases have after that migration."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         for number, _, text in migrations(dialect=None):

@@ -1,6 +1,6 @@
 """A reach as SQL, on the columns of `sessions s` and its present incarnation `i`. Contract: visibility 4.
 
-It is the very rule of `policy/reach.decide`, which a test holds to it.
+It implements the rule of `policy/reach.decide`; a test compares the two.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ ANY = Condition("1 = 1")
 
 
 async def branches(query: Query, reach: Reach) -> list[Condition]:
-    """Conditions, each served by one index, of which a session in the reach fulfils exactly one."""
+    """Conditions, each using one index; a session in the reach meets exactly one of them."""
     viewer = reach.viewer
     if viewer is None:
         return [ANY if reach.participant is None else _takes_part(reach.participant)]
@@ -40,7 +40,7 @@ async def branches(query: Query, reach: Reach) -> list[Condition]:
 
 
 async def within(query: Query, reach: Reach, column: str) -> Condition:
-    """That the column holds the row of a session in the reach."""
+    """The condition that the column holds the row of a session in the reach."""
     if reach.is_everything:
         return ANY
     met = any_of(await branches(query, reach))
@@ -74,7 +74,7 @@ async def _branches(query: Query, reach: Reach, viewer: Viewer) -> list[Conditio
 
 
 async def _agents(query: Query, viewer: Viewer) -> list[AgentId] | None:
-    """The agents whose sessions are all in the reach; None where those of every agent are."""
+    """The agents whose sessions are all in the reach; None for every agent."""
     own = viewer.session.agent_id
     if not viewer.crosses_agents:
         return [own]
@@ -84,7 +84,7 @@ async def _agents(query: Query, viewer: Viewer) -> list[AgentId] | None:
 
 
 async def list_agents(query: Query) -> list[AgentId]:
-    """Every agent that has listed sessions, by one step in the index each."""
+    """Every agent with listed sessions, found by one index step per agent."""
     rows = await query.fetch_all(
         "WITH RECURSIVE agents (id) AS (SELECT MIN(agent_id) FROM sessions UNION ALL "
         "SELECT (SELECT MIN(s.agent_id) FROM sessions s WHERE s.agent_id > agents.id) FROM agents "
@@ -94,17 +94,17 @@ async def list_agents(query: Query) -> list[AgentId]:
 
 
 def flow_values(clearance: Classification) -> tuple[SqlValue, SqlValue]:
-    """Of a condition `level <= ? AND (compartments & ?) = 0`. Contract: flow 1."""
+    """For a condition `level <= ? AND (compartments & ?) = 0`. Contract: flow 1."""
     return int(clearance.level), ALL_COMPARTMENTS & ~clearance.compartments
 
 
 def _flow(clearance: Classification) -> Condition:
-    """The session's taint flows to this one. Contract: flow 1, 3."""
+    """The session's taint flows to this clearance. Contract: flow 1, 3."""
     return Condition("i.taint_level <= ? AND (i.taint_compartments & ?) = 0", flow_values(clearance))
 
 
 def _access(reach: Reach, viewer: Viewer, participant: str) -> Condition:
-    """Others than the owner reach their own tree and what they take part in. Contract: access 1."""
+    """Principals other than the owner reach their own tree and the sessions they take part in. Contract: access 1."""
     caller = viewer.session
     mine = "s.id = ?"
     if caller.depth < MAX_DEPTH:

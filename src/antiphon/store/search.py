@@ -1,6 +1,6 @@
-"""The index of words: which messages have them, and how far each log is indexed.
+"""The index of words: which messages contain them, and how far each log is indexed.
 
-A row of the index outlives what it tells of for a while: nothing is found below its log's lowest `seq`.
+A row of the index may outlive its message for a while: searches find nothing below a log's lowest `seq`.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,12 +21,12 @@ from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.scopes import any_of, branches, flow_values
 
 SCHEMA = 9
-"""The migration that made the index as it is."""
+"""The migration that created the present index."""
 ID_BITS = 15
-"""Of an id, below the time in milliseconds, which takes up to 48 of the 63."""
+"""Low bits of an id, below the time in milliseconds, which takes up to 48 of the 63."""
 ID_STEP = 1 << ID_BITS
 NARROW = 32
-"""A reach of so few sessions is part of what the index is asked for."""
+"""For a reach of at most this many sessions, the index query names the sessions."""
 ROWS_AT_ONCE = 64
 BACKLOG = (
     "FROM sessions s LEFT JOIN indexed_logs x ON x.session = s.id "
@@ -39,11 +39,11 @@ LAG = (
     f"AND e.seq > CASE WHEN x.reading < {RULES} THEN 0 ELSE COALESCE(x.indexed_seq, 0) END "
     "AND e.role IN ('user', 'assistant')"
 )
-"""How many messages are not indexed yet."""
+"""The number of messages that are not indexed yet."""
 
 
 class _Place(NamedTuple):
-    """A row of the index: a message in its session's log."""
+    """The place of an index row: a message in its session's log."""
 
     id: int
     session: SessionRow
@@ -53,23 +53,23 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message with all words, as it stands in the log."""
+    """A message with all words, as it is in the log."""
 
     key: SessionKey
     event: Event
 
 
 class LogState(NamedTuple):
-    """How far a log is in the index, and how far it goes."""
+    """How far a log is indexed, and where it ends."""
 
     session: SessionRow
     first_seq: int
     last_seq: int
     indexed_first_seq: int
-    """What lies below was taken out of the index."""
+    """Events below it were removed from the index."""
     indexed_seq: int
     is_outdated: bool = False
-    """Whether it was indexed by older rules of what is a secret."""
+    """Whether it was indexed under older redaction rules."""
 
     @property
     def is_to_take_out(self) -> bool:
@@ -78,7 +78,7 @@ class LogState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedMessage:
-    """A message on its way into the index."""
+    """A message to be indexed."""
 
     session: SessionRow
     seq: int
@@ -89,7 +89,7 @@ class IndexedMessage:
 
 
 async def find_narrow(query: Query, reach: Reach) -> list[SessionRow] | None:
-    """The sessions in the reach, where they are few and found by an index; else None."""
+    """The sessions in the reach, if they are few and an index finds them; else None."""
     viewer = reach.viewer
     if viewer is None or viewer.visibility not in (Visibility.SELF, Visibility.TREE):
         return None
@@ -106,7 +106,7 @@ async def find_narrow(query: Query, reach: Reach) -> list[SessionRow] | None:
 
 
 def expression(words: Sequence[str], sessions: Sequence[SessionRow] | None) -> str:
-    """What `message_words` is asked for: all words, in one of the sessions if they are named."""
+    """The query for `message_words`: all words, in one of the sessions if any are given."""
     asked = list(words)
     if sessions is not None:
         asked.insert(0, f"({' OR '.join(map(session_word, sessions))})")
@@ -114,23 +114,23 @@ def expression(words: Sequence[str], sessions: Sequence[SessionRow] | None) -> s
 
 
 def session_word(session: SessionRow) -> str:
-    """In the index of every message of the session; no text has it."""
+    """A word indexed with every message of the session; no text contains it."""
     return f"_{session}"
 
 
 async def find_messages(
     query: Query, reach: Reach, asked: str, *, before: int, depth: int, limit: int
 ) -> tuple[list[FoundMessage], int | None]:
-    """Messages in the reach among the `depth` newest with an id below `before`; and where to go on, if anywhere.
+    """Messages in the reach among the `depth` newest with an id below `before`; and where to continue, if anywhere.
 
-    Newest first, at most `limit`. Session, incarnation and message must flow to a session that asks; to people, in
-    what they take part in, the message. Contract: flow 3, visibility 4.
+    Newest first, at most `limit`. For an asking session, session, incarnation and message must flow to it; for people,
+    in sessions they take part in, only the message. Contract: flow 3, visibility 4.
     """
     inside = any_of(await branches(query, reach))
     messages = flow_values(reach.clearance)
     incarnations = flow_values(EVERYTHING if reach.viewer is None else reach.clearance)
     rows = await query.fetch_all(
-        # First what the index gives, then of each other table a row for each: no planner may begin elsewhere.
+        # First the index rows, then one row of each other table: no planner may begin elsewhere.
         "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
         "hit (id, session, seq, incarnation) AS MATERIALIZED ("
         "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
@@ -155,7 +155,7 @@ async def find_messages(
 
 
 async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessage]:
-    """The messages at these places that are still there, in the same order."""
+    """The messages at these places that still exist, in the same order."""
     if not places:
         return []
     columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
@@ -173,20 +173,20 @@ async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessa
 
 
 async def count_lag(query: Query) -> int:
-    """How many messages are not indexed yet."""
+    """The number of messages that are not indexed yet."""
     row = await query.fetch_one(LAG)
     assert row is not None
     return row[0]
 
 
 async def list_backlog(query: Query, limit: int) -> list[SessionRow]:
-    """Sessions with something to index or to take out, those that changed last first. Reads a row of every session."""
+    """Sessions with messages to index or to remove, latest change first. Reads a row of every session."""
     rows = await query.fetch_all(f"SELECT s.id {BACKLOG} ORDER BY s.updated_at DESC, s.id DESC LIMIT ?", (limit,))
     return [row[0] for row in rows]
 
 
 async def list_recent_backlog(query: Query, since_ms: int, limit: int) -> list[SessionRow]:
-    """The same of listed sessions that changed since then."""
+    """Like `list_backlog`, for listed sessions that changed since then."""
     rows = await query.fetch_all(
         f"SELECT s.id {BACKLOG} AND s.deleted_at IS NULL AND s.status <> 'inactive' AND s.updated_at >= ? "
         "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
@@ -196,7 +196,7 @@ async def list_recent_backlog(query: Query, since_ms: int, limit: int) -> list[S
 
 
 async def newest_change(query: Query) -> int:
-    """When a listed session changed last; 0 if there is none."""
+    """When a listed session last changed; 0 if there is none."""
     row = await query.fetch_one(
         "SELECT MAX(updated_at) FROM sessions WHERE deleted_at IS NULL AND status <> 'inactive'"
     )
@@ -205,7 +205,7 @@ async def newest_change(query: Query) -> int:
 
 
 async def find_states(query: Query, sessions: Sequence[SessionRow]) -> Sequence[LogState]:
-    """Of the sessions with something to index or to take out."""
+    """The states of the sessions with messages to index or to remove."""
     rows = await query.fetch_all(
         f"SELECT s.id, s.first_seq, s.last_seq, COALESCE(x.first_seq, s.first_seq), COALESCE(x.indexed_seq, 0), "
         f"CASE WHEN x.reading < {RULES} THEN 1 ELSE 0 END "
@@ -216,7 +216,7 @@ async def find_states(query: Query, sessions: Sequence[SessionRow]) -> Sequence[
 
 
 async def read_unindexed(query: Query, grant: Grant, state: LogState, limit: int) -> list[Event]:
-    """The next messages of people and models to be indexed, ascending, at most `limit`."""
+    """The next unindexed messages of people and models, ascending, at most `limit`."""
     rows = await query.fetch_all(
         f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND seq > ? AND seq <= ? "
         "AND role IN ('user', 'assistant') ORDER BY seq LIMIT ?",
@@ -226,12 +226,12 @@ async def read_unindexed(query: Query, grant: Grant, state: LogState, limit: int
 
 
 async def take_turn(tx: Transaction) -> None:
-    """From here to COMMIT no other process gives ids."""
+    """From here to COMMIT, no other process assigns ids."""
     await tx.execute("UPDATE index_turns SET turns = turns + 1 WHERE id = 1")
 
 
 async def advance(tx: Transaction, state: LogState, indexed_seq: int) -> bool:
-    """Notes how far the log is indexed; False if that is no longer where it was."""
+    """Stores how far the log is indexed; False if it has changed since `state` was read."""
     changed = await tx.change(
         f"INSERT INTO indexed_logs (session, first_seq, indexed_seq, reading) VALUES (?, ?, ?, {RULES}) "
         "ON CONFLICT (session) DO UPDATE SET indexed_seq = excluded.indexed_seq "
@@ -242,11 +242,11 @@ async def advance(tx: Transaction, state: LogState, indexed_seq: int) -> bool:
 
 
 async def insert(tx: Transaction, messages: Sequence[IndexedMessage]) -> None:
-    """Puts messages into the index, whose logs have been advanced in this unit."""
+    """Adds messages to the index; this unit must already have advanced their logs."""
     if not messages:
         return
     ids = await _give_ids(tx, [message.created_at_ms for message in messages])
-    ordered = sorted(zip(ids, messages, strict=True), key=lambda pair: pair[0])  # as the index is written best
+    ordered = sorted(zip(ids, messages, strict=True), key=lambda pair: pair[0])  # the fastest order for writing
     for start in range(0, len(ordered), ROWS_AT_ONCE):
         part = ordered[start : start + ROWS_AT_ONCE]
         rows: list[SqlValue] = []
@@ -272,7 +272,7 @@ def _insert_words(count: int) -> str:
 
 
 async def _give_ids(tx: Transaction, times_ms: Sequence[int]) -> list[int]:
-    """An unused id for each time, ascending among equal times; where a millisecond is full, one of the next."""
+    """An unused id for each time, ascending for equal times; if a millisecond is full, an id of a later one."""
     next_ids = await _next_ids(tx, dict.fromkeys(time_ms << ID_BITS for time_ms in times_ms))
     ids: list[int] = []
     for time_ms in times_ms:
@@ -287,7 +287,7 @@ async def _give_ids(tx: Transaction, times_ms: Sequence[int]) -> list[int]:
 
 
 async def _next_ids(tx: Transaction, lows: Collection[int]) -> dict[int, int]:
-    """The first unused id of each millisecond, by its lowest one."""
+    """The first unused id of each millisecond, by its lowest id."""
     rows = await tx.fetch_all(
         f"WITH low (id) AS (VALUES {', '.join(['(?)'] * len(lows))}) SELECT low.id, "
         "COALESCE((SELECT MAX(m.id) FROM indexed_messages m WHERE m.id >= low.id AND m.id < low.id + ?) + 1, low.id) "
@@ -298,7 +298,7 @@ async def _next_ids(tx: Transaction, lows: Collection[int]) -> dict[int, int]:
 
 
 async def delete_below(tx: Transaction, state: LogState, limit: int) -> int:
-    """Takes messages out whose events are gone, or all of an outdated log, at most `limit`; returns how many."""
+    """Removes deleted messages, or all messages of an outdated log, at most `limit`; returns how many."""
     end = state.last_seq + 1 if state.is_outdated else state.first_seq
     rows = await tx.fetch_all(
         "SELECT id FROM indexed_messages WHERE session = ? AND seq < ? ORDER BY seq LIMIT ?",

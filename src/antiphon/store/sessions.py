@@ -59,16 +59,16 @@ class Incarnation:
     session: SessionRow
     first_seq: int
     last_seq: int | None
-    """None while it is the present one."""
+    """None for the present one."""
     taint: Classification
 
 
 class LogEnd(NamedTuple):
-    """Where a session's log ends, as read in a transaction that has appended nothing since."""
+    """The end of a session's log, read in a transaction that has appended nothing since."""
 
     last_seq: int
     incarnation: SessionId
-    """The present one."""
+    """The present incarnation."""
 
 
 class Child(NamedTuple):
@@ -78,7 +78,7 @@ class Child(NamedTuple):
 
 
 class SessionHead(NamedTuple):
-    """What taking a message in needs of a session; cheap to read."""
+    """The fields of a session that storing a message needs; cheap to read."""
 
     row: SessionRow
     key: str
@@ -91,7 +91,7 @@ class SessionHead(NamedTuple):
     has_description: bool
     send_policy: str | None
     channel: str | None
-    """Where its answers go."""
+    """The channel for its answers."""
 
     @property
     def end(self) -> LogEnd:
@@ -116,7 +116,7 @@ async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
-    """Which rows a list shows; every condition holds before the limit is applied. Contract: visibility 4."""
+    """The rows that a list shows; every condition applies before the limit. Contract: visibility 4."""
 
     agent_id: AgentId | None = None
     kinds: frozenset[SessionKind] | None = None
@@ -128,14 +128,14 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True)
 class ListCursor:
-    """The last row of a page; the next begins behind it."""
+    """The last row of a page; the next page begins after it."""
 
     updated_at_ms: int
     row: SessionRow
 
 
 async def find_by_key(query: Query, key: SessionKey) -> Session | None:
-    """The living session of the key."""
+    """The living session with the key."""
     return _one(await query.fetch_one(f"{_SELECT} WHERE s.key = ? AND s.deleted_at IS NULL", (key.value,)))
 
 
@@ -156,7 +156,7 @@ async def list_rows(query: Query, sessions: Sequence[SessionRow]) -> list[Sessio
 
 
 async def find_key(query: Query, session: SessionRow) -> SessionKey | None:
-    """The row's key, also of a deleted session."""
+    """The row's key, even if the session is deleted."""
     row = await query.fetch_one("SELECT key FROM sessions WHERE id = ?", (session,))
     return None if row is None else codec.stored_key(row[0])
 
@@ -175,7 +175,7 @@ async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation |
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a log begins and ends."""
+    """The first and last `seq` of a log."""
 
     first_seq: int
     last_seq: int
@@ -190,7 +190,7 @@ async def find_bounds(query: Query, session: SessionRow) -> Bounds | None:
 
 
 async def find_last_seqs(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, int]:
-    """Where the logs end, of sessions living or deleted."""
+    """The last `seq` of each log, of living and deleted sessions."""
     found: dict[SessionRow, int] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
@@ -212,7 +212,7 @@ async def insert(
     at_ms: int,
     columns: Mapping[str, SqlValue],
 ) -> SessionRow:
-    """A new row and its first incarnation, with an empty log; revives a deleted key's row."""
+    """Creates a row and its first incarnation, with an empty log; revives the row of a deleted key."""
     values: dict[str, SqlValue] = {
         "agent_id": agent_id,
         "kind": key.kind.value,
@@ -245,7 +245,7 @@ async def insert(
 async def start_incarnation(
     tx: Transaction, session: SessionRow, session_id: SessionId, *, first_seq: int, at_ms: int
 ) -> None:
-    """A new life with empty working memory, at the session's base classification."""
+    """Starts an incarnation with empty working memory, at the session's base classification."""
     await tx.execute(
         "INSERT INTO incarnations (id, session, first_seq, started_at, taint_level, taint_compartments, "
         "taint_integrity) SELECT ?, id, ?, ?, base_level, base_compartments, base_integrity "
@@ -259,7 +259,7 @@ async def end_incarnation(tx: Transaction, session_id: SessionId, *, last_seq: i
 
 
 async def stretch_incarnation(tx: Transaction, session_id: SessionId, last_seq: int) -> None:
-    """Lets an ended incarnation reach to an event that came late; changes nothing in a present one."""
+    """Extends an ended incarnation to an event that came late; does not change a present one."""
     await tx.execute(
         "UPDATE incarnations SET last_seq = ? WHERE id = ? AND last_seq IS NOT NULL", (last_seq, session_id)
     )
@@ -273,7 +273,7 @@ async def set_taint(tx: Transaction, session_id: SessionId, taint: Classificatio
 
 
 async def update(tx: Transaction, session: SessionRow, columns: Mapping[str, SqlValue]) -> None:
-    """Sets columns without an event, for what no reader of the log needs to know."""
+    """Sets columns without an event, for changes that no reader of the log needs."""
     await tx.execute(_update(tuple(columns)), (*columns.values(), session))
 
 
@@ -283,7 +283,7 @@ def _update(columns: tuple[str, ...]) -> str:
 
 
 async def hold(tx: Transaction, session: SessionRow) -> None:
-    """Until the unit commits no other one appends to the session; where the backend locks rows."""
+    """Where the backend locks rows, no other unit appends to the session until this unit commits."""
     await tx.execute("UPDATE sessions SET last_seq = last_seq WHERE id = ?", (session,))
 
 
@@ -296,7 +296,7 @@ async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[S
 
 
 async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
-    """Makes at most `limit` idle sessions `inactive`, whose last interaction was before; returns how many."""
+    """Makes at most `limit` sessions `inactive` that are idle since before `before_ms`; returns how many."""
     return await tx.change(
         "UPDATE sessions SET status = 'inactive' WHERE status = 'idle' AND id IN (SELECT id FROM sessions "
         "WHERE deleted_at IS NULL AND status = 'idle' AND interacted_at < ? ORDER BY updated_at LIMIT ?)",
@@ -305,7 +305,7 @@ async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
 
 
 class Deleted(NamedTuple):
-    """A session that was."""
+    """A deleted session."""
 
     row: SessionRow
     agent_id: AgentId
@@ -313,7 +313,7 @@ class Deleted(NamedTuple):
 
 
 async def list_deleted(query: Query, sessions: Sequence[SessionRow]) -> list[Deleted]:
-    """Those of them that were deleted, and not made anew since."""
+    """The sessions that were deleted and not created again since."""
     marks = ", ".join("?" * len(sessions))
     found = await query.fetch_all(
         f"SELECT id, agent_id, created_at FROM sessions WHERE deleted_at IS NOT NULL AND id IN ({marks})", sessions
@@ -322,10 +322,10 @@ async def list_deleted(query: Query, sessions: Sequence[SessionRow]) -> list[Del
 
 
 async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
-    """Leaves a tombstone. The deletion takes a number, so that a cursor at the old end is told from a new one."""
+    """Leaves a tombstone. The deletion gets a number, which separates a cursor at the old end from a new one."""
     await tx.execute("DELETE FROM participants WHERE session = ?", (session,))
     own = ", ".join(f"ancestor_{depth} = NULL" for depth in range(MAX_DEPTH))
-    # Those below first: a unit that waits for this row may hold one of theirs.
+    # Children first: a unit that waits for this row may hold one of theirs.
     await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
     for depth in range(MAX_DEPTH):
         await tx.execute(f"UPDATE sessions SET ancestor_{depth} = NULL WHERE ancestor_{depth} = ?", (session,))
@@ -351,7 +351,7 @@ async def add_participant(tx: Transaction, session: SessionRow, principal: str) 
 
 
 async def add_stored_bytes(tx: Transaction, session: SessionRow, principal: str, size: int) -> None:
-    """Counts what the participant wrote; nothing for others."""
+    """Adds to the bytes that the participant has stored; does nothing for other principals."""
     await tx.execute(
         "UPDATE participants SET stored_bytes = stored_bytes + ? WHERE session = ? AND principal = ?",
         (size, session, principal),
@@ -359,7 +359,7 @@ async def add_stored_bytes(tx: Transaction, session: SessionRow, principal: str,
 
 
 class Taken(NamedTuple):
-    """What a participant has taken of its share."""
+    """The part of its share that a participant has used."""
 
     sessions: int
     stored_bytes: int
@@ -374,7 +374,7 @@ async def taken_by(query: Query, principal: str) -> Taken:
 
 
 async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -> None:
-    """Puts a new session under another one, for good."""
+    """Makes a new session the child of another one, permanently."""
     copied = ", ".join(
         f"ancestor_{depth} = (SELECT CASE WHEN p.depth = {depth} THEN p.id ELSE p.ancestor_{depth} END "
         "FROM sessions p WHERE p.id = ?)"
@@ -389,7 +389,7 @@ async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -
 async def find_visible_by_label(
     query: Query, reach: Reach, label: str, agent_id: AgentId | None, limit: int
 ) -> list[SessionSummary]:
-    """Listed sessions of that name in the reach, at most `limit`."""
+    """Listed sessions with that label in the reach, at most `limit`."""
     return await list_page(query, reach, SessionFilter(label=label, agent_id=agent_id), limit=limit, after=None)
 
 

@@ -1,4 +1,4 @@
-"""Rows of children: how they were spawned, their attachments, and the results that they owe."""
+"""Rows of children: their spawns, their attachments, and the results that they owe."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ from antiphon.store.scopes import MAX_DEPTH
 AT_ONCE = 500
 """Ids in one statement."""
 DUE = SessionRow(-1)
-"""No session's row; woken when something was given a time at which it is due."""
+"""Not a session's row; woken when something gets a time at which it is due."""
 
 _SPAWN_COLUMNS = (
     "p.child, p.origin, p.run, p.task, p.mode, p.cleanup, p.time_limit, p.archive_after, p.attach_as, p.receipt, "
@@ -33,18 +33,18 @@ _CHILDREN = (
     "SELECT id FROM sessions WHERE parent = ? UNION SELECT t.child FROM reports t JOIN spawns q ON q.child = t.child "
     "WHERE t.requester = ? AND (t.stage = 'open' OR q.mode = 'session')"
 )
-"""Those of a session, and those that it inherited."""
+"""The children of a session, including inherited ones."""
 _IS_FOR = (
     "t.requester = ? AND t.requester_incarnation = ? AND t.stage = 'open' AND t.waiter IS NULL "
     "AND (t.origin_run = ? OR t.is_from_outside = 1 OR (COALESCE(t.place, '') = ? AND "
     "COALESCE((SELECT COALESCE(r.exchange, r.announces) FROM runs r WHERE r.id = t.origin_run), '') = ?))"
 )
-"""What a run that yields waits for; see `list_open`."""
+"""The results that a yielding run waits for; see `list_open`."""
 _BELOW = (
     "WITH RECURSIVE below(run) AS (SELECT t.run FROM reports t WHERE t.origin_run = ? AND t.stage = 'open' "
     "UNION SELECT t.run FROM below b JOIN reports t ON t.origin_run = b.run WHERE t.stage = 'open')"
 )
-"""The runs that bring what a run gave to children, and what these gave to theirs."""
+"""The runs that bring the results that a run's children owe, at any depth."""
 _IS_EXACT = "(s.key = ? OR s.incarnation = ? OR s.id IN (SELECT child FROM reports WHERE id = ?))"
 _IS_AT_WORK = (
     "EXISTS (SELECT 1 FROM reports t WHERE t.child = p.child AND t.stage = 'open') "
@@ -87,22 +87,22 @@ async def find_by_origin(query: Query, origin: str) -> Spawn | None:
 
 
 class Governed(NamedTuple):
-    """A child, and how it stands."""
+    """A child and its state."""
 
     spawn: Spawn
     report: RunId | None
     """The newest result that it owes, else the newest that it owed."""
     is_at_work: bool
-    """Whether it owes a result or has a run that has not ended or waits; wording a result is no work."""
+    """Whether it owes a result or has a run that has not ended or waits; wording a result does not count."""
 
 
 async def list_children(
     query: Query, requester: SessionRow, *, limit: int | None, name: str | None = None, at_work: bool = False
 ) -> list[Governed]:
-    """The session's children, those too that it inherited: those at work, the others that are shown, those hidden.
+    """The session's children, including inherited ones: first those at work, then other listed ones, then hidden ones.
 
-    Of each the newest first. `name` finds a key, a session id or the id of a result, and where it is none of these a
-    label; `at_work` only those.
+    Each group is newest first. `name` matches a key, a session id or the id of a result, and only if it is none of
+    these a label; `at_work` restricts the list to children at work.
     """
     conditions, values = [f"p.child IN ({_CHILDREN})", "s.deleted_at IS NULL"], list[SqlValue]([requester, requester])
     is_exact = "0"
@@ -126,7 +126,7 @@ async def list_children(
 
 
 async def find_told(query: Query, requester: SessionRow, message_id: MessageId) -> SessionRow | None:
-    """The child of the session in whose log that message stands."""
+    """The session's child whose log contains that message."""
     row = await query.fetch_one(
         f"SELECT session FROM events WHERE message_id = ? AND session IN ({_CHILDREN})",
         (message_id, requester, requester),
@@ -135,14 +135,14 @@ async def find_told(query: Query, requester: SessionRow, message_id: MessageId) 
 
 
 async def set_due(tx: Transaction, child: SessionRow, due_at_ms: int | None) -> None:
-    """When the child is to be archived or deleted; None for no more."""
+    """Sets when the child is to be archived or deleted; None for never."""
     await tx.execute("UPDATE spawns SET due_at = ? WHERE child = ?", (due_at_ms, child))
     if due_at_ms is not None:
         tx.wake(DUE)
 
 
 async def delete_awaited(tx: Transaction, waiter: RunId, at_ms: int) -> None:
-    """A run goes on with what came for it: children that are to be deleted are no longer needed. Contract: spawn 4."""
+    """A run continues with its awaited results: children to be deleted are no longer needed. Contract: spawn 4."""
     due = await tx.change(
         "UPDATE spawns SET due_at = ? WHERE mode = ? AND cleanup = ? AND child IN "
         "(SELECT child FROM reports WHERE waiter = ? AND stage = 'done')",
@@ -153,7 +153,7 @@ async def delete_awaited(tx: Transaction, waiter: RunId, at_ms: int) -> None:
 
 
 async def keep_until(tx: Transaction, children: Sequence[SessionRow], until_ms: int) -> None:
-    """Puts off that the children are deleted; of several times the latest counts."""
+    """Postpones the deletion of the children; the latest of several times counts."""
     await tx.execute(
         f"UPDATE spawns SET kept_until = ? WHERE child IN ({', '.join('?' * len(children))}) AND cleanup = ? "
         "AND COALESCE(kept_until, 0) < ?",
@@ -162,7 +162,7 @@ async def keep_until(tx: Transaction, children: Sequence[SessionRow], until_ms: 
 
 
 async def list_due(query: Query, at_ms: int, limit: int) -> list[SessionRow]:
-    """Children whose time has come, the earliest first."""
+    """Children that are due, the earliest first."""
     rows = await query.fetch_all(
         "SELECT child FROM spawns WHERE due_at IS NOT NULL AND due_at <= ? ORDER BY due_at LIMIT ?", (at_ms, limit)
     )
@@ -177,7 +177,7 @@ class Parked(NamedTuple):
 
 
 async def list_overdue(query: Query, at_ms: int, limit: int) -> list[Parked]:
-    """Parked runs whose time is over."""
+    """Parked runs whose deadline has passed."""
     rows = await query.fetch_all(
         "SELECT id, session FROM runs WHERE is_parked = 1 AND deadline <= ? ORDER BY deadline LIMIT ?", (at_ms, limit)
     )
@@ -185,7 +185,7 @@ async def list_overdue(query: Query, at_ms: int, limit: int) -> list[Parked]:
 
 
 async def next_due(query: Query) -> int | None:
-    """The time in milliseconds at which something will be due; None if nothing will."""
+    """The time in milliseconds at which something is due next; None if nothing is."""
     row = await query.fetch_one(
         "SELECT (SELECT MIN(due_at) FROM spawns WHERE due_at IS NOT NULL), "
         "(SELECT MIN(deadline) FROM runs WHERE is_parked = 1 AND deadline IS NOT NULL)"
@@ -203,7 +203,7 @@ async def add_attachments(tx: Transaction, child: SessionRow, attachments: Seque
 
 
 async def list_attachments(query: Query, child: SessionRow) -> list[Attachment]:
-    """In no order; the receipt has one."""
+    """In no order; the receipt has the order."""
     rows = await query.fetch_all("SELECT name, data, sha256, mime_type FROM attachments WHERE child = ?", (child,))
     return [Attachment(name=row[0], data=bytes(row[1]), sha256=row[2], mime_type=row[3]) for row in rows]
 
@@ -220,7 +220,7 @@ async def insert_report(tx: Transaction, report: Report, at_ms: int) -> None:
 
 
 async def change_report(tx: Transaction, before: Report, after: Report, at_ms: int) -> None:
-    """Stores what differs; the others of its columns may be changed by units beside this one."""
+    """Stores the fields that differ; other units may change other columns at the same time."""
     old, new = _report_values(before), _report_values(after)
     changes = {column: value for column, value in new.items() if value != old[column]}
     if "stage" in changes and after.stage is not ReportState.OPEN:
@@ -232,12 +232,12 @@ async def change_report(tx: Transaction, before: Report, after: Report, at_ms: i
 
 
 async def set_run(tx: Transaction, report_id: str, run: RunId) -> None:
-    """Another run's end brings the result now: the one that continues the first."""
+    """Stores the run whose end now brings the result: the continuation of the first."""
     await tx.execute("UPDATE reports SET run = ? WHERE id = ?", (run, report_id))
 
 
 async def take_open(tx: Transaction, child: SessionRow) -> None:
-    """Lets nothing follow from what the child owes now."""
+    """Marks what the child owes now as taken, so that nothing follows from it."""
     await tx.execute("UPDATE reports SET is_taken = 1 WHERE child = ? AND stage = 'open'", (child,))
 
 
@@ -246,7 +246,7 @@ async def find_report(query: Query, report_id: str) -> Report | None:
 
 
 async def list_reports(query: Query, report_ids: Sequence[str]) -> list[Report]:
-    """Those that exist, at most as many as are named, in the order of their ids."""
+    """The reports that exist among those named, in the order of their ids."""
     if not report_ids:
         return []
     marks = ", ".join("?" * len(report_ids))
@@ -254,10 +254,10 @@ async def list_reports(query: Query, report_ids: Sequence[str]) -> list[Report]:
 
 
 async def list_open(query: Query, run: Run, place: DeliveryContext | None) -> list[Report]:
-    """Results that children of the run's session owe and that the run may go on with, oldest first.
+    """Results that children of the run's session owe and that the run may continue with, oldest first.
 
-    No run waits for them yet, they are for the run's incarnation, and their news would be told to whom the run
-    answers: `place` if that is outside, the session or request that asked. Contract: spawn 7, 8.
+    No run waits for them yet, they belong to the run's incarnation, and they would be announced where the run's answer
+    goes: to `place` if that is outside, else to the session or request that asked. Contract: spawn 7, 8.
     """
     return await _list(query, _IS_FOR, *_for(run, place))
 
@@ -271,7 +271,7 @@ async def count_active_children(query: Query, requester: SessionRow) -> int:
 
 
 async def is_expecting(query: Query, requester: SessionRow) -> bool:
-    """Whether children owe the session a result, or are about to word one for its channel."""
+    """Whether children owe the session a result, or will word one for its channel."""
     row = await query.fetch_one(
         "SELECT 1 FROM reports WHERE requester = ? AND stage IN ('open', 'announcing') LIMIT 1", (requester,)
     )
@@ -285,17 +285,17 @@ async def is_owing(query: Query, child: SessionRow) -> bool:
 
 
 async def list_recorded(query: Query, origin_run: RunId) -> list[Report]:
-    """Results that came, and from which something follows now that the run has ended."""
+    """Results that have arrived and from which something follows now that the run has ended."""
     return await _list(query, "t.origin_run = ? AND t.stage = 'recorded'", origin_run)
 
 
 async def list_awaited(query: Query, waiter: RunId) -> list[Report]:
-    """Results that the parked run waits for, those that came among them."""
+    """Results that the parked run waits for, including those that have arrived."""
     return await _list(query, "t.waiter = ?", waiter)
 
 
 async def wait_for_all(tx: Transaction, run: Run, place: DeliveryContext | None) -> bool:
-    """Lets the run wait for every result that `list_open` answers; whether there is one."""
+    """Makes the run wait for every result of `list_open`; returns whether there is one."""
     count = await tx.change(f"UPDATE reports AS t SET waiter = ? WHERE {_IS_FOR}", (run.id, *_for(run, place)))
     return count > 0
 
@@ -306,14 +306,14 @@ def _for(run: Run, place: DeliveryContext | None) -> tuple[SqlValue, ...]:
 
 
 async def move_origin(tx: Transaction, origin_run: RunId, to: RunId) -> None:
-    """What follows from a run's children waits for the end of the one that continues it."""
+    """Actions that wait for the end of a run now wait for the end of its continuation."""
     await tx.execute(
         "UPDATE reports SET origin_run = ? WHERE origin_run = ? AND stage IN ('open', 'recorded')", (to, origin_run)
     )
 
 
 async def list_of_child(query: Query, child: SessionRow) -> list[Report]:
-    """All that the child owes or owed, oldest first."""
+    """All reports of the child, done and open, oldest first."""
     return await _list(query, "t.child = ?", child)
 
 
@@ -326,7 +326,7 @@ async def find_newest_of_child(query: Query, child: SessionRow) -> Report | None
 
 
 async def list_unanswered(query: Query, requester: SessionRow) -> list[Report]:
-    """Results of children still there that came to the session, and with which none of its runs has gone on yet."""
+    """Results that reached the session from existing children, and that none of its runs has continued with yet."""
     return await _list(
         query,
         "t.requester = ? AND t.child IN (SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL) AND "
@@ -337,7 +337,7 @@ async def list_unanswered(query: Query, requester: SessionRow) -> list[Report]:
 
 
 async def list_newest_of_those_that_stay(query: Query, requester: SessionRow) -> list[str]:
-    """Of each child of mode `session` the session's newest report, which says to whom the next will go."""
+    """For each child of mode `session`, the session's newest report, which records the next requester."""
     rows = await query.fetch_all(
         "SELECT MAX(t.id) FROM reports t JOIN spawns p ON p.child = t.child "
         "WHERE t.requester = ? AND p.mode = 'session' GROUP BY t.child",
@@ -347,7 +347,7 @@ async def list_newest_of_those_that_stay(query: Query, requester: SessionRow) ->
 
 
 async def list_of_requester(query: Query, requester: SessionRow, also: Collection[str]) -> list[Report]:
-    """What children of the session owe, or what has come and is not done with; and those of the ids, oldest first."""
+    """Unfinished reports of the session's children, and those with the ids in `also`, oldest first."""
     reports = await _list(query, "t.requester = ? AND t.stage IN ('open', 'recorded', 'announcing')", requester)
     found = {report.id: report for report in reports}
     missing = [id for id in also if id not in found]
@@ -358,27 +358,27 @@ async def list_of_requester(query: Query, requester: SessionRow, also: Collectio
 
 
 async def leave_alone(tx: Transaction, requester: SessionRow) -> None:
-    """What a deleted session was told long ago names it no more."""
+    """Removes the deleted session from its remaining reports, which were done long ago."""
     await tx.execute(
         "UPDATE reports SET requester = NULL, origin_run = NULL, waiter = NULL WHERE requester = ?", (requester,)
     )
 
 
 class CancelledTree(NamedTuple):
-    """Work below a session that was called off."""
+    """The cancelled work below a session."""
 
     at_work: list[SessionRow]
     """Sessions whose run is under way."""
     runs: int
-    """How many: under way, queued and parked."""
+    """The number of runs: under way, queued and parked."""
 
 
 async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> CancelledTree:
-    """Calls off all work of the sessions under the root. Contract: spawn 8."""
+    """Cancels all work of the sessions under the root. Contract: spawn 8."""
     if depth >= MAX_DEPTH:
         return CancelledTree([], 0)
     below = f"SELECT id FROM sessions WHERE ancestor_{depth} = ?"
-    # Runs before their reports, as where a run ends: in the other order the two could wait for one another.
+    # Runs before their reports, as when a run ends: in the other order the two could deadlock.
     rows = await tx.fetch_all(
         "UPDATE runs SET cancel_requested = 1 WHERE status IN ('queued', 'running', 'awaiting_approval') "
         f"AND session IN ({below}) RETURNING session, status",
@@ -392,12 +392,12 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> Cancelle
 
 
 async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
-    """Calls off the work that the run, or what it continues, gave to children; the sessions with a run under way.
+    """Cancels the work that the run, or a run it continues, gave to children; returns sessions with a run under way.
 
-    What other runs gave to the same children, and to others of the session, goes on. Contract: runs 5, spawn 8.
+    Work from other runs, for the same children or for others of the session, continues. Contract: runs 5, spawn 8.
     """
     at_work: list[SessionRow] = []
-    # Again until nothing is left: a run that continues another may come in between.
+    # Repeats until nothing is left: a continuation may be queued in between.
     while rows := await tx.fetch_all(
         f"{_BELOW} UPDATE runs SET cancel_requested = 1 WHERE id IN (SELECT run FROM below) AND cancel_requested = 0 "
         "AND (status IN ('queued', 'running', 'awaiting_approval') OR is_parked = 1) RETURNING session, status",
@@ -411,9 +411,9 @@ async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
 
 
 async def delete_all(tx: Transaction, child: SessionRow) -> None:
-    """Forgets what a deleted child was given and owed; not that it was spawned, so that no call does it again.
+    """Deletes the attachments and reports of a deleted child, but not its spawn, so that no call repeats the spawn.
 
-    What stands in its requester's log already is still followed by what follows from it.
+    A result that is already in its requester's log still has its consequences.
     """
     await tx.execute("UPDATE spawns SET task = '', due_at = NULL WHERE child = ?", (child,))
     await drop_attachments(tx, child)

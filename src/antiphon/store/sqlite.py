@@ -26,13 +26,13 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 MAX_BATCH = 64
-"""Units in one COMMIT at the most; bounds what one failed unit makes run again."""
+"""The most units in one COMMIT; limits how many a failed unit makes run again."""
 
 
 UNITS_BETWEEN_CHECKPOINTS = 256
-"""About 4 MiB of write-ahead log. A log that goes round in so much is overwritten, never extended: half the fsync."""
+"""About 4 MiB of write-ahead log. A log of bounded size is overwritten, never extended: half the fsync."""
 MAX_LOG_BYTES = 16 * 1024 * 1024
-"""What a log that a long reader let grow is cut to."""
+"""The size to which a log is cut after a long reader made it grow."""
 
 
 class Cursor(Protocol):
@@ -43,7 +43,7 @@ class Cursor(Protocol):
 
 
 class SqliteConnection(Protocol):
-    """What the store needs of a driver; tests bring one whose disk loses power."""
+    """The part of a driver that the store needs; tests use one whose disk loses power."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -55,7 +55,7 @@ Connect = Callable[[Path], SqliteConnection]
 
 
 def take_lock(path: Path) -> int:
-    """An open file whose closing gives the database free again. Raises `StoreUnusable` where another process has it."""
+    """Locks the database; closing the returned file unlocks it. Raises `StoreUnusable` if another process has it."""
     lock_path = path.with_name(path.name + ".lock")
     try:
         file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -74,7 +74,7 @@ def take_lock(path: Path) -> int:
 
 
 def connect_sqlite(path: Path) -> SqliteConnection:
-    """A connection in autocommit, so that each transaction is begun and ended by us."""
+    """A connection in autocommit mode: our code begins and ends each transaction."""
     return sqlite3.connect(path, isolation_level=None, cached_statements=512, check_same_thread=False)
 
 
@@ -162,7 +162,7 @@ class SqliteDatabase:
     ) -> "SqliteDatabase":
         """An open database with its schema up to date.
 
-        Raises `StoreUnusable` for a file that is in use, corrupt, of a newer version, or not ours.
+        Raises `StoreUnusable` for a file that is in use, corrupt, from a newer version, or not ours.
         """
         database = cls(path, connect=connect, on_commit=on_commit, commit_hook=commit_hook, synchronous=synchronous)
         database._lock_file = take_lock(path)
@@ -179,7 +179,7 @@ class SqliteDatabase:
 
     @property
     def failure(self) -> Unavailable | None:
-        """Why the store acknowledges nothing more; None while it is well."""
+        """Why the store acknowledges no more commits; None while it works."""
         return self._failure or (_closed() if self._is_closed else None)
 
     async def run(
@@ -202,9 +202,9 @@ class SqliteDatabase:
         return await job.future
 
     async def close(self) -> None:
-        """Commits what waits, then lets the file go. May be called twice.
+        """Commits the waiting units, then closes the file. May be called twice.
 
-        The writer closes last: the last connection brings the write-ahead log into the database and removes it.
+        The writer closes last: the last connection moves the write-ahead log into the database and removes it.
         """
         threads, self._threads = self._threads, []
         if not threads:
@@ -228,7 +228,7 @@ class SqliteDatabase:
     def _open_connection(self) -> SqliteConnection:
         try:
             connection = self._connect(self.path)
-            recognise(connection, self.path)  # before the journal mode, which is written into the file
+            recognise(connection, self.path)  # before the journal mode, which changes the file
             for pragma in (
                 "journal_mode=WAL",
                 f"synchronous={self._synchronous}",
@@ -264,7 +264,7 @@ class SqliteDatabase:
             transaction = _SqliteTransaction(connection)
             try:
                 self._run_batch(connection, transaction, batch)
-            except BaseException as error:  # the thread's root: every waiter is told, the thread lives on
+            except BaseException as error:  # the thread's root: every waiter gets the error, the thread continues
                 self._fail_batch(connection, batch, error)
             self._loop_call(self._settle, batch, transaction.effects)
             self._checkpoint(connection, len(batch))
@@ -272,7 +272,7 @@ class SqliteDatabase:
         _close(connection)
 
     def _run_batch(self, connection: SqliteConnection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
-        """Runs what waits and commits it; units that arrive meanwhile join."""
+        """Runs and commits the waiting units; units that arrive meanwhile join."""
         if self._failure is not None:
             raise self._failure
         connection.execute("BEGIN IMMEDIATE")
@@ -301,7 +301,7 @@ class SqliteDatabase:
         batch.append(job)
 
     def _replay(self, connection: SqliteConnection, transaction: _SqliteTransaction, batch: list[_Job]) -> None:
-        """Runs each unit again under a savepoint, so that one which raises undoes itself alone."""
+        """Runs each unit again under a savepoint, so that a unit that raises undoes only itself."""
         connection.execute("BEGIN IMMEDIATE")
         for job in batch:
             before = transaction.effects.copy()
@@ -346,10 +346,10 @@ class SqliteDatabase:
         return cause
 
     def _checkpoint(self, connection: SqliteConnection, units: int) -> None:
-        """Keeps the write-ahead log short: most of the work is done beside the writer, the writer ends it.
+        """Keeps the write-ahead log short: most of the work happens beside the writer, which then finishes it.
 
-        Only a log that is wholly in the database starts again from its beginning, and beside a busy writer it
-        never is.
+        A log restarts from its beginning only when the database contains all of it, which never happens beside a busy
+        writer.
         """
         self._units_since_checkpoint += units
         if self._is_checkpoint_to_end:
@@ -369,7 +369,7 @@ class SqliteDatabase:
     def _run_checkpoint(self, connection: SqliteConnection) -> None:
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        except Exception as error:  # nobody waits for this; the log stays long, and a sick disk is remembered
+        except Exception as error:  # nobody waits for this; the log stays long, and a failing disk is remembered
             self._judge(error)
 
     def _read_loop(self, connection: SqliteConnection) -> None:
@@ -416,7 +416,7 @@ def _drive(job: _Job, transaction: _SqliteTransaction) -> Any:
 
 
 def _close(connection: SqliteConnection) -> None:
-    """Lets the file go. The last one to do so folds the log into it, which a sick or full disk refuses."""
+    """Closes the file. The last connection to close moves the log into it, which fails on a broken or full disk."""
     try:
         connection.close()
     except sqlite3.Error as error:
@@ -424,7 +424,7 @@ def _close(connection: SqliteConnection) -> None:
 
 
 def _translate(error: BaseException) -> BaseException:
-    """What the waiter is told for what the driver raised."""
+    """The error to raise for the driver's error."""
     if not isinstance(error, sqlite3.Error):
         return error
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF

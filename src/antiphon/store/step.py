@@ -1,4 +1,4 @@
-"""A step of a migration that SQL alone cannot say: it yields statements and gets their rows."""
+"""A migration step that SQL alone cannot express: it yields statements and receives their rows."""
 
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias
@@ -7,7 +7,7 @@ from antiphon.store.database import SqlValue
 
 
 class Statement(NamedTuple):
-    """With `?` for each value."""
+    """A statement with `?` for each value."""
 
     text: str
     values: tuple[SqlValue, ...] = ()
@@ -16,4 +16,4 @@ class Statement(NamedTuple):
 Rows: TypeAlias = list[tuple[Any, ...]]
 Asking: TypeAlias = Generator[Statement, Rows]
 Step: TypeAlias = Callable[[], Asking]
-"""Yields statements, which run in the migration's transaction after its SQL; each is answered by its rows."""
+"""Yields statements, which run in the migration's transaction after its SQL; each yield returns the rows."""

@@ -13,15 +13,15 @@ class TokenKind(StrEnum):
     LINK = "link"
     """The code in a sign-in link; used once."""
     BROWSER = "browser"
-    """What a signed-in browser's cookie holds."""
+    """The secret in a signed-in browser's cookie."""
     SESSION = "session"
-    """What a program shows that acts as one session."""
+    """A token of a program that acts as one session."""
     OWNER = "owner"
     """The owner's token; one row."""
 
 
 async def find_valid(query: Query, hashes: Sequence[str], at_ms: int) -> dict[str, bool]:
-    """Of those that are stored, by hash, whether each is still valid: it has not expired and was not used up."""
+    """For each stored hash, whether it is still valid: neither expired nor used up."""
     marks = ", ".join("?" * len(hashes))
     rows = await query.fetch_all(f"SELECT hash, expires_at, used_at FROM tokens WHERE hash IN ({marks})", hashes)
     return {hash: (expires_at is None or expires_at > at_ms) and used_at is None for hash, expires_at, used_at in rows}
@@ -39,7 +39,7 @@ async def insert_link(tx: Transaction, hash: str, principal: Principal, at_ms: i
 
 
 async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | None:
-    """Marks a link's code as used; None if it is not valid (any more). One of two racers gets it."""
+    """Marks a link's code as used; None if it is not valid (any more). Only one of two concurrent calls succeeds."""
     row = await tx.fetch_one(
         "UPDATE tokens SET used_at = ? WHERE hash = ? AND kind = ? AND expires_at > ? AND used_at IS NULL "
         "RETURNING principal",
@@ -49,13 +49,13 @@ async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | Non
 
 
 async def find_owner_hash(query: Query) -> str | None:
-    """The hash of the owner's token; None before the first gateway was started on the database."""
+    """The hash of the owner's token; None before the database's first gateway start."""
     row = await query.fetch_one("SELECT hash FROM tokens WHERE kind = ?", (TokenKind.OWNER.value,))
     return None if row is None else row[0]
 
 
 async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
-    """Keeps the one that is there."""
+    """Stores the hash unless there is one."""
     await tx.execute(
         "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (hash, TokenKind.OWNER.value, str(OWNER), at_ms),
@@ -63,7 +63,7 @@ async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
 
 
 async def replace_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
-    """Ends the owner's token of before, and every browser and link that it let in."""
+    """Ends the previous owner's token, and every browser and link that it signed in."""
     kinds = (TokenKind.OWNER.value, TokenKind.BROWSER.value, TokenKind.LINK.value)
     await tx.execute("DELETE FROM tokens WHERE kind IN (?, ?, ?)", kinds)
     await tx.execute(
@@ -78,14 +78,14 @@ class Browser:
 
     id: str
     hash: str
-    """Of the cookie's secret."""
+    """The hash of the cookie's secret."""
     page_hash: str
-    """Of the secret that its page keeps."""
+    """The hash of the page secret."""
     principal: Principal
     name: str
     created_at_ms: int
     last_used_at_ms: int
-    """To the day."""
+    """Rounded to the day."""
     expires_at_ms: int
 
 
@@ -114,24 +114,24 @@ async def insert_browser(tx: Transaction, browser: Browser) -> None:
 
 
 async def find_browser(query: Query, hash: str, at_ms: int) -> Browser | None:
-    """The browser whose cookie holds the secret of this hash, while it is signed in."""
+    """The browser whose cookie has this hash, while it is signed in."""
     row = await query.fetch_one(f"{_BROWSERS} AND hash = ?", (TokenKind.BROWSER.value, at_ms, hash))
     return None if row is None else _browser(row)
 
 
 async def list_browsers(query: Query, at_ms: int) -> list[Browser]:
-    """Those that are signed in, oldest first."""
+    """Signed-in browsers, oldest first."""
     rows = await query.fetch_all(f"{_BROWSERS} ORDER BY created_at, id", (TokenKind.BROWSER.value, at_ms))
     return [_browser(row) for row in rows]
 
 
 async def renew_browser(tx: Transaction, id: str, at_ms: int, expires_at_ms: int) -> None:
-    """Notes that it was used; one that was revoked meanwhile stays so."""
+    """Records that it was used; a browser revoked meanwhile stays revoked."""
     await tx.execute("UPDATE tokens SET last_used_at = ?, expires_at = ? WHERE id = ?", (at_ms, expires_at_ms, id))
 
 
 async def delete_by_id(tx: Transaction, id: str) -> bool:
-    """Ends a browser or a session's token; whether there was one."""
+    """Ends a browser or a session's token; returns whether it existed."""
     return await tx.fetch_one("DELETE FROM tokens WHERE id = ? RETURNING id", (id,)) is not None
 
 
@@ -160,7 +160,7 @@ class SessionToken:
     name: str | None
     created_at_ms: int
     expires_at_ms: int | None
-    """None for one that does not expire."""
+    """None for a token that does not expire."""
 
 
 _SESSION_TOKENS = (
@@ -193,7 +193,7 @@ async def find_session_token(query: Query, id: str, at_ms: int) -> SessionToken 
 
 
 async def list_session_tokens(query: Query, at_ms: int) -> list[SessionToken]:
-    """Valid ones, oldest first."""
+    """Valid tokens, oldest first."""
     rows = await query.fetch_all(f"{_SESSION_TOKENS} ORDER BY t.created_at, t.id", (at_ms,))
     return [_session_token(row) for row in rows]
 

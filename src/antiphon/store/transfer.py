@@ -1,4 +1,4 @@
-"""Moves what an embedded database holds to a PostgreSQL database: all of it in one transaction, or nothing."""
+"""Moves the content of an embedded database to a PostgreSQL database, in one transaction."""
 
 import os
 import sqlite3
@@ -21,25 +21,25 @@ from antiphon.store.postgres.schema import place, prepare
 from antiphon.store.sqlite import SqliteDatabase, take_lock
 
 LEFT_BEHIND = ("schema_migrations", "schema_hashes", "processes", "indexed_logs", "indexed_messages", "index_turns")
-"""Tables that tell of one database and those at work on it, not of sessions. The index of words is made anew."""
+"""Tables about one database and its processes, not about sessions. The index of words is rebuilt."""
 ROWS = 2_000
-"""Read and sent at a time."""
+"""Rows to read and send at a time."""
 _STATE = (
     "SELECT s.id, s.last_seq, COUNT(e.seq), COALESCE(MAX(e.seq), 0) FROM sessions s "
     "LEFT JOIN events e ON e.session = s.id GROUP BY s.id, s.last_seq ORDER BY s.id"
 )
 
 Report = Callable[[str, int, int], None]
-"""Told of a table, how many of its rows were copied, and of how many."""
+"""Called with a table, the number of its rows copied so far, and their total."""
 
 
 async def transfer(path: Path, old_path: Path, url: str, now_ms: int, report: Report) -> dict[str, int]:
     """Copies the database file to the PostgreSQL database; returns the number of rows by table.
 
-    The file is then renamed to `old_path`, with all that it held, so that nobody goes on with it by accident.
+    Then renames the file to `old_path`, with all its content, so that nobody keeps using it by accident.
 
-    Ids and numbers stay. What was running is nobody's there, and so taken over by the first worker that comes.
-    Raises `StoreUnusable`, also where a process uses the file, and `Conflict` for a target with sessions.
+    Ids and numbers stay. Running work has no owner in the new database, so the first worker takes it over.
+    Raises `StoreUnusable`, also if a process uses the file, and `Conflict` for a target with sessions.
     """
     if not path.exists():
         raise StoreUnusable(f"Database is missing: {str(path)!r}. There is nothing to move.", code="store_missing")
@@ -49,7 +49,7 @@ async def transfer(path: Path, old_path: Path, url: str, now_ms: int, report: Re
     await prepare(url, now_ms)
     lock = take_lock(path)
     try:
-        # The last connection folds the log into the file and removes it: from then on the file is all there is.
+        # The last connection moves the log into the file and removes it; then the file contains everything.
         with closing(_open(path)) as source:
             rows = await _copy_all(source, url, report)
         path.rename(old_path)
@@ -88,7 +88,7 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
                     f"Database has sessions already: {place(url)}. Move a home to a database that has none.",
                     code="target_not_empty",
                 )
-            await target.execute("DELETE FROM home_keys")  # the home's own comes with it
+            await target.execute("DELETE FROM home_keys")  # the copied home brings its own
             rows = {table: await _copy(source, target, table, report) for table in _tables(source)}
             await target.execute("UPDATE runs SET process = NULL")
             await _set_sequences(target)
@@ -106,7 +106,7 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
 
 
 def _tables(source: sqlite3.Connection) -> list[str]:
-    """In the order in which they were made, so that each comes after those it refers to."""
+    """In order of creation, so that each table comes after those it refers to."""
     found = source.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
     return [name for (name,) in found if name not in LEFT_BEHIND and not name.startswith(("sqlite_", "message_words"))]
 
@@ -130,7 +130,7 @@ async def _copy(source: sqlite3.Connection, target: AsyncConnection[Any], table:
 
 
 async def _set_sequences(target: AsyncConnection[Any]) -> None:
-    """New rows get numbers above those that were copied."""
+    """Sets the sequences so that new rows get numbers above the copied ones."""
     found = await target.execute(
         "SELECT table_name, column_name FROM information_schema.columns "
         "WHERE table_schema = current_schema() AND is_identity = 'YES' AND table_name NOT LIKE 'procrastinate%%'"
@@ -142,7 +142,7 @@ async def _set_sequences(target: AsyncConnection[Any]) -> None:
 
 
 async def _verify(source: sqlite3.Connection, target: AsyncConnection[Any], rows: dict[str, int]) -> None:
-    """Raises `StoreUnusable` unless both hold as many rows, and each session as many events up to the same number."""
+    """Raises `StoreUnusable` unless both have the same number of rows, and each session the same events."""
     for table, count in rows.items():
         arrived = await _number(target, sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table)))
         if arrived != count:

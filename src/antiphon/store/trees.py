@@ -1,7 +1,7 @@
-"""Sessions with those that they spawned, at any depth, and what all of these used.
+"""Sessions with all their descendants, and the usage of them all.
 
-A session that is not listed (deleted, or inactive where only the others are asked for) hides nobody below it: its
-descendants are listed under the nearest session above them that is, or as roots.
+A session that is not listed (deleted, or inactive if only others are requested) does not hide its descendants:
+they are listed under their nearest listed ancestor, or as roots.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,26 +22,26 @@ _LISTED = "s.status <> 'inactive'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Below:
-    """What there is under a session, at any depth."""
+    """A summary of the sessions under a session, at any depth."""
 
     listed: int = 0
     busy: int = 0
-    """Those with a run that has not ended, or that waits for children to be continued."""
+    """Sessions with a run that has not ended, or that waits for children before it is continued."""
     tokens: int = 0
-    """Of all that are not deleted, listed or not."""
+    """Of all sessions that are not deleted, listed or not."""
     cost_microusd: int | None = None
-    """The sum of what is known; None where nothing is."""
+    """The sum of known costs; None if none is known."""
 
 
 class TreeRoot(NamedTuple):
-    """A session as a root of the tree under it."""
+    """A session as the root of the tree under it."""
 
     row: SessionRow
     depth: int
 
 
 async def list_roots(query: Query, reach: Reach, *, include_inactive: bool, limit: int) -> list[Session]:
-    """Listed sessions under no listed one, newest first."""
+    """Listed sessions without a listed ancestor, newest first."""
     where = all_of([await within(query, reach, "s.id"), _directly_below(0, include_inactive=include_inactive)])
     found = await query.fetch_all(
         f"SELECT s.id FROM sessions s WHERE s.deleted_at IS NULL AND {where.text} ORDER BY {_NEWEST} LIMIT ?",
@@ -54,9 +54,9 @@ async def list_roots(query: Query, reach: Reach, *, include_inactive: bool, limi
 async def list_descendants(
     query: Query, reach: Reach, roots: Sequence[TreeRoot], *, include_inactive: bool, limit: int
 ) -> list[Session]:
-    """Listed sessions under one of `roots`: of each those at work first, then of little depth, of these the newest.
+    """Listed sessions under one of `roots`: for each root those at work first, then by depth, then newest first.
 
-    The limit is shared out, so that one root with many leaves room for the others.
+    The roots share the limit, so that one root with many leaves room for the others.
     """
     inside = await within(query, reach, "s.id")
     found: list[tuple[int, Session]] = []
@@ -75,9 +75,9 @@ async def list_descendants(
 async def list_children(
     query: Query, reach: Reach, parents: Mapping[TreeRoot, int], *, include_inactive: bool
 ) -> dict[SessionRow, list[Session]]:
-    """Listed sessions directly under each of `parents`, of each as many as it is mapped to.
+    """Listed sessions directly under each of `parents`, as many as its number in the mapping.
 
-    Those at work, or with one at work below them, come first; of each kind the newest.
+    Sessions at work, or with one at work below them, come first; each group is newest first.
     """
     inside = await within(query, reach, "s.id")
     found: dict[SessionRow, list[tuple[int, Session]]] = {place.row: [] for place in parents}
@@ -100,7 +100,7 @@ async def list_children(
 async def count_children(
     query: Query, reach: Reach, parents: Sequence[TreeRoot], *, include_inactive: bool
 ) -> dict[SessionRow, int]:
-    """How many listed sessions are directly under each of `parents` that has any."""
+    """The number of listed sessions directly under each of `parents` that has any."""
     inside = await within(query, reach, "s.id")
     found: dict[SessionRow, int] = {}
     for depth, places in _by_depth(parents).items():
@@ -117,7 +117,7 @@ async def count_children(
 async def sum_below(
     query: Query, reach: Reach, roots: Sequence[TreeRoot], *, include_inactive: bool
 ) -> dict[SessionRow, Below]:
-    """What is under each of `roots` that has descendants."""
+    """The summary for each of `roots` that has descendants."""
     is_listed = "1 = 1" if include_inactive else _LISTED
     inside = await within(query, reach, "s.id")
     found: dict[SessionRow, Below] = {}
@@ -141,7 +141,7 @@ async def sum_below(
 
 
 def _at_work_first(depth: int) -> str:
-    """Of sessions under roots of that depth, those at work and those above them before others."""
+    """Orders sessions under roots of that depth: those at work and their ancestors first."""
     places = ("id", *(f"ancestor_{each}" for each in range(depth + 1, MAX_DEPTH)))
     at_work = " UNION ALL ".join(
         f"SELECT b.{place} FROM sessions b WHERE b.id IN ({BUSY_SESSIONS})" for place in places
@@ -150,7 +150,7 @@ def _at_work_first(depth: int) -> str:
 
 
 def _placed(depth: int, where: Condition, order: str) -> str:
-    """Sessions under roots of that depth, numbered within each root's in that order."""
+    """Sessions under roots of that depth, numbered in that order for each root."""
     return (
         f"SELECT s.id, ROW_NUMBER() OVER (PARTITION BY s.ancestor_{depth} ORDER BY {order}) AS place "
         f"FROM sessions s WHERE s.deleted_at IS NULL AND {where.text}"
@@ -158,7 +158,7 @@ def _placed(depth: int, where: Condition, order: str) -> str:
 
 
 def _by_depth(places: Sequence[TreeRoot]) -> dict[int, list[TreeRoot]]:
-    """Those that may have descendants; each depth is one index."""
+    """Roots that may have descendants, by depth; each depth has its own index."""
     found: dict[int, list[TreeRoot]] = {}
     for place in places:
         if place.depth < MAX_DEPTH:
@@ -175,7 +175,7 @@ def _listed(*, include_inactive: bool) -> Condition:
 
 
 def _directly_below(depth: int, *, include_inactive: bool) -> Condition:
-    """Listed, and no ancestor from that depth on is listed."""
+    """The condition: listed, without a listed ancestor from that depth on."""
     conditions = [_listed(include_inactive=include_inactive)]
     if depth < MAX_DEPTH:
         ancestors = ", ".join(f"s.ancestor_{each}" for each in range(depth, MAX_DEPTH))

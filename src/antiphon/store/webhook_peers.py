@@ -1,4 +1,4 @@
-"""Gives each peer of a webhook a principal of its own, where a webhook was one guest before. Contract: channels 1."""
+"""Gives each peer of a webhook its own principal; before, each webhook was one guest. Contract: channels 1."""
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import parse_key, unquote_platform_id
@@ -7,17 +7,16 @@ from antiphon.store.database import SqlValue
 from antiphon.store.step import Asking, Statement
 
 _OLD, _NEW = "guest:webhook:%", "guest:webhook:%:%"
-"""A webhook's name has no colon, so that what has one more names its peer already."""
+"""A webhook's name has no colon, so a name with one more colon already includes the peer."""
 _IS_OLD = "principal LIKE ? AND principal NOT LIKE ?"
 _TREE = "(SELECT id FROM sessions WHERE id = ? OR ancestor_0 = ?)"
 
 
 def name_peers() -> Asking:
-    """Rewrites whoever takes part, and whose rights runs, exchanges and reports have.
+    """Rewrites participants, and the principals of runs, exchanges and reports.
 
-    What is of a chat's tree, and what a chain carried elsewhere, is found by the chat; what was said in a session that
-    all chats share, by where it is answered. Nobody takes part any more whose peer cannot be told; the peer does again
-    with the next message.
+    The chat identifies the peer for a chat's tree and for chains that left it; in a session that all chats share, the
+    place of the answer does. If a peer cannot be identified, it loses its participation until its next message.
     """
     for row, key in (yield Statement("SELECT id, key FROM sessions WHERE key LIKE ?", ("agent:%:webhook:%",))):
         if (found := _guest_of(key)) is not None:
@@ -34,7 +33,7 @@ def name_peers() -> Asking:
 
 
 def _guest_of(key: str) -> tuple[str, str] | None:
-    """The chat's guest as it was called, and as it is; None for a key of another kind."""
+    """The chat's guest under its old and new name; None for a key of another kind."""
     try:
         parse_key(key)
         match key.split(":"):
@@ -59,7 +58,7 @@ def _rename(session: int, old: str, new: str) -> Asking:
 
 
 def _follow_chains() -> Asking:
-    """What belongs to the chain of a run, or brings its result, has its principal."""
+    """All rows of a run's chain, and reports that the run brings, get the run's principal."""
     for table, link in (("runs", "chain"), ("exchanges", "chain"), ("reports", "run")):
         begun = f"(SELECT r.principal FROM runs r WHERE r.id = {table}.{link})"
         yield Statement(

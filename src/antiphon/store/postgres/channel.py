@@ -9,7 +9,7 @@ from antiphon.store.postgres.link import connect
 
 CHANNEL = "antiphon"
 PING_SECONDS = 5.0
-"""Between looks at whether a silent connection still stands."""
+"""Between checks whether a silent connection still works."""
 
 
 class PostgresChannel:
@@ -20,7 +20,7 @@ class PostgresChannel:
         self._sender: psycopg.AsyncConnection[tuple[object, ...]] | None = None
 
     async def send(self, text: str) -> None:
-        """At most 7,900 bytes. Raises `Unavailable`; the text may be lost then."""
+        """Sends at most 7,900 bytes. Raises `Unavailable`; the text may then be lost."""
         try:
             if self._sender is None or self._sender.closed:
                 self._sender = await connect(self._url)
@@ -30,7 +30,7 @@ class PostgresChannel:
             raise Unavailable("Notification was not sent", code="store_unreachable") from error
 
     async def receive(self) -> AsyncGenerator[str | None]:
-        """None once it listens, then every text that is sent. Raises `Unavailable` when the connection breaks."""
+        """Yields None once it listens, then every sent text. Raises `Unavailable` when the connection breaks."""
         try:
             connection = await connect(self._url)
             try:

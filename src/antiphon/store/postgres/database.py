@@ -27,18 +27,18 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 MAX_RERUNS = 5
-"""Of a transaction that lost against another one."""
+"""Of a transaction that lost a conflict with another one."""
 
 WAIT_SECONDS = 10.0
-"""How long a unit waits for a server that cannot be reached."""
+"""How long a unit waits for an unreachable server."""
 
 RETRY_SECONDS = 0.1
 
 _LOCK = "FOR NO KEY UPDATE"
-"""Of a session's row: no other unit may write to the session, but rows that name it may be written elsewhere."""
+"""The lock on a session's row: other units may not write to the session, but may write rows that refer to it."""
 
 SEVERAL_SESSIONS_LOCK = 7465
-"""Held by one unit at a time of those that know of several sessions; another than that of migrations."""
+"""Of units that name several sessions, one at a time holds it; differs from the lock of migrations."""
 
 MAX_KNOWN_KEYS = 65_536
 
@@ -76,7 +76,7 @@ class PostgresDatabase:
         connections: int = 12,
         wait_seconds: float = WAIT_SECONDS,
     ) -> "AsyncGenerator[PostgresDatabase]":
-        """A database that works while the context lasts, over at most so many connections."""
+        """A database that works while the context lasts, with a limited number of connections."""
         database = cls(url, on_commit=on_commit, defer=defer, commit_hook=commit_hook, wait_seconds=wait_seconds)
         readers = max(1, connections // 3)
         async with anyio.create_task_group() as tasks:
@@ -111,7 +111,7 @@ class PostgresDatabase:
         return await job.future
 
     async def close(self) -> None:
-        """Commits what waits; the connections end with the context."""
+        """Commits the waiting units; the connections close with the context."""
         self._is_closed = True
         with anyio.move_on_after(2 * self._wait_seconds):
             await self._writes.wait_idle()
@@ -157,7 +157,7 @@ class PostgresDatabase:
         return job.result
 
     async def _write(self, link: Link, batch: list[LaneJob]) -> None:
-        """Runs the units in one transaction and settles them; again, as long as that can help."""
+        """Runs the units in one transaction and settles them; retries while that can help."""
         reruns = 0
         is_careful = False
         while True:
@@ -184,7 +184,7 @@ class PostgresDatabase:
                     reruns += 1
                     if reruns > MAX_RERUNS:
                         raise Unavailable("Store is busy. Try again.", code="store_busy") from error
-                    # At once it could take the locks again before the other wakes, and so on for both.
+                    # An immediate retry could take the locks before the other transaction wakes, and so on for both.
                     await asyncio.sleep(random.uniform(0.5, 1) * RETRY_SECONDS * reruns)
                 elif is_lost(error):
                     await self._wait_for_server(batch[0], error)
@@ -218,7 +218,7 @@ class PostgresDatabase:
     async def _lock_named(
         self, cursor: AsyncRawCursor[Row], sessions: tuple[Named, ...], ids: list[SessionRow]
     ) -> None:
-        """Locks the rows of sessions that were named by key or id; of a key without a row, the making of one."""
+        """Locks the rows of sessions that were named by key or id; for a key without a row, locks its creation."""
         targets = [session for session in sessions if not isinstance(session, int)]
         keys = sorted({target.key.value for target in targets if target.key is not None})
         session_ids = sorted({str(target.session_id) for target in targets if target.session_id is not None})
@@ -286,10 +286,10 @@ class PostgresDatabase:
             self._commit_hook(number, "after", names)
 
     async def _has_committed(self, link: Link, xid: str, life: str, job: LaneJob, unknown: OutcomeUnknown) -> bool:
-        """Asks the server what became of a transaction whose COMMIT was not answered.
+        """Asks the server for the outcome of a transaction whose COMMIT was not answered.
 
-        A server that crashed meanwhile gives the number of one that was lost to another. So of its answers only
-        that it knows of no commit is believed then.
+        A server that crashed reuses the numbers of lost transactions. After a crash, only the answer that there was no
+        commit can be trusted.
         """
         while True:
             try:
@@ -319,7 +319,7 @@ class PostgresDatabase:
             raise outcome_unknown() from unknown
 
     async def _wait_for_server(self, job: LaneJob, error: psycopg.Error) -> None:
-        """A moment, in which a lost server may come back. Raises `Unavailable` after the job's deadline."""
+        """Waits briefly for a lost server to return. Raises `Unavailable` after the job's deadline."""
         if time.monotonic() - job.since >= self._wait_seconds:
             raise Unavailable(
                 "Database cannot be reached: nothing was stored. Try again in a moment.", code="store_unreachable"

@@ -1,16 +1,15 @@
-"""What a server says, told to those who wait."""
+"""Translates a server's errors for the waiting callers."""
 
 import psycopg
 
 from antiphon.domain.errors import Unavailable
 
 _LOST = ("08", "57P", "53300", "25006", "25P03")
-"""Beginnings of the states that tell of a server which went away, starts, is full of clients, changes places, or gave
-up on us."""
+"""State prefixes of a lost server: it went away, starts, has too many clients, switches roles, or dropped us."""
 
 
 class OutcomeUnknown(Exception):
-    """The connection broke while COMMIT was under way."""
+    """The connection broke during COMMIT."""
 
 
 def is_beaten(error: psycopg.Error) -> bool:
@@ -18,14 +17,14 @@ def is_beaten(error: psycopg.Error) -> bool:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the server, not the statement, is what failed."""
+    """Whether the server failed, not the statement."""
     if error.sqlstate is not None:
         return error.sqlstate.startswith(_LOST)
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 def translate(error: psycopg.Error) -> Exception:
-    """What the waiter is told for what the server answered."""
+    """The error to raise for the server's error."""
     match error:
         case psycopg.errors.DiskFull():
             return Unavailable("Disk is full: nothing was stored. Free some space and try again.", code="disk_full")

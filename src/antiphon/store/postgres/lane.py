@@ -1,4 +1,4 @@
-"""A *lane* is a few tasks with a connection each, which work off lines of units.
+"""A *lane* is a few tasks with one connection each, which process lines of units.
 
 Units that name the same session wait in one line and share transactions, so that a hot session costs one lock and
 one COMMIT for many messages.
@@ -16,7 +16,7 @@ from antiphon.store.database import Named
 from antiphon.store.postgres.link import Link
 
 MAX_BATCH = 64
-"""Units of one session in one transaction at the most."""
+"""The most units of one session in one transaction."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,14 +40,14 @@ class LaneJob:
 
 @dataclass(slots=True, eq=False)
 class _JobLine:
-    """Jobs that wait for one another: those of one session, or one job alone."""
+    """Jobs that wait for one another: the jobs of one session, or a single job."""
 
     name: Hashable
     jobs: deque[LaneJob] = field(default_factory=deque[LaneJob])
 
 
 class Lane:
-    """Tasks with a connection each, which work lines off. One line is worked on by one task at a time."""
+    """Tasks with one connection each, which process lines. Only one task at a time works on a line."""
 
     def __init__(self, url: str, work: Callable[["Link", list[LaneJob]], Awaitable[None]]) -> None:
         self._url = url
@@ -67,7 +67,7 @@ class Lane:
             self._ready.put_nowait(line)
 
     async def serve(self) -> None:
-        """Works lines off over one connection, until cancelled."""
+        """Processes lines over one connection, until cancelled."""
         link = Link(self._url)
         try:
             while True:
@@ -76,7 +76,7 @@ class Lane:
                 batch = [line.jobs.popleft() for _ in range(min(MAX_BATCH, len(line.jobs)))]
                 try:
                     await self._work(link, batch)
-                except BaseException as error:  # the task's root: every waiter is told
+                except BaseException as error:  # the task's root: every waiter gets the error
                     for job in batch:
                         job.error = job.error or error
                     if not isinstance(error, Exception):

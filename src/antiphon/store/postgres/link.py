@@ -1,4 +1,4 @@
-"""A connection that is made when it is needed, and anew when it broke."""
+"""A connection that opens on demand and reopens after it broke."""
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
@@ -7,18 +7,18 @@ from psycopg.types.numeric import Int8Dumper
 from antiphon.store.database import Row
 
 IDLE_SECONDS = 5
-"""How long a process that was suspended within a transaction keeps what it locked."""
+"""How long a process that was suspended within a transaction keeps its locks."""
 
 
 class Link:
-    """One connection, made when it is needed and anew when it broke."""
+    """One connection, opened on demand and reopened after it broke."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: AsyncConnection[Row] | None = None
         self._cursor: AsyncRawCursor[Row] | None = None
         self.life = ""
-        """Of the server when the connection was made; another one after a crash, which ends every connection."""
+        """The server's life when the connection was opened; changes with a crash, which ends every connection."""
 
     async def open(self) -> tuple[AsyncConnection[Row], AsyncRawCursor[Row]]:
         if self._connection is None or self._connection.closed:
@@ -29,7 +29,7 @@ class Link:
         return self._connection, self._cursor
 
     async def reset(self) -> None:
-        """Ends whatever transaction is open; a connection that cannot is given up."""
+        """Ends any open transaction; gives the connection up if it cannot."""
         connection = self._connection
         if connection is None or connection.closed:
             return
@@ -46,7 +46,7 @@ class Link:
 
 
 async def _server_life(connection: AsyncConnection[Row]) -> str:
-    """What changes when the server crashes: the content of a table that it does not recover."""
+    """Changes when the server crashes: the content of a table that crash recovery empties."""
     statement = "SELECT token FROM server_life"
     row = await (await connection.execute(statement)).fetchone()
     if row is None:
@@ -57,7 +57,7 @@ async def _server_life(connection: AsyncConnection[Row]) -> str:
 
 
 async def connect(url: str) -> AsyncConnection[Row]:
-    """A connection in autocommit, so that each transaction is begun and ended by us."""
+    """A connection in autocommit mode: our code begins and ends each transaction."""
     connection = await AsyncConnection.connect(
         url,
         autocommit=True,
@@ -68,7 +68,7 @@ async def connect(url: str) -> AsyncConnection[Row]:
         keepalives_count=3,
     )
     connection.prepared_max = 1024
-    # One type for all integers, else each size makes another prepared statement.
+    # One type for all integers; otherwise each size makes another prepared statement.
     connection.adapters.register_dumper(int, Int8Dumper)
     await connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_SECONDS * 1000}".encode())
     return connection

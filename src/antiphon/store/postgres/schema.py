@@ -1,4 +1,4 @@
-"""Brings a PostgreSQL database to this version's schema, and the job engine's beside it."""
+"""Brings a PostgreSQL database, including the job engine's tables, to this version's schema."""
 
 import asyncio
 import logging
@@ -31,25 +31,25 @@ POSTGRES_WORDS = {
     "$blob": "BYTEA",
 }
 OLDEST_VERSION = 140000
-"""As the server numbers itself."""
+"""In the server's own numbering."""
 LOCK = 7464
 START_SECONDS = 10.0
 """How long a start waits for a server that cannot be reached (yet)."""
 LOOK_SECONDS = 2.5
-"""Between two looks at who lives: longer than a process takes from one beat to the next."""
+"""Between two checks of the living processes: longer than the time between two beats."""
 LOCK_SECONDS = 0.5
-"""How long one attempt at a migration holds others up, who wait behind it for the tables that it waits for."""
+"""How long one migration attempt may block others that need the same tables."""
 PAUSE_SECONDS = 1.0
-"""Between attempts, in which they pass."""
+"""Between attempts, so that the others can proceed."""
 TURN_SECONDS = 60.0
-"""How long to wait for another process that brings the same database up to date."""
+"""How long to wait for another process that migrates the same database."""
 MAX_ATTEMPTS = 60
 
 Migrations = Callable[[], Iterable[tuple[int, str, str]]]
 
 
 def migrations() -> Iterable[tuple[int, str, str]]:
-    """Number, name and text of each migration, ascending, as PostgreSQL has them."""
+    """Number, name and text of each migration, ascending, for PostgreSQL."""
     return files.migrations("postgres")
 
 
@@ -66,20 +66,20 @@ class LivingProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """What was found on a server."""
+    """The state of a server."""
 
     server: str
-    """Its version."""
+    """The server's version."""
     schema: int
-    """The newest migration that was applied; 0 for none."""
+    """The newest applied migration; 0 for none."""
     known_schema: int
-    """The newest that this program has."""
+    """The newest migration of this program."""
     bytes: int
     living: tuple[LivingProcess, ...]
     outbox: dict[str, int]
-    """How many deliveries there are of each status."""
+    """The number of deliveries by status."""
     kept: int
-    """Results of sub-agents that nobody is left for."""
+    """Results of sub-agents without a recipient."""
     unindexed: int
     """Messages that cannot be searched yet."""
 
@@ -92,11 +92,11 @@ async def prepare(
     oldest: int = OLDEST_VERSION,
     migrations: Migrations = migrations,
 ) -> int:
-    """Applies what is missing, each migration in a transaction of its own; returns the newest one's number.
+    """Applies missing migrations, each in its own transaction; returns the newest one's number.
 
-    One process at a time does so; those that work on the database meanwhile go on: a migration only adds. Raises
-    `Invalid` for an address that is none, and `StoreUnusable` for a server that cannot be reached, is too old, or
-    refuses, and for a database that is another program's or a newer version's.
+    One process at a time does so; processes that work on the database continue, because migrations only add. Raises
+    `Invalid` for a malformed address, and `StoreUnusable` for a server that cannot be reached, is too old, or
+    rejects us, and for a database of another program or a newer version.
     """
     _check_address(url)
     connection = await _reach(url, start_seconds)
@@ -134,9 +134,9 @@ async def prepare(
 
 
 async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
-    """The state of the database, which is left as it is; takes so many seconds where processes have signed in.
+    """The state of the database, without changing it; takes `seconds` if processes have signed in.
 
-    Raises what `prepare` does.
+    Raises the same errors as `prepare`.
     """
     _check_address(url)
     known = list(migrations())
@@ -184,7 +184,7 @@ async def _count_unindexed(connection: AsyncConnection[Any]) -> int:
 
 
 async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tuple[LivingProcess, ...]:
-    """Those whose count of beats grows while one watches."""
+    """Processes whose number of beats grows during `seconds`."""
     if not await _exists(connection, "processes"):
         return ()
     before = await (await connection.execute("SELECT id, beats FROM processes")).fetchall()
@@ -203,9 +203,9 @@ async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tupl
 
 
 async def recognise(connection: AsyncConnection[Any], url: str, known: Iterable[tuple[int, str, str]]) -> list[int]:
-    """The numbers of the migrations that were applied, ascending; changes nothing.
+    """The numbers of the applied migrations, ascending; changes nothing.
 
-    Raises `StoreUnusable` for another program's database or a newer version's.
+    Raises `StoreUnusable` for a database of another program or a newer version.
     """
     cursor = await connection.execute(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
@@ -265,7 +265,7 @@ async def _rows(connection: AsyncConnection[Any], statement: str) -> list[tuple[
 
 
 def place(url: str) -> str:
-    """Where the database is, for people: without user and password."""
+    """The location of the database, for people: without user and password."""
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
@@ -276,11 +276,11 @@ def place(url: str) -> str:
 
 
 def _check_address(url: str) -> None:
-    """Raises `Invalid` for an address that cannot be read, or could be read otherwise than it was meant."""
+    """Raises `Invalid` for an address that cannot be read, or that could be read in more than one way."""
     scheme, separator, rest = url.partition("://")
     path = rest.partition("?")[0]
     is_url = bool(separator) and scheme in ("postgres", "postgresql")
-    # A raw character of a password ends it there, and what comes after would be shown as the host or the name.
+    # An unencoded character would end the password, and the rest would appear as the host or the name.
     is_ambiguous = is_url and (path.count("@") > 1 or -1 < path.find("/") < path.find("@"))
     try:
         conninfo_to_dict(url)
@@ -307,7 +307,7 @@ async def _reach(url: str, seconds: float) -> AsyncConnection[Any]:
 
 
 def _is_final(error: psycopg.OperationalError) -> bool:
-    """Whether waiting does not help: the server answered, and does not let this user in."""
+    """Whether waiting does not help: the server answered and rejects this user."""
     text = str(error)
     return any(mark in text for mark in ("authentication failed", "does not exist", "no password supplied", "pg_hba"))
 
@@ -388,18 +388,18 @@ async def _carry_out(connection: AsyncConnection[Any], step: Step) -> None:
 
 
 async def _prepare_server_life(connection: AsyncConnection[Any]) -> None:
-    """The table that a crash of the server empties, so that nothing from before is believed after it."""
+    """Creates the table that a crash of the server empties, so that earlier answers are not trusted after a crash."""
     if not await _exists(connection, "server_life"):
         await connection.execute("CREATE UNLOGGED TABLE server_life (id INTEGER PRIMARY KEY, token TEXT NOT NULL)")
 
 
 async def _prepare_engine(connection: AsyncConnection[Any]) -> None:
-    """The job engine's tables, and what newer releases of it changed since."""
+    """Creates the job engine's tables, with the changes of its newer releases."""
     folder = resources.files("procrastinate.sql").joinpath("migrations")
     scripts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
     missing = list[Any]()
     async with connection.transaction():
-        # Looked for first: "if not exists" asks for the right to create even where there is nothing to do.
+        # Checked first: "if not exists" requires the right to create even if nothing is created.
         if not await _exists(connection, "job_engine_migrations"):
             await connection.execute("CREATE TABLE job_engine_migrations (name TEXT PRIMARY KEY)")
         is_new = not await _exists(connection, "procrastinate_jobs")

@@ -14,16 +14,16 @@ from antiphon.store.database import Row, SqlValue
 from antiphon.store.effects import Effects
 
 Defer = Callable[[AsyncConnection[Any], SessionRow, Principal], Awaitable[None]]
-"""Stores the message "this session has work" in the transaction that is open on the connection."""
+"""Stores the message "this session has work" in the connection's open transaction."""
 
 
 class NeedsSnapshot(Exception):
-    """The query reads with more than one statement, which must see one state."""
+    """The query reads with more than one statement, and all of them must see one state."""
 
 
 @lru_cache(maxsize=2048)
 def _numbered(statement: str) -> bytes:
-    """The statement with `$1, $2 …` for its question marks, as PostgreSQL has them."""
+    """The statement with `$1, $2 …` for its question marks, as PostgreSQL expects."""
     parts = statement.split("?")
     return "".join(
         part if index == len(parts) - 1 else f"{part}${index + 1}" for index, part in enumerate(parts)
@@ -32,7 +32,7 @@ def _numbered(statement: str) -> bytes:
 
 @lru_cache(maxsize=2048)
 def _prepare(statement: str) -> bool | None:
-    """False where the plan depends on the values: rare words are looked up, common ones met on the way."""
+    """False if the plan depends on the values: rare words are looked up, common ones found while scanning."""
     return False if "message_words(" in statement else None
 
 
@@ -65,9 +65,9 @@ _WRITES = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+) ")
 
 
 class PostgresTransaction:
-    """Sends writes whose result nobody sees together, as one statement: each way to the server costs more than they.
+    """Combines writes whose results are not used into one statement: each round trip costs more than the writes.
 
-    Parts of one statement do not see what the others write. So none reads, and no two write to the same table.
+    Parts of one statement do not see each other's writes. So none reads, and no two write to the same table.
     """
 
     __slots__ = ("_connection", "_cursor", "_defer", "_tables", "_waiting", "effects")
@@ -107,7 +107,7 @@ class PostgresTransaction:
         return self._cursor.rowcount
 
     async def flush(self) -> None:
-        """Sends the writes that wait."""
+        """Sends the waiting writes."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
@@ -119,7 +119,7 @@ class PostgresTransaction:
             await _execute(self._cursor, _together(statements), [value for _, values in waiting for value in values])
 
     def forget(self) -> None:
-        """Drops the writes that wait, those of a unit that is undone."""
+        """Drops the waiting writes of a unit that is undone."""
         self._waiting.clear()
         self._tables.clear()
 
@@ -147,7 +147,7 @@ async def _execute(cursor: AsyncRawCursor[Row], statement: str, parameters: Sequ
     try:
         await cursor.execute(_numbered(statement), parameters, prepare=_prepare(statement))
     except psycopg.DataError:
-        # PostgreSQL's texts hold no NUL; what is only shown may lose it.
+        # PostgreSQL's texts cannot contain NUL; display-only text may lose it.
         cleaned = [value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in parameters]
         if cleaned == list(parameters):
             raise

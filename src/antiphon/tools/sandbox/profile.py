@@ -1,4 +1,4 @@
-"""What a sandboxed command sees of the host, as arguments of bubblewrap. Pure, except for checks which paths exist."""
+"""What a sandboxed command sees of the host, as arguments of bubblewrap. Pure, but checks which paths exist."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

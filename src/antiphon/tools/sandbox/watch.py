@@ -110,8 +110,8 @@ class Sandbox:
             return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._end, signal.SIGKILL)
-        # It takes the others with it once it gets to run, before a thousand of them. Root may do this, and
-        # for anybody else the kernel bounds their number.
+        # It ends the others as soon as it runs, ahead of a thousand of them. Root may raise priorities;
+        # for other users the kernel limits their number.
         with suppress(PermissionError, ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, self._process, -20)
 
