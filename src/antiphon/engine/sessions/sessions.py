@@ -198,7 +198,8 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
         if isinstance(reach, Refusal):
             return reach
         if await admit(tx, reach, existing) is None:
-            return Refusal(not_found(reach, target_name(command.target)))
+            # A key that is taken and one that is free get the same refusal.
+            return refuse_act(command.principal, Act.OPEN) or Refusal(not_found(reach, target_name(command.target)))
         if command.target.key is None and found.agent_id != command.agent_id:
             return Refusal(
                 Conflict(
