@@ -167,7 +167,7 @@ def on_yield(report: Report, waiter: RunId) -> ReportTransition:
 
 
 def on_released(report: Report, situation: Situation) -> ReportTransition:
-    """The waiting run, begun by another run, is not continued: the result has its own consequences again."""
+    """The waiting run is not continued, and another run began this report: its own consequences apply again."""
     if report.stage is not ReportState.DONE:
         return ReportTransition(replace(report, waiter=None))
     return _then(
