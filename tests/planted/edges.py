@@ -52,7 +52,7 @@ BUGS = (
         "if isinstance(value, bool | str) and not types_in(",
         "if isinstance(value, bool) and not types_in(",
         "tools/test_session_tools.py::test_wrong_arguments_are_told_by_the_place_that_they_stand_at"
-        "[sqlite-sessions_list-{'limit': '5'}-limit: has to be a number]",
+        "[sqlite-sessions_list-{'limit': '5'}-limit: must be a number]",
     ),
     Bug(
         "half a surrogate pair goes through",
