@@ -390,7 +390,7 @@ async def test_secrets_of_other_sessions_are_hidden_and_it_is_said(open_home: Op
         asker, _ = await open_peer(app, "asker"), await open_peer(app, "other")
         await ask(app, key_of("other"), f"the token is {secret}")
         shown = await call(app, asker, "sessions_history", sessionKey=key_of("other"))
-        told = str([message["content"] for message in shown["messages"]])
+        told = str([message["content"] for message in messages_of(shown)])
         assert "the token is" in told and secret not in told
         assert shown["contentRedacted"] is True
 
