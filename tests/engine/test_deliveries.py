@@ -184,9 +184,10 @@ async def test_texts_for_one_place_keep_their_order_and_another_place_does_not_w
         await say(app, "one")
         for text in ("two", "three", "four"):
             await say(app, text)  # the clock stands still
+        await pass_time(app, clock, 1)  # ids of one moment sort by chance, so a later one is needed
         await say(app, "meanwhile", "cli:other")
         assert channel.texts == ["meanwhile"]
-        await pass_time(app, clock, 5)
+        await pass_time(app, clock, 4)
         assert channel.texts == ["meanwhile", "one", "two", "three", "four"]
 
 
