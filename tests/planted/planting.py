@@ -74,7 +74,10 @@ class SourceCopy:
         began = time.monotonic()
         file.write_text(bug.planted_in(source), "utf-8")
         try:
-            code, output = self._run([bug.test_id], HANGS_SECONDS, PYTHONDONTWRITEBYTECODE="1")
+            # Its waits are the short ones, whatever the machine's are: they are what makes the test red.
+            code, output = self._run(
+                [bug.test_id], HANGS_SECONDS, PYTHONDONTWRITEBYTECODE="1", ANTIPHON_TEST_SECONDS="10"
+            )
         finally:
             file.write_text(source, "utf-8")
             os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
