@@ -109,7 +109,7 @@ def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
         case ExchangeStage.TURN:
             return f"turn {turn} of {of} with {source}"
         case ExchangeStage.ANNOUNCE:
-            return f"what to announce of the exchange with {source}"
+            return f"what to announce about the exchange with {source}"
         case _:
             return f"{stage} from {source}"
 
@@ -120,7 +120,7 @@ def report_for_people(stage: str, source: str) -> str:
         case ReportStage.RECORD:
             return f"result of {source}"
         case ReportStage.CONTINUATION:
-            return "results came"
+            return "results arrived"
         case ReportStage.ANNOUNCE:
             return f"what to announce to {source}"
         case _:
