@@ -261,13 +261,13 @@ def text_content(text: str) -> tuple[Part, ...]:
 def check_content(content: tuple[Part, ...]) -> None:
     """Raises `Invalid` for an empty message, and `TooLarge` for too many parts or too long texts."""
     if not content:
-        raise Invalid("Message is empty. Give it a text.", code="empty_message")
+        raise Invalid("Message is empty. Write some text.", code="empty_message")
     if len(content) > MAX_PARTS:
         raise TooLarge(f"Message has more than {MAX_PARTS} parts. Send several messages.", code="too_many_parts")
     for place, part in enumerate(content):
         if isinstance(part, TextPart) and is_text_too_large(part.text):
             raise TooLarge(
-                f"Text of part {place + 1} is larger than {MAX_TEXT_BYTES} bytes. Send a shorter one, or several.",
+                f"Text of part {place + 1} is larger than {MAX_TEXT_BYTES} bytes. Send a shorter text, or several.",
                 code="text_too_large",
             )
 
