@@ -430,7 +430,7 @@ async def test_a_wait_that_was_called_off_tells_nobody_to_go_on(open_home: OpenH
         await settle(app)
         told = "\n".join(await reports_shown(app, key_of("boss")))
     assert "Status: cancelled" in told and GO_ON not in told
-    assert is_reset or "nothing is gone on with. The run was cancelled." in told
+    assert is_reset or "this task does not continue. The run was cancelled." in told
 
 
 # What is told of work that went through several runs.

@@ -119,7 +119,7 @@ async def test_results_that_come_while_their_requester_runs_start_one_run_when_i
         assert sorted(record.result for record in found) == ["one", "two"]
         assert not any(record.has_run or record.answers for record in found)
         log = await boss_log(app)
-        assert log[-2].startswith("Results of sub-agents came") and log[-1].startswith("echo: ")
+        assert log[-2].startswith("Results of sub-agents arrived") and log[-1].startswith("echo: ")
         assert sorted(log[-1].removeprefix("echo: ").split("\n")) == ["one", "two"]
         assert await runs_of(app, key_of("boss")) == 2 and run.reply == "spawned"
 

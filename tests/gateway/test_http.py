@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 CHAT = "/sessions/api:chat"
 POSTS = f"{CHAT}/messages"
-MISSING = "Session not found: {!r}. Sessions that you may see are listed by `sessions list`."
+MISSING = "Session not found: {!r}. `sessions list` shows the sessions that you may see."
 
 
 @pytest.fixture

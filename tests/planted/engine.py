@@ -469,7 +469,7 @@ BUGS = (
     Bug(
         "everybody sees the outbox",
         "policy/rights.py",
-        '    Act.DELIVER: "Deliveries are shown to the owner only",\n',
+        '    Act.DELIVER: "Only the owner may see and change deliveries",\n',
         "",
         "engine/test_deliveries.py::test_the_owner_lists_finds_and_retries_and_nobody_else_does[sqlite]",
     ),

@@ -332,7 +332,7 @@ class TestRefusals:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE runs ADD CHECK (status <> 'ok')")
         error = await self.refused(home, url)
-        assert error.code == "move_failed" and "The home is as it was" in error.message
+        assert error.code == "move_failed" and "The home was not changed" in error.message
         assert rows_of_server(url, "sessions") == []
 
     async def test_the_file_of_an_earlier_move(self, home: Path, url: str) -> None:

@@ -60,7 +60,7 @@ def _unreadable(text: str, error: Invalid) -> Invalid:
     if ":" in text or text in RESERVED:
         return error
     return Invalid(
-        f"Session is named by no key or id: {text[:80]!r}. Use 'main', 'current', 'parent', a key as listed "
+        f"Session name is not a key or id: {text[:80]!r}. Use 'main', 'current', 'parent', a key as listed "
         "('agent:<agentId>:…') or a session id ('<namespace>:<rest>').",
         code="invalid_key",
     )

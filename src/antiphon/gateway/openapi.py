@@ -61,7 +61,7 @@ class _Schemas:
         self._queries = {query: of_queries.pop(name) for query, name in zip(queries, names, strict=True)}
         for found in (of_queries, {name: _without_nulls(schema) for name, schema in of_answers.items()}):
             for name, schema in found.items():
-                assert self.components.setdefault(name, schema) == schema, f"two schemas of one name: {name}"
+                assert self.components.setdefault(name, schema) == schema, f"Schemas have the same name: {name}"
 
     def of_body(self, binding: Binding[Any]) -> Json | None:
         return None if binding.body is None else self._bodies[binding.body]

@@ -57,7 +57,7 @@ def migrate(connection: "SqliteConnection", *, path: Path, now_ms: int) -> None:
                 code="disk_full",
             ) from error
         raise StoreUnusable(
-            f"Database is corrupt: {str(path)!r} ({error}). It was left as it is; restore a backup.",
+            f"Database is corrupt: {str(path)!r} ({error}). It was not changed. Restore a backup.",
             code="store_corrupt",
         ) from error
 
@@ -80,7 +80,7 @@ def _applied(connection: "SqliteConnection", path: Path) -> list[int]:
         return [int(row[0]) for row in rows]
     if tables:
         raise StoreUnusable(
-            f"Database is not Antiphon's: {str(path)!r} holds other tables. Choose another home with --home.",
+            f"Database is not Antiphon's: {str(path)!r} contains other tables. Choose another home with --home.",
             code="store_foreign",
         )
     return []

@@ -73,7 +73,7 @@ def expected_columns(newest: int) -> Columns:
 
 def _other(place: str, why: str) -> StoreUnusable:
     return StoreUnusable(
-        f"Database is of another build of Antiphon: {place}: {why}, though their numbers are the same. It was left as "
-        "it is. Start the build that made it, or restore a backup of a released version.",
+        f"Database is of another build of Antiphon: {place}: {why}, although the schema numbers match. It was not "
+        "changed. Start the build that made it, or restore a backup of a released version.",
         code="store_other",
     )

@@ -40,7 +40,7 @@ class Callers:
         """The caller's current row. Raises `NotFound` if it was deleted."""
         session = await self._database.read(rows.find_by_row, caller.session)
         if session is None:
-            raise NotFound("Session not found: the caller's own was deleted.")
+            raise NotFound("Session not found: the caller's own session was deleted.")
         return session
 
 

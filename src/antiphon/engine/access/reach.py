@@ -87,7 +87,7 @@ async def find_reach(query: Query, actor: Actor, act: Act, rules: Rules) -> Reac
     else:
         session = await rows.find_by_row(query, actor.session)
         if session is None:
-            return Refusal(NotFound("Session not found: the caller's own was deleted."))
+            return Refusal(NotFound("Session not found: the caller's own session was deleted."))
         reach = reach_of_session(
             session,
             actor.principal,
@@ -218,7 +218,7 @@ _SEES = {
 def not_found(reach: Reach, name: str) -> NotFound:
     """The same text for missing and hidden sessions; it depends only on the actor's own policy."""
     if reach.viewer is None:
-        return NotFound(f"Session not found: {name!r}. Sessions that you may see are listed by `sessions list`.")
+        return NotFound(f"Session not found: {name!r}. `sessions list` shows the sessions that you may see.")
     visibility = reach.viewer.visibility
     return NotFound(
         f"Session not found: {name[:200]!r}. This session sees {_SEES[visibility]} "

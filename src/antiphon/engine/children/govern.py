@@ -108,9 +108,9 @@ class Subagents:
         `others_work`, `spawn_children`).
         """
         if name == ALL:
-            raise Invalid("Action 'steer' speaks to one sub-agent. Name it; list shows them.", code="invalid_arguments")
+            raise Invalid("Action 'steer' needs one target. Action 'list' shows them.", code="invalid_arguments")
         if not text.strip():
-            raise Invalid("Message is empty. Say what the child is to do.", code="empty_message")
+            raise Invalid("Message is empty. Say what the child should do.", code="empty_message")
         if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
             raise TooLarge(
                 f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Say where to find it.",
@@ -266,7 +266,7 @@ async def _refuse_work(
     if found.mode is Mode.RUN:
         if await _list_joinable(tx, child):
             return Denied(
-                f"Child works for somebody else: {command.name[:200]!r}. It hears whom it works for, and the owner. "
+                f"Child works for somebody else: {command.name[:200]!r}. Only they and the owner may steer it. "
                 "Spawn one of your own.",
                 code="others_work",
             )

@@ -177,10 +177,10 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
     agent_id = caller.agent_id if request.agent_id is None else parse_agent_id(request.agent_id)
     mode = request.mode or (Mode.SESSION if request.is_thread else Mode.RUN)
     if request.is_thread and mode is not Mode.SESSION:
-        raise Invalid("thread goes with mode 'session', which it implies. Leave out one.", code="invalid_arguments")
+        raise Invalid("Parameter thread implies mode 'session'. Leave out one of the two.", code="invalid_arguments")
     if request.is_thread:
         raise Invalid(
-            "Threads are not supported: no channel with threads is connected. Spawn without thread.",
+            "Threads are not supported: no connected channel has threads. Spawn without thread.",
             code="unsupported",
         )
     if request.runtime != "subagent":
@@ -190,14 +190,14 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
         )
     if mode is Mode.SESSION and request.cleanup is Cleanup.DELETE:
         raise Invalid(
-            "A child of mode 'session' stays; cleanup 'delete' goes with mode 'run'.", code="invalid_arguments"
+            "Cleanup 'delete' needs mode 'run', because a child of mode 'session' stays.", code="invalid_arguments"
         )
     if not request.task.strip():
-        raise Invalid("Task is empty. Say what the child is to do.", code="empty_task")
+        raise Invalid("Task is empty. Say what the child should do.", code="empty_task")
     size = len(request.task.encode())
     if size > MAX_TASK_BYTES:
         raise TooLarge(
-            f"Task is too large: {size} bytes, the most is {MAX_TASK_BYTES}. Attach what it works on.",
+            f"Task is too large: {size} bytes, the most is {MAX_TASK_BYTES}. Attach long material instead.",
             code="task_too_large",
         )
     return agent_id, mode
@@ -211,7 +211,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         return await _spawned_before(tx, made, command)
     parent = await rows.find_by_row(tx, caller.session)
     if parent is None:
-        return Refusal(NotFound("Session not found: the caller's own was deleted."))
+        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
     key = subagent_key(command.agent_id, command.uuid)
     agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
     if origin is not None and origin.is_cancel_requested:
@@ -278,12 +278,12 @@ async def _refuse(
         return Denied(decision.reason, code=decision.rule)
     if agent is None:
         return Invalid(
-            f"Agent is not configured: {command.agent_id!r}. agents_list shows those that are.", code="unknown_agent"
+            f"Agent is not configured: {command.agent_id!r}. agents_list shows all agents.", code="unknown_agent"
         )
     if command.request.context is Context.FORK and command.agent_id != parent.agent_id:
         return Denied(
-            "A conversation is copied to children of the same agent only. Spawn with context 'none', and say in the "
-            "task what the child has to know.",
+            "Conversation can be copied only to a child of the same agent. Spawn with context 'none', and say in the "
+            "task what the child needs to know.",
             code="fork_agent",
         )
     return command.late_refusals[0] if command.late_refusals else None

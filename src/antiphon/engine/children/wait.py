@@ -30,7 +30,7 @@ from antiphon.store.database import Database, Query, Transaction
 MARGIN = timedelta(seconds=60)
 """Children are kept for this long after a wait's deadline, so that the wait can still answer."""
 TAKEN = Outcome(
-    status=RunStatus.CANCELLED, error="The result that it was to answer was taken by sessions_wait.", code="taken"
+    status=RunStatus.CANCELLED, error="sessions_wait has already returned the result for this run.", code="taken"
 )
 
 
@@ -118,8 +118,8 @@ async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
         if not run.is_over and await waits_for(tx, SessionRow(run.session), caller.session):
             return Refusal(
                 Conflict(
-                    f"Run waits for this session itself: {run.id!r}. End this turn, or call sessions_yield; "
-                    "then it is answered.",
+                    f"Run waits for this session: {run.id!r}. End this turn, or call sessions_yield; "
+                    "then that run continues.",
                     code="wait_cycle",
                 )
             )
@@ -144,9 +144,9 @@ async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> l
         if run is None or not await _is_own(query, caller, run):
             return Refusal(
                 NotFound(
-                    f"Run not found: {run_id[:80]!r}. This session waits for runs of its own children and requests; "
-                    "subagents lists them. The runs of a child that was deleted, also by its cleanup, are gone; its "
-                    "results stand in this session's history."
+                    f"Run not found: {run_id[:80]!r}. This session can wait for runs of its own children and requests; "
+                    "subagents lists them. The runs of a deleted child are gone, also after cleanup; its "
+                    "results are in this session's history."
                 )
             )
         runs.append(run)
@@ -209,7 +209,7 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
     if origin is None:
         return Refusal(
             Conflict(
-                "There is no run that could end: this call comes from outside one. Use sessions_wait.", code="no_run"
+                "Call comes from outside a run, so there is no run that could end. Use sessions_wait.", code="no_run"
             )
         )
     session = await rows.find_by_row(tx, caller.session)
@@ -219,8 +219,8 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
     if not (children or origin.is_yielding or has_come):
         return Refusal(
             Conflict(
-                "There is nothing to wait for: no child of this session is at work whose result this turn could go on "
-                "with. Another run waits for it, or it was spawned for somebody else, who will be told.",
+                "There is nothing to wait for: no child at work will give its result to this turn. Children that other "
+                "runs wait for, or that were spawned for somebody else, do not count. Continue without waiting.",
                 code="nothing_to_wait_for",
             )
         )

@@ -77,10 +77,10 @@ async def retry_delivery(
     if isinstance(delivery, Refusal):
         return delivery
     if delivery.status is DeliveryStatus.SENT:
-        return Refusal(Conflict(f"Delivery was sent: {id!r}. Post the text anew.", code="delivery_sent"))
+        return Refusal(Conflict(f"Delivery was already sent: {id!r}. Post the text again.", code="delivery_sent"))
     is_being_sent = delivery.status is DeliveryStatus.CLAIMED
     if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
-        return Refusal(Conflict(f"Delivery is being sent: {id!r}. See what becomes of it.", code="delivery_busy"))
+        return Refusal(Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy"))
     return await _find(tx, principal, rules, id)
 
 

@@ -168,11 +168,11 @@ class Exchanges:
 
 def _check_text(text: str) -> None:
     if not text.strip():
-        raise Invalid("Message is empty. Give it a text.", code="empty_message")
+        raise Invalid("Message is empty. Write some text.", code="empty_message")
     size = len(text.encode())
     if size > MAX_MESSAGE_BYTES:
         raise TooLarge(
-            f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Send a part, or where to find it.",
+            f"Message is too large: {size} bytes, at most {MAX_MESSAGE_BYTES}. Send a part, or say where to find it.",
             code="message_too_large",
         )
 
@@ -246,7 +246,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
 
 def _refuse(source: Session, target: Session, rules: Rules) -> AntiphonError | None:
     if target.row == source.row:
-        return Invalid("Session cannot send to itself: say it in the reply.", code="self_send")
+        return Invalid("Session cannot send to itself. Write it in the reply.", code="self_send")
     name = repr(str(target.key))
     if isinstance(denied := decide_flow(source, target), Deny):
         return Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
@@ -266,14 +266,14 @@ async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> De
     spent = await ledger.spent_in_chain(query, chain)
     if hops > limits.max_hops:
         return Denied(
-            f"Message is one send too far: {limits.max_hops} came of one request already. "
-            "Answer instead; the owner may raise session.agentToAgent.maxHops.",
+            f"Message exceeds the limit: one request may cause {limits.max_hops} sends in a row. "
+            "Answer instead; the owner can raise session.agentToAgent.maxHops.",
             code="chain_too_long",
         )
     if spent > limits.max_chain_tokens:
         return Denied(
             f"Message is refused: the sends of one request used {spent} tokens, more than {limits.max_chain_tokens}. "
-            "Answer instead; the owner may raise session.agentToAgent.maxChainTokens.",
+            "Answer instead; the owner can raise session.agentToAgent.maxChainTokens.",
             code="chain_too_costly",
         )
     return None
@@ -332,7 +332,7 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer
         run_id=exchange.request_run,
         status="timeout",
         code="timeout",
-        error="No reply in time. The message was delivered and the run goes on; the reply comes to this session later.",
+        error="No reply in time. The message was delivered and the run goes on; this session gets the reply later.",
     )
 
 
@@ -343,7 +343,7 @@ def _answer(exchange: Exchange, run: Run) -> SendAnswer:
         )
     if not exchange.is_awaited:  # it was given up before the reply came
         return SendAnswer(
-            run_id=run.id, status="timeout", code="timeout", error="The reply came late, and was put into this session."
+            run_id=run.id, status="timeout", code="timeout", error="The reply came late and was added to this session."
         )
     if exchange.is_withheld:
         return SendAnswer(run_id=run.id, status="ok", is_withheld=True)

@@ -48,7 +48,7 @@ from antiphon.store.runs import NewRun
 
 SOURCE_TOOL = "sessions_send"
 _PURPOSES = {ExchangeStage.TURN: Purpose.EXCHANGE_TURN, ExchangeStage.ANNOUNCE: Purpose.EXCHANGE_ANNOUNCE}
-WITHHELD = "[A reply waits that this session may not read: it holds data above this session. The owner can release it.]"
+WITHHELD = "[A reply is waiting that this session may not read: it is classified higher. The owner can release it.]"
 
 
 async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_ms: int) -> None:

@@ -25,8 +25,8 @@ from antiphon.store import spawns
 from antiphon.store.database import Query
 
 SOURCE_TOOL = "sessions_spawn"
-CAME = "Results of sub-agents came while you were at work{names}. They stand above."
-NOT_CONTINUED = "The wait for sub-agents is over, and nothing is gone on with. {why}"
+CAME = "Results of sub-agents arrived while you were at work{names}. They are above."
+NOT_CONTINUED = "The wait for sub-agents is over, and this task does not continue. {why}"
 
 
 def record_words(

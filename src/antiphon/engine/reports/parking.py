@@ -123,7 +123,7 @@ def why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:
         return Outcome(
             status=RunStatus.TIMEOUT,
             reply=parked.reply or "",
-            error="The run took longer than it may.",
+            error="The run exceeded its time limit.",
             code="run_timeout",
         )
     return None

@@ -79,7 +79,7 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
     if not max(incarnation.first_seq, source.first_seq) <= up_to <= end:
         return Refusal(
             Conflict(
-                f"Event is not in the log: {up_to}. It goes from {incarnation.first_seq} to {end}.",
+                f"Event is not in the log: {up_to}. The log goes from {incarnation.first_seq} to {end}.",
                 code="seq_out_of_range",
             )
         )

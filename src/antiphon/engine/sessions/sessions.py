@@ -98,7 +98,7 @@ class Sessions:
         """The target that a person or program names; `main` is the default agent's main session."""
         target = parse_target(text, agent_id=agent_id or self._rules.default_agent)
         if isinstance(target, RelativeTarget):
-            raise Invalid(f"Session is named relative to no session: {text!r}. Give its key or id.", code="invalid_key")
+            raise Invalid(f"Session name needs a calling session: {text!r}. Give a key or an id.", code="invalid_key")
         return target
 
     async def open(
@@ -354,7 +354,7 @@ def _refuse_label(session: Session, label: str) -> Invalid | None:
     if session.depth == 0 or not names_all(label):
         return None
     return Invalid(
-        f"Label may not be a sub-agent's: {label!r} names all of them. Use another word.", code="invalid_request"
+        f"Label is reserved: {label!r} means all sub-agents together. Use another word.", code="invalid_request"
     )
 
 
@@ -373,7 +373,7 @@ async def remove_workspace(workspaces: Workspaces, session: Session | rows.Delet
     try:
         await to_thread.run_sync(workspaces.remove, session.agent_id, session.row, session.created_at)
     except (Conflict, Unavailable) as error:
-        logger.warning("Workspace is left", extra={"action": "workspace_left", "code": error.code})
+        logger.warning("Workspace was not deleted", extra={"action": "workspace_left", "code": error.code})
 
 
 async def delete_session(
@@ -406,11 +406,11 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     name = repr(str(session.key))
     if session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP:
         return Conflict(
-            f"Session is a group's and stays: {name}. Its history belongs to the group.", code="group_session"
+            f"Session of a group cannot be deleted: {name}. Its history belongs to the group.", code="group_session"
         )
     if session.key == main_key(session.agent_id):
         return Conflict(
-            f"Session is the agent's main one and stays: {name}. Use reset to begin anew.",
+            f"Main session of an agent cannot be deleted: {name}. Reset it to start over.",
             code="main_session",
         )
     if is_busy:

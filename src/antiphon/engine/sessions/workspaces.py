@@ -164,7 +164,7 @@ def _walked(directory: int, names: Sequence[str], path: Path) -> Generator[int]:
             current = following
             if os.fstat(current).st_uid != os.geteuid():
                 raise Conflict(
-                    f"Workspace is not safe: {_shown(path)!r} belongs to another user. Put it away, or give it to the "
+                    f"Workspace is not safe: {_shown(path)!r} belongs to another user. Move it away, or give it to the "
                     "user of this process.",
                     code="workspace_unsafe",
                 )
@@ -205,13 +205,13 @@ def _shown(path: Path) -> str:
 def _unsafe(path: Path, error: OSError) -> Conflict | Unavailable:
     if error.errno in _NO_DIRECTORY:
         return Conflict(
-            f"Workspace is not safe: {_shown(path)!r} is a link, or no directory. Put it away; a directory is made in "
+            f"Workspace is not safe: {_shown(path)!r} is a link or no directory. Move it away; a directory is made in "
             "its place.",
             code="workspace_unsafe",
         )
     return Unavailable(
         f"Workspace cannot be used: {_shown(path)!r} ({error.strerror}). Give the directory to the user of this "
-        "process, and see that its disk has room.",
+        "process, and check that its disk has space.",
         code="workspace_unusable",
     )
 

@@ -98,7 +98,7 @@ async def read_page(
     if before is not None and before < session.first_seq:
         return Refusal(
             Conflict(
-                "Cursor lies in a part of the log that was pruned. Begin without a cursor.",
+                "Cursor points to a part of the log that was pruned. Start without a cursor.",
                 code="cursor_pruned",
             )
         )

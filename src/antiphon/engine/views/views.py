@@ -138,7 +138,7 @@ async def _list(
 
 def _unreadable(agent_id: AgentId) -> Denied:
     return Denied(
-        f"Messages may not be listed: agent {agent_id!r} may list further than it may read. "
+        f"Messages may not be listed: agent {agent_id!r} may list more sessions than it may read. "
         "Use messageLimit 0, and sessions_history.",
         code="act_narrowed",
     )

@@ -278,7 +278,7 @@ class Worker:
         try:
             found = await self._database.read(ledger.find_askers, sessions)
         except Unavailable as error:
-            logger.warning("Store is not able", extra={"action": "store_retry", "code": error.code})
+            logger.warning("Store is unavailable", extra={"action": "store_retry", "code": error.code})
             await anyio.sleep(RETRY_SECONDS)
             self._has_work.set()
             return
@@ -308,7 +308,7 @@ class Worker:
             if drive.following is not None:
                 await self._hand_back(drive.following)
         except Unavailable as error:
-            logger.warning("Session is left", extra={"action": "drive_failed", "code": error.code})
+            logger.warning("Session was left to other workers", extra={"action": "drive_failed", "code": error.code})
             drive.is_done = True
         finally:
             if self._driving.get(drive.session) is drive:
@@ -440,7 +440,7 @@ class Worker:
             except Unavailable as error:
                 if not _is_passing(error):
                     raise
-                logger.warning("Store is not able", extra={"action": "store_retry", "code": error.code})
+                logger.warning("Store is unavailable", extra={"action": "store_retry", "code": error.code})
                 await anyio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
@@ -590,7 +590,7 @@ def _is_passing(error: Unavailable) -> bool:
 
 
 def _internal_error() -> Outcome:
-    return Outcome(status=RunStatus.ERROR, error="Antiphon failed inside; its log says more.", code="internal_error")
+    return Outcome(status=RunStatus.ERROR, error="Antiphon had an internal error; see its log.", code="internal_error")
 
 
 def _cut(cause: StopCause, partial: str) -> Outcome:
@@ -598,7 +598,7 @@ def _cut(cause: StopCause, partial: str) -> Outcome:
         return Outcome(
             status=RunStatus.TIMEOUT,
             reply=partial,
-            error="The run took longer than it may.",
+            error="The run exceeded its time limit.",
             code="run_timeout",
         )
     return Outcome(status=RunStatus.CANCELLED, reply=partial, error="The run was cancelled.", code="cancelled")

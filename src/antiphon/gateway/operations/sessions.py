@@ -23,7 +23,7 @@ MAX_LIMIT = 200
 MAX_SEARCH = 200
 """Characters of a search in names; the tool `sessions_list` takes as many."""
 
-Limit: TypeAlias = Annotated[int, Meta(description="At most so many; clamped to what is allowed.")]
+Limit: TypeAlias = Annotated[int, Meta(description="The highest number of results; clamped to what is allowed.")]
 Label: TypeAlias = Annotated[str, Meta(max_length=MAX_LABEL_LENGTH)]
 Search: TypeAlias = Annotated[str, Meta(max_length=MAX_SEARCH)]
 Word: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]
@@ -126,7 +126,7 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
     "sessions.create",
     CreateSession,
     wire.SessionShape,
-    Http(method="POST", path="/sessions", statuses={201: "It is new.", 200: "It existed."}),
+    Http(method="POST", path="/sessions", statuses={201: "The session is new.", 200: "The session existed."}),
     scope=TokenScope.WRITE,
 )
 async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.SessionShape]:
@@ -265,7 +265,7 @@ def _checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     try:
         compact_json(metadata)
     except OverflowError as error:
-        raise misfit("metadata: holds a number with too many digits") from error
+        raise misfit("metadata: contains a number with too many digits") from error
     return metadata
 
 

@@ -116,14 +116,14 @@ async def prepare(
         raise _denied(url, error) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise StoreUnusable(
-            f"Database can only be read: {place(url)} is a standby, or set so. Give the address of the primary, "
-            "or several with target_session_attrs=read-write.",
+            f"Database is read-only: {place(url)} is a standby, or set to read-only. Use the address of the primary, "
+            "or several addresses with target_session_attrs=read-write.",
             code="store_read_only",
         ) from error
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
         raise StoreUnusable(
-            f"Database is busy: others hold what {place(url)} needs to be brought up to date. Try again; "
-            "pg_locks tells who they are.",
+            f"Database is busy: other connections hold locks that the upgrade of {place(url)} needs. Try again; "
+            "pg_locks shows them.",
             code="store_busy",
         ) from error
     except psycopg.OperationalError as error:
@@ -288,8 +288,8 @@ def _check_address(url: str) -> None:
         is_ambiguous = True
     if is_ambiguous:
         raise Invalid(
-            "Database address cannot be read. Write it as postgresql://user@host:5432/name; characters of a "
-            "password such as @ : / ? # are written %40 %3A %2F %3F %23.",
+            "Database address cannot be read. Write it as postgresql://user@host:5432/name; in its "
+            "password, write @ : / ? # as %40 %3A %2F %3F %23.",
             code="invalid_database",
         ) from None
 
