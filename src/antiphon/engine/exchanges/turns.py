@@ -64,7 +64,7 @@ async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_
             sides = await _find_sides(tx, exchange)
             if sides is None:
                 continue
-            around = await _look_around(tx, exchange, sides, at_ms=at_ms)
+            around = await _look_around(tx, exchange, sides, at_ms)
             step = on_requester_ended(exchange, around, has_result=exchange.origin not in open_calls)
             await _carry_out(tx, step, sides, at_ms)
 
@@ -99,9 +99,9 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> N
     ended = RunEnd(run.status, run.reply or "", run.error)
     match exchange.stage:
         case ExchangeState.REQUEST:
-            step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms=at_ms))
+            step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
         case ExchangeState.TURN:
-            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms=at_ms))
+            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
         case _:
             done, announcement = on_announce_ended(exchange, ended)
             await rows_of_exchanges.update(tx, done, at_ms)
@@ -111,7 +111,7 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> N
     await _carry_out(tx, step, sides, at_ms)
 
 
-async def _look_around(query: Query, exchange: Exchange, sides: Sides, *, at_ms: int) -> Surroundings:
+async def _look_around(query: Query, exchange: Exchange, sides: Sides, at_ms: int) -> Surroundings:
     requester, target = sides.requester, sides.target
     are_present = requester.id == exchange.requester_incarnation and target.id == exchange.target_incarnation
     spent = await ledger.spent_in_chain(query, exchange.chain)
@@ -146,14 +146,14 @@ async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sid
     exchange = transition.exchange
     await rows_of_exchanges.update(tx, exchange, at_ms)
     for action in transition.actions:
-        text = _text_of(exchange, action)
+        text = _text_from_action(exchange, action)
         if isinstance(action, RecordWords):
             await _record(tx, text, sides, at_ms)
         else:
             await _queue(tx, text, sides, at_ms)
 
 
-def _text_of(exchange: Exchange, action: Action) -> _Text:
+def _text_from_action(exchange: Exchange, action: Action) -> _Text:
     match action:
         case Turn(number, side, words):
             content = text_content(words) if words else ()

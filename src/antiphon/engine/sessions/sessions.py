@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAttributes:
-    """What its opener says about a session; None for nothing."""
+    """What the caller that opens a session says about it; None for nothing."""
 
     label: str | None = None
     metadata: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
@@ -187,8 +187,9 @@ class Sessions:
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
         """Changes columns of the row and logs the change; patches of different fields do not conflict."""
         patch = SessionPatch(changes=dict(changes), at_ms=self._clock.now_ms())
-        unit = self._database.run(patch_session, self._rights(principal), target, patch, sessions=(target,))
-        return accepted(await unit)
+        return accepted(
+            await self._database.run(patch_session, self._rights(principal), target, patch, sessions=(target,))
+        )
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
         """Deletes the session with its log and runs. Raises `Conflict` if it must stay. Contract: sessions 7."""
