@@ -58,7 +58,7 @@ from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
-from antiphon.engine.runs.context import PublishDelta
+from antiphon.engine.runs.context import PublishDelta, Runtime
 from antiphon.engine.runs.runner import AgentRunner
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.forks import Forks
@@ -303,12 +303,12 @@ def _build(
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
-    sessions = Sessions(database, rules, workspaces, clock, ids)
+    sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
     views = Views(database, rules, clock)
     search = Search(database, rules)
-    exchanges = Exchanges(database, waits, rules, clock, ids)
+    exchanges = Exchanges(database, waits, rules, clock=clock, ids=ids)
     children = _Children(
-        Spawns(database, rules, base.check_model, clock, ids),
+        Spawns(database, rules, base.check_model, clock=clock, ids=ids),
         Joins(database, waits, clock),
         Subagents(database, rules, clock, ids),
     )
@@ -317,22 +317,18 @@ def _build(
     own_tools = _session_tools(views, search, exchanges, children, rules, clock, cursors)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
-        own_tools.append(run_command(callers, workspaces, rules, mode, base.home))
+        own_tools.append(run_command(callers, workspaces, rules, mode=mode, home=base.home))
     tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
-        database=database,
+        Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
         runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, home_key, retry=parts.retry),
-        waits=waits,
         rules=rules,
-        publish_delta=publish_delta,
-        clock=clock,
-        ids=ids,
         process=process,
         workspaces=workspaces,
         unwind_seconds=parts.unwind_seconds,
     )
-    inbox = Inbox(database, sessions, rules, clock, ids)
+    inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
     services = Services(
         rules=rules,
         clock=clock,
@@ -356,7 +352,7 @@ def _build(
         sign_in=SignIn(database, rules, clock, ids),
         tokens=Tokens(database, rules, clock, ids),
         buckets=Buckets(rules.shares.rates, clock),
-        ownership=Ownership(database, rules, base.home, clock, ids),
+        ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
@@ -392,8 +388,8 @@ def _build(
             services.health,
             backend.dispatch,
             worker,
-            deliverer if config.gateway.role.works else None,
-            config.gateway.drain_seconds,
+            deliverer=deliverer if config.gateway.role.works else None,
+            seconds=config.gateway.drain_seconds,
         ),
     )
     return app, worker

@@ -18,7 +18,7 @@ from antiphon.domain.message import ExchangeStage, JsonObject, TextPart, UserMes
 from antiphon.domain.session import Session, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.refusal import accepted
-from antiphon.engine.sessions.sessions import OpenSession, open_session
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.engine.views.activities import Work
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
@@ -53,9 +53,8 @@ async def open_peer(
         target=services.sessions.target(f"agent:{agent}:cli:{name}" if ":" not in name else name),
         agent_id=services.rules.agent_id(agent) or services.rules.default_agent,
         source=Source(),
-        label=name if label is None else label,
+        attributes=SessionAttributes(label=name if label is None else label, taint=taint),
         parent=parent,
-        taint=taint,
         new_session_id=services.sessions.new_session_id(Source()),
         at_ms=services.clock.now_ms(),
     )

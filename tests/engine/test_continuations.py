@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from antiphon.agents.fence import DataFences
-from antiphon.agents.prompt import prompt_entries
+from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.agents.sub_agents import ANSWER, ANSWERS, GO_ON
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
@@ -74,7 +74,7 @@ async def reports_shown(app: App, name: str) -> list[str]:
     run = await ask(app, name, "!say what stands above")
     transcript = Transcript()
     transcript.add(await read_log(app, name))
-    shown = prompt_entries(transcript.prompt_for(run.id), SessionType.DIRECT, FENCES)
+    shown = prompt_entries(transcript.prompt_for(run.id), Framing(SessionType.DIRECT, FENCES))
     return [text_of(entry.content) for entry in shown if isinstance(entry, UserMessage) and entry.report]
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from antiphon.agents.fence import DataFences
-from antiphon.agents.prompt import prompt_entries
+from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.agents.sub_agents import ABOVE
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
@@ -24,7 +24,7 @@ from antiphon.domain.session import SessionStatus, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Transcript
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.runs.lifecycle import Ended, claim, finish_run
+from antiphon.engine.runs.lifecycle import Ended, FinishRun, claim, finish_run
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds
@@ -412,7 +412,7 @@ async def test_a_prompt_tells_a_result_that_a_wait_brought_once(open_home: OpenH
         waiting = await wait_end(app, posted.run_id)
         transcript = Transcript()
         transcript.add(await read_log(app, key_of("boss")))
-        shown = prompt_entries(transcript.prompt_for(waiting.id), SessionType.DIRECT, FENCES)
+        shown = prompt_entries(transcript.prompt_for(waiting.id), Framing(SessionType.DIRECT, FENCES))
     (told,) = (text_of(entry.content) for entry in shown if isinstance(entry, UserMessage) and entry.report)
     (waited,) = (
         text_of(entry.content) for entry in shown if isinstance(entry, ToolResult) and entry.tool == "sessions_wait"
@@ -883,8 +883,8 @@ async def test_a_run_that_is_cancelled_while_it_yields_ends_cancelled(open_home:
 
         async def end_cancelled_yield(tx: Transaction) -> None:
             await ledger.change(tx, run.id, {"is_yielding": 1, "cancel_requested": 1})
-            outcome = Outcome(status=RunStatus.OK, reply="")
-            ended = await finish_run(tx, Fence(run.id, run.fence), outcome, None, milliseconds(run.created_at))
+            finish = FinishRun(outcome=Outcome(status=RunStatus.OK, reply=""), at_ms=milliseconds(run.created_at))
+            ended = await finish_run(tx, Fence(run.id, run.fence), finish)
             assert isinstance(ended, Ended)
 
         await app.database.run(end_cancelled_yield, sessions=(run.session,))
@@ -910,8 +910,9 @@ async def test_a_child_that_is_deleted_while_its_requester_begins_to_wait_is_gon
         async def begin_to_wait(tx: Transaction, run: Run) -> None:
             await ledger.change(tx, run.id, {"is_yielding": 1})
             outcome = Outcome(status=RunStatus.OK, reply="waits")
+            finish = FinishRun(outcome=outcome, at_ms=milliseconds(run.created_at))
             fence = Fence(run.id, run.fence)
-            assert isinstance(await finish_run(tx, fence, outcome, None, milliseconds(run.created_at)), Ended)
+            assert isinstance(await finish_run(tx, fence, finish), Ended)
 
         target = app.services.sessions.target(child)
         run = await find_run(app, posted.run_id)

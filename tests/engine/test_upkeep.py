@@ -7,6 +7,7 @@ from antiphon.app import Parts
 from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
+from antiphon.engine.access.reach import Rights
 from antiphon.engine.sessions.sessions import SessionFilter, delete_session
 from antiphon.engine.sessions.upkeep import Upkeep
 from tests.claims import requirement
@@ -73,9 +74,10 @@ def test_retention_is_configured_in_days() -> None:
 async def test_what_a_deletion_left_behind_in_a_crash_goes_with_the_next_start(open_home: OpenHome) -> None:
     async with open_home() as app:
         living, doomed = await open_session(app, "api:living"), await open_session(app, "api:doomed")
-        kept, left = (app.workspaces.open(each.agent_id, each.row, each.created_at) for each in (living, doomed))
+        kept, left = (app.workspaces.of(each.agent_id, each.row, each.created_at).open() for each in (living, doomed))
         (left / "file").touch()
-        await app.database.run(delete_session, OWNER, app.services.rules, app.services.sessions.target("api:doomed"), 1)
+        rights, target = Rights(OWNER, app.services.rules), app.services.sessions.target("api:doomed")
+        await app.database.run(delete_session, rights, target, 1)
     others = [kept.parent / name for name in ("notes", f"{doomed.row}-1", "999999-1", f"{left.name}.old")]
     for path in others:
         path.mkdir()

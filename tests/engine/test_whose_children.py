@@ -15,6 +15,7 @@ from antiphon.domain.message import text_content
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store.runs import RunFilter
 from antiphon.store.spawns import list_attachments
@@ -182,7 +183,8 @@ async def test_a_yield_leaves_to_another_place_what_is_to_be_told_there(open_hom
         async def ask_from(room: str, text: str) -> RunId | None:
             place = DeliveryContext(channel=NAME, to=room)
             inbox = app.services.inbox
-            return (await inbox.post(OWNER, target_of(app, boss), text_content(text), place=place)).run_id
+            envelope = Envelope(place=place)
+            return (await inbox.post(OWNER, target_of(app, boss), text_content(text), envelope=envelope)).run_id
 
         await wait_end(app, await ask_from("one", f"{spawn_directive(wait_at('first', 'for one'))}\n!say <NO_REPLY>"))
         second = await ask_from("two", f"{spawn_directive(wait_at('second', 'for two'))}\n{YIELD}")

@@ -231,8 +231,8 @@ BUGS = (
     Bug(
         "reopening replaces a session's metadata",
         "engine/sessions/sessions.py",
-        'changes["metadata"] = json_text({**session.metadata, **command.metadata})',
-        'changes["metadata"] = json_text({**command.metadata})',
+        'changes["metadata"] = json_text({**session.metadata, **metadata})',
+        'changes["metadata"] = json_text({**metadata})',
         "engine/test_sessions.py::test_reopening_keeps_the_source_merges_metadata_and_starts_nothing_anew[sqlite]",
     ),
     Bug(
@@ -353,8 +353,8 @@ BUGS = (
     Bug(
         "the message does not go where the child was spawned for",
         "engine/reports/follow.py",
-        "report, origin), place=report.place)",
-        "report, origin), place=None)",
+        "report=report, origin=origin), place=report.place)",
+        "report=report, origin=origin), place=None)",
         "engine/test_announcements.py::"
         "test_a_requester_that_may_not_read_the_result_says_so_where_it_was_asked[sqlite-while at work]",
     ),
@@ -382,8 +382,8 @@ BUGS = (
     Bug(
         "a child holds its parent's data at no classification",
         "engine/children/spawn.py",
-        "            taint=parent.taint,\n",
-        "",
+        ", taint=parent.taint, clearance=parent.clearance)",
+        ", clearance=parent.clearance)",
         "engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
     ),
     Bug(
@@ -410,8 +410,8 @@ BUGS = (
     Bug(
         "what sandboxed sessions say joins runs outside of the sandbox",
         "engine/children/govern.py",
-        "        if may and not (is_free and is_sandboxed and not run.is_sandboxed):",
-        "        if may:",
+        "may_join(run.principal, principal) and (run.is_sandboxed or not is_confined):",
+        "may_join(run.principal, principal):",
         "engine/test_sandboxed_chains.py::"
         "test_what_a_sandboxed_session_caused_joins_no_run_outside_of_the_sandbox[sqlite]",
     ),

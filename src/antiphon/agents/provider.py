@@ -99,9 +99,7 @@ def open_provider_model(
             f"Package not installed for model {name!r}: install 'antiphon[anthropic]'", code="package_missing"
         )
     return ProviderModel(
-        provider=provider,
-        model=model,
-        base_url=base_url,
+        address=_ModelAddress(provider, model, base_url),
         place=place,
         settings=configured,
         context_tokens=context_tokens,
@@ -117,6 +115,15 @@ def import_provider(name: str) -> None:
     import_module("genai_prices.data")
 
 
+@dataclass(frozen=True, slots=True)
+class _ModelAddress:
+    """A model at its provider's address."""
+
+    provider: str
+    model: str
+    base_url: str
+
+
 class ProviderModel:
     """A model behind a provider's API; the first request opens the connection, which is then kept."""
 
@@ -125,17 +132,15 @@ class ProviderModel:
     def __init__(
         self,
         *,
-        provider: str,
-        model: str,
-        base_url: str,
+        address: _ModelAddress,
         place: str,
         settings: ProviderSettings,
         context_tokens: int | None,
         environ: Mapping[str, str],
     ) -> None:
-        self._provider = provider
-        self._model = model
-        self._base_url = base_url
+        self._address = address
+        self._provider = address.provider
+        self._model = address.model
         self._place = place
         self._settings = settings
         self._context_tokens = context_tokens
@@ -151,7 +156,7 @@ class ProviderModel:
     def context_tokens(self) -> int:
         """The size of the context window; the first read loads the table of models (`import_provider`)."""
         if self._context_tokens is None:
-            self._context_tokens = _find_context_tokens(self._provider, self._model, self._base_url)
+            self._context_tokens = _find_context_tokens(self._address)
         return self._context_tokens
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
@@ -210,7 +215,7 @@ class ProviderModel:
     def _open(self, key: str | None) -> "_ProviderClient":
         import_provider(self.name)
         opened = _open_anthropic if self._provider == "anthropic" else _open_openai
-        return opened(self._provider, self._model, self._base_url, key, self._settings)
+        return opened(self._address, key, self._settings)
 
     def _model_settings(self, prompt: Prompt) -> "ModelSettings":
         settings: ModelSettings = {}
@@ -290,9 +295,7 @@ class _ProviderClient:
     secrets: tuple[str, ...]
 
 
-def _open_openai(
-    provider: str, model: str, base_url: str, key: str | None, settings: ProviderSettings
-) -> _ProviderClient:
+def _open_openai(address: _ModelAddress, key: str | None, settings: ProviderSettings) -> _ProviderClient:
     from openai import AsyncOpenAI, Omit, Timeout
     from pydantic_ai.models.ollama import OllamaModel
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -300,13 +303,14 @@ def _open_openai(
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+    provider = address.provider
     headers: dict[str, str | Omit] = {}
     if provider != "openai":
         # The client takes these from OPENAI_… variables, which other providers must not see.
         headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
     client = AsyncOpenAI(
         api_key=key or "none",
-        base_url=base_url,
+        base_url=address.base_url,
         default_headers=cast("Mapping[str, str]", headers | dict(settings.headers)),
         timeout=Timeout(settings.stall_seconds, connect=CONNECT_SECONDS),
         max_retries=0,
@@ -321,7 +325,7 @@ def _open_openai(
             wire_provider = OpenAICompatibleProvider(provider, openai_client=client)
     is_open = not key and "authorization" not in {name.lower() for name in settings.headers}
     opened = (OllamaModel if provider == "ollama" else OpenAIChatModel)(
-        model,
+        address.model,
         provider=wire_provider,
         # The client requires a key and allows its removal only per request.
         settings={"extra_headers": cast("dict[str, str]", {"Authorization": Omit()})} if is_open else None,
@@ -329,22 +333,20 @@ def _open_openai(
     return _ProviderClient(client=client, model=opened, secrets=_secrets(key, settings))
 
 
-def _open_anthropic(
-    provider: str, model: str, base_url: str, key: str | None, settings: ProviderSettings
-) -> _ProviderClient:
+def _open_anthropic(address: _ModelAddress, key: str | None, settings: ProviderSettings) -> _ProviderClient:
     from anthropic import AsyncAnthropic, Timeout
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    assert provider == "anthropic"
+    assert address.provider == "anthropic"
     client = AsyncAnthropic(
         api_key=key or "none",
-        base_url=base_url,
+        base_url=address.base_url,
         default_headers=dict(settings.headers),
         timeout=Timeout(settings.stall_seconds, connect=CONNECT_SECONDS),
         max_retries=0,
     )
-    opened = AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client))
+    opened = AnthropicModel(address.model, provider=AnthropicProvider(anthropic_client=client))
     return _ProviderClient(client=client, model=opened, secrets=_secrets(key, settings))
 
 
@@ -551,14 +553,14 @@ def _is_whole(answer: "wire.ModelResponse") -> bool:
     return "finish_reason" in (answer.provider_details or {}) or answer.finish_reason == "content_filter"
 
 
-def _find_context_tokens(provider: str, model: str, base_url: str) -> int:
-    if provider == "ollama":
+def _find_context_tokens(address: _ModelAddress) -> int:
+    if address.provider == "ollama":
         return UNKNOWN_CONTEXT_TOKENS
     from genai_prices.data_snapshot import get_snapshot
 
-    for provider_id, address in ((None, base_url), (provider, None)):
+    for provider_id, url in ((None, address.base_url), (address.provider, None)):
         try:
-            _, found = get_snapshot().find_provider_model(model, None, provider_id, address)
+            _, found = get_snapshot().find_provider_model(address.model, None, provider_id, url)
         except LookupError:
             continue
         return found.context_window or UNKNOWN_CONTEXT_TOKENS

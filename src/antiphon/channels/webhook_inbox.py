@@ -22,7 +22,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.ledger.waits import Waits
-from antiphon.engine.sessions.inbox import Inbox
+from antiphon.engine.sessions.inbox import Envelope, Inbox
 from antiphon.engine.sessions.sessions import Sessions
 from antiphon.incoming import decode
 from antiphon.wire.runs import PostedShape
@@ -116,8 +116,7 @@ class WebhookInbox:
             target,
             text_content(message.text),
             message_id=self._message_id(webhook, message),
-            sender=message.sender,
-            place=place,
+            envelope=Envelope(sender=message.sender, place=place),
         )
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:

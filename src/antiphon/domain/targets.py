@@ -34,6 +34,14 @@ class NamedTarget:
 Target: TypeAlias = RelativeTarget | NamedTarget
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenTarget:
+    """A target, and the text by which a caller gave it."""
+
+    target: Target
+    text: str
+
+
 def parse_target(text: str, *, agent_id: AgentId) -> Target:
     """The target that the text names; `main` and short keys belong to `agent_id`, the caller's agent.
 

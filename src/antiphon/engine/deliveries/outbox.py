@@ -29,8 +29,8 @@ async def enqueue(
     run: Run,
     place: DeliveryContext,
     text: str,
-    at_ms: int,
     *,
+    at_ms: int,
     on_behalf_of: tuple[SessionRow, SessionId] | None = None,
 ) -> None:
     """Queues the run's reply for the place, if it says anything. A run has at most one delivery.

@@ -16,6 +16,7 @@ from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import AssistantMessage, UserMessage, text_of
+from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.store import events as log
@@ -115,17 +116,15 @@ async def append_words(
 
 async def append_steps(
     tx: Transaction,
-    session: SessionRow,
-    incarnation: SessionId,
+    run: Run,
     events: Sequence[NewEvent],
     *,
-    is_present: bool,
     at_ms: int,
     set: Mapping[str, SqlValue],
     add: Mapping[str, int],
     end: LogEnd | None = None,
 ) -> int:
-    """Stores steps of a run and changes the row with them; returns the last `seq`.
+    """Stores steps of the run and changes the session's row with them; returns the last `seq`.
 
     Counts the messages and previews the last text. Late steps of an ended incarnation leave the columns of the
     present one unchanged.
@@ -140,10 +139,10 @@ async def append_steps(
                 set["preview"] = one_line(text, PREVIEW_LENGTH)
             if event.message.usage.steps:
                 set["context_tokens"] = event.message.usage.total_tokens
-    if not is_present:
+    if run.code == "reset":
         set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
         add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
-    return await append_events(tx, session, incarnation, events, at_ms=at_ms, set=set, add=add, end=end)
+    return await append_events(tx, run.session, run.session_id, events, at_ms=at_ms, set=set, add=add, end=end)
 
 
 async def append_copies(

@@ -8,7 +8,7 @@ from antiphon.store.database import Transaction
 from antiphon.store.runs import NewRun
 
 
-async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, at_ms: int) -> int:
+async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, *, at_ms: int) -> int:
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
     Does not dispatch if the session is busy: the worker of the earlier run also works on this one. For an owner's run
@@ -22,7 +22,7 @@ async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewR
     return seq
 
 
-async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId, at_ms: int) -> int:
+async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId, *, at_ms: int) -> int:
     """Stores the message for a queued or active run, which reads it before its next step; returns its `seq`."""
     seq = await append_words(tx, session, words, at_ms, run_id=run_id)
     await ledger.change(tx, run_id, {"newest_seq": seq})

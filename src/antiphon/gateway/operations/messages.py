@@ -11,6 +11,7 @@ from starlette.responses import StreamingResponse
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
 from antiphon.domain.run import QueueMode
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.operations.following import (
     ACCEPT,
@@ -116,8 +117,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
         params.parts(),
         message_id=params.message_id,
         mode=params.queue_mode,
-        sender=params.sender,
-        mentioned=params.mentioned,
+        envelope=Envelope(sender=params.sender, mentioned=params.mentioned),
     )
     if params.stream and stored.run_id is not None:
         return await stream_run(ask, stored, stored.run_id)

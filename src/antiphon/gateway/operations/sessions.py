@@ -13,7 +13,7 @@ from antiphon.domain.keys import SessionKind
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.session import SessionType, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.sessions.sessions import ListCursor, SessionFilter, session_columns
+from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, session_columns
 from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, TokenScope, operation
 from antiphon.incoming import misfit
 from antiphon.wire import sessions as wire
@@ -145,10 +145,12 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
         target,
         agent_id=agent_id,
         source=Source(**asdict(source)),
-        metadata=_checked_metadata(params.metadata),
-        label=None if params.label is None else _checked_label("label", params.label),
-        taint=params.taint.parsed() if params.taint else None,
-        clearance=params.clearance.parsed() if params.clearance else None,
+        attributes=SessionAttributes(
+            label=None if params.label is None else _checked_label("label", params.label),
+            metadata=_checked_metadata(params.metadata),
+            taint=params.taint.parsed() if params.taint else None,
+            clearance=params.clearance.parsed() if params.clearance else None,
+        ),
     )
     row = wire.session_row(opened.session, default_model=ask.gateway.default_model(opened.session.agent_id))
     return HttpReply(row, status=201 if opened.is_new else 200)
