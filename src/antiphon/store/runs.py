@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
@@ -195,11 +195,11 @@ async def is_active(query: Query, session: SessionRow) -> bool:
     return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
 
 
-async def is_busy(query: Query, session: SessionRow, *, favoured: bool = False) -> bool:
-    """Whether the session has a run that has not ended; with `favoured`, a run of the owner."""
-    whose = " AND r.principal LIKE 'owner:%'" if favoured else ""
+async def is_busy(query: Query, session: SessionRow, *, kind: PrincipalKind | None = None) -> bool:
+    """Whether the session has a run that has not ended; with `kind`, a run of such a principal."""
+    whose, values = ("", (session,)) if kind is None else (" AND r.principal LIKE ?", (session, f"{kind}:%"))
     row = await query.fetch_one(
-        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", (session,)
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", values
     )
     return row is not None
 
@@ -245,7 +245,7 @@ async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None
 
 
 async def count_queued_by(query: Query, principal: Principal, limit: int) -> int:
-    """How many runs of a principal other than the owner wait; counts up to the limit."""
+    """How many runs of the principal wait; counts up to the limit. The index has no runs of the owner."""
     row = await query.fetch_one(
         "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE principal = ? AND status = 'queued' "
         "AND principal <> 'owner:owner' LIMIT ?) queued",
@@ -260,18 +260,20 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
     return [row[0] for row in rows]
 
 
-async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Principal]:
-    """The principal of each session that has work: the owner if a run is the owner's, else that of the next run."""
+async def find_askers(
+    query: Query, sessions: Sequence[SessionRow], first: PrincipalKind
+) -> dict[SessionRow, Principal]:
+    """The principal of each session that has work: one of the kind `first` if a run has one, else the next run's."""
     found: dict[SessionRow, Principal] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
         rows = await query.fetch_all(
             "SELECT session, principal FROM (SELECT r.session, r.principal, ROW_NUMBER() OVER (PARTITION BY r.session "
-            "ORDER BY CASE WHEN r.principal LIKE 'owner:%' THEN 0 ELSE 1 END, CASE WHEN r.status <> 'queued' THEN 0 "
+            "ORDER BY CASE WHEN r.principal LIKE ? THEN 0 ELSE 1 END, CASE WHEN r.status <> 'queued' THEN 0 "
             "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
             f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR {_ACTIVE})) ranked "
             "WHERE place = 1",
-            part,
+            (f"{first}:%", *part),
         )
         found |= {SessionRow(row[0]): Principal.parse(row[1]) for row in rows}
     return found
