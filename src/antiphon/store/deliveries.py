@@ -58,18 +58,22 @@ class DeliveryFilter:
     """The last id of the previous page."""
 
 
-async def insert(
-    tx: Transaction,
-    *,
-    name: str,
-    session: SessionRow,
-    incarnation: SessionId,
-    run_id: RunId | None,
-    place: DeliveryContext,
-    text: str,
-    at_ms: int,
-) -> None:
-    """Queues a text for the place, due at once. The id consists of the time and `name`, 20 random characters."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDelivery:
+    """A text to be queued."""
+
+    name: str
+    """20 characters that distinguish it from all others; the time and these are its id."""
+    session: SessionRow
+    incarnation: SessionId
+    run_id: RunId | None
+    place: DeliveryContext
+    text: str
+
+
+async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> None:
+    """Queues the text for its place, due at once."""
+    place = new.place
     newest = await tx.fetch_one(
         f"SELECT MAX(d.id) FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ?",
         (place.channel, place.to),
@@ -81,15 +85,15 @@ async def insert(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
         "status, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
         (
-            f"dlv_{number:011x}{name}",
-            session,
-            incarnation,
-            run_id,
+            f"dlv_{number:011x}{new.name}",
+            new.session,
+            new.incarnation,
+            new.run_id,
             place.channel,
             place.to,
             place.account_id,
             place.thread_id,
-            text,
+            new.text,
             at_ms,
             at_ms,
         ),
@@ -119,7 +123,7 @@ async def list_heads(
     return [Head(row[0], SessionRow(row[1]), ChannelAccount(row[2], row[3])) for row in found]
 
 
-async def claim(tx: Transaction, reach: Reach, id: str, process: ProcessId, now_ms: int) -> Delivery | None:
+async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:
     """The text as claimed by the process; None if another process claimed it, or if it is no longer its turn."""
     row = await tx.fetch_one(
         f"{_SELECT} WHERE d.id = ? AND {_WAITS} AND {_IS_FREE} AND {_IS_FIRST}", (id, now_ms, process)

@@ -61,7 +61,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     time_limit: timedelta | None = None
 
 
-async def insert(tx: Transaction, session: SessionRow, run: NewRun, seq: int, at_ms: int) -> None:
+async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, seq: int, at_ms: int) -> None:
     """Queues the run after the message of that `seq`."""
     columns: dict[str, SqlValue] = {
         "id": run.id,

@@ -7,9 +7,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
+from antiphon.domain.message import JsonObject
 from antiphon.domain.session import (
     NOWHERE,
     DeliveryContext,
@@ -201,22 +204,26 @@ async def find_last_seqs(query: Query, sessions: Sequence[SessionRow]) -> dict[S
     return found
 
 
-async def insert(
-    tx: Transaction,
-    *,
-    key: SessionKey,
-    agent_id: AgentId,
-    session_id: SessionId,
-    source: Source,
-    metadata: Mapping[str, object],
-    at_ms: int,
-    columns: Mapping[str, SqlValue],
-) -> SessionRow:
+class NewSession(Struct, frozen=True, kw_only=True):
+    """A session to be created."""
+
+    key: SessionKey
+    agent_id: AgentId
+    id: SessionId
+    """The id of its first incarnation."""
+    source: Source
+    metadata: JsonObject = {}
+    columns: Mapping[str, SqlValue] = {}
+    """Values of more columns."""
+
+
+async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     """Creates a row and its first incarnation, with an empty log; revives the row of a deleted key."""
+    source = new.source
     values: dict[str, SqlValue] = {
-        "agent_id": agent_id,
-        "kind": key.kind.value,
-        "incarnation": session_id,
+        "agent_id": new.agent_id,
+        "kind": new.key.kind.value,
+        "incarnation": new.id,
         "status": SessionStatus.IDLE.value,
         "deleted_at": None,
         "source_kind": source.kind,
@@ -224,11 +231,11 @@ async def insert(
         "source_platform": source.platform,
         "source_trigger_id": source.trigger_id,
         "type": source.type.value,
-        "metadata": codec.json_text(metadata),
+        "metadata": codec.json_text(new.metadata),
         "created_at": at_ms,
         "interacted_at": at_ms,
         "updated_at": at_ms,
-        **columns,
+        **new.columns,
     }
     names = ("key", *values)
     statement = (
@@ -236,10 +243,11 @@ async def insert(
         f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)} "
         "RETURNING id, last_seq"
     )
-    row = await tx.fetch_one(statement, (key.value, *values.values()))
+    row = await tx.fetch_one(statement, (new.key.value, *values.values()))
     assert row is not None
-    await start_incarnation(tx, row[0], session_id, first_seq=row[1] + 1, at_ms=at_ms)
-    return row[0]
+    session, last_seq = row
+    await start_incarnation(tx, session, new.id, first_seq=last_seq + 1, at_ms=at_ms)
+    return session
 
 
 async def start_incarnation(
@@ -387,7 +395,7 @@ async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -
 
 
 async def find_visible_by_label(
-    query: Query, reach: Reach, label: str, agent_id: AgentId | None, limit: int
+    query: Query, reach: Reach, label: str, agent_id: AgentId | None, *, limit: int
 ) -> list[SessionSummary]:
     """Listed sessions with that label in the reach, at most `limit`."""
     return await list_page(query, reach, SessionFilter(label=label, agent_id=agent_id), limit=limit, after=None)

@@ -97,7 +97,7 @@ async def _store_link(
     if isinstance(reach, Refusal):
         return reach
     await tokens.delete_expired(tx, at_ms)
-    await tokens.insert_link(tx, hash, OWNER, at_ms, expires_at_ms)
+    await tokens.insert_link(tx, hash, OWNER, at_ms=at_ms, expires_at_ms=expires_at_ms)
     return None
 
 
