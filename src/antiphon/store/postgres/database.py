@@ -228,7 +228,7 @@ class PostgresDatabase:
         )
         await cursor.execute(statement, (ids, keys, session_ids))
         found = await cursor.fetchall()
-        missing = set(keys).difference(row[1] for row in found)
+        missing = set(keys).difference(key for _, key in found)
         if missing or not found:
             for name in sorted(missing or set(session_ids)):
                 await cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (name,))
