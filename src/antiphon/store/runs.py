@@ -371,10 +371,8 @@ def _assignments(columns: Mapping[str, SqlValue]) -> str:
 
 async def find_parked(query: Query, session: SessionRow) -> list[Run]:
     """Runs of the session that have ended and wait for its children."""
-    return [
-        _RUN.read(row)
-        for row in await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
-    ]
+    rows = await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
+    return [_RUN.read(row) for row in rows]
 
 
 class ReportWork(NamedTuple):

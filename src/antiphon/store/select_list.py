@@ -1,7 +1,8 @@
 """Select lists, and what makes a noun of each of their rows.
 
 A row of more than a few columns is decoded by the names in its select list, so a new column is named once and shifts
-no other value. The decoder is generated, like those of dataclasses, so it is as fast as one written by hand.
+no other value. The decoder is generated from these constants, as dataclasses generate theirs, so it is as fast as one
+written by hand. Rows of a few columns, and events, whose payload holds two fields, are unpacked into names.
 """
 
 import re
