@@ -184,7 +184,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
         home_key = await find_home_key(backend.database, base.ids)
-        app, worker = _build(base, backend, process, channels, home_key)
+        app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -268,7 +268,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
 def _describe(base: _Base, process: ProcessId) -> Process:
     role = base.config.gateway.role
     agents = tuple(base.rules.agents) if role.works else ()
-    return describe_process(process, role.value, VERSION, base.config.fingerprint(), agents)
+    return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
 @asynccontextmanager
@@ -289,6 +289,7 @@ async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Cha
 def _build(
     base: _Base,
     backend: Backend,
+    *,
     process: ProcessId,
     channels: Mapping[ChannelAccount, Channel],
     home_key: HomeKey,
@@ -314,7 +315,7 @@ def _build(
     )
     callers = Callers(database, rules)
     cursors = Cursors(home_key)
-    own_tools = _session_tools(views, search, exchanges, children, rules, clock, cursors)
+    own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
         own_tools.append(run_command(callers, workspaces, rules, mode=mode, home=base.home))
@@ -375,13 +376,8 @@ def _build(
         timers=Timers(database, notifier, workspaces, clock),
         webhook_inbox=WebhookInbox(
             base.webhooks,
-            sessions,
-            inbox,
-            waits,
+            services,
             Replies(database, rules),
-            services.buckets,
-            clock,
-            ids,
             is_global=config.session.scope is SessionScope.GLOBAL,
         ),
         drain=Drain(
@@ -409,6 +405,7 @@ def _session_tools(
     search: Search,
     exchanges: Exchanges,
     children: _Children,
+    *,
     rules: Rules,
     clock: Clock,
     cursors: Cursors,

@@ -90,7 +90,7 @@ async def find(served: Served, key: str) -> Session:
 
 
 async def _append(tx: Transaction, session: Session, event: NewEvent) -> None:
-    await log.append(tx, session.row, session.id, [event], at_ms=1)
+    await log.append(tx, session.row, log.Addition(incarnation=session.id, events=[event], at_ms=1))
 
 
 async def call(served: Served, key: str, tool: str, arguments: dict[str, Any]) -> str:

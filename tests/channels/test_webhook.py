@@ -174,7 +174,7 @@ async def test_a_message_comes_in_and_the_reply_goes_out_signed(
         assert (
             headers["antiphon-signature"]
             == expected["Antiphon-Signature"]
-            == sign(SECRET, Direction.OUT, "door", 1772625600, raw)
+            == sign(SECRET, Direction.OUT, "door", timestamp=1772625600, body=raw)
         )
         assert headers["content-type"] == "application/json" and headers[":path"] == "/bell"
         (told,) = facts(await read_log(served.app, DOOR), "delivered")

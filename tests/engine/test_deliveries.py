@@ -13,11 +13,10 @@ from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.errors import Conflict, Denied, NotFound
-from antiphon.domain.ids import SessionId
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
 from antiphon.store.database import Transaction
-from antiphon.store.deliveries import insert
+from antiphon.store.deliveries import NewDelivery, insert
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -64,16 +63,15 @@ async def queue(app: App, texts: list[tuple[DeliveryContext, str]]) -> None:
 
     async def queue_all(tx: Transaction) -> None:
         for place, text in texts:
-            await insert(
-                tx,
+            delivery = NewDelivery(
                 name=hashlib.sha256(f"{place} {text}".encode()).hexdigest()[:20],
                 session=session.row,
-                incarnation=SessionId(session.id),
+                incarnation=session.id,
                 run_id=None,
                 place=place,
                 text=text,
-                at_ms=app.services.clock.now_ms(),
             )
+            await insert(tx, delivery, app.services.clock.now_ms())
 
     await app.database.run(queue_all, sessions=(session.row,))
 

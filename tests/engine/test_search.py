@@ -78,7 +78,7 @@ async def store(
 
 
 async def _append(tx: Transaction, session: Session, messages: tuple[NewEvent, ...]) -> None:
-    await log.append(tx, session.row, session.id, messages, at_ms=1)
+    await log.append(tx, session.row, log.Addition(incarnation=session.id, events=messages, at_ms=1))
 
 
 async def set_taint(app: App, session: Session, level: Level) -> None:
@@ -311,7 +311,7 @@ async def _append_silently(tx: Transaction, session: Session, event: NewEvent) -
         def wake(self, session: SessionRow) -> None:
             return
 
-    await log.append(Silent(), session.row, session.id, [event], at_ms=2**40)
+    await log.append(Silent(), session.row, log.Addition(incarnation=session.id, events=[event], at_ms=2**40))
 
 
 async def test_a_restart_goes_on_where_indexing_was(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:

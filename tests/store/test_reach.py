@@ -13,7 +13,7 @@ import antiphon.store
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
-from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext, Session, SessionSummary
 from antiphon.policy.acts import Act
@@ -140,16 +140,15 @@ async def _let_in(tx: Transaction, sessions: tuple[SessionRow, ...]) -> None:
 
 
 async def _queue_text(tx: Transaction, session: Session, run_id: RunId) -> None:
-    await deliveries.insert(
-        tx,
+    delivery = deliveries.NewDelivery(
         name=f"{session.row:020}",
         session=session.row,
-        incarnation=SessionId(session.id),
+        incarnation=session.id,
         run_id=run_id,
         place=DeliveryContext(channel="nowhere", to=str(session.row)),
         text="hello",
-        at_ms=1,
     )
+    await deliveries.insert(tx, delivery, at_ms=1)
 
 
 async def _seen(query: Query, reach: Reach, roots: tuple[Session, ...]) -> dict[str, list[str]]:

@@ -57,7 +57,7 @@ async def store(app: App, session: Session, *events: NewEvent) -> None:
     at_ms = app.services.clock.now_ms()
 
     async def put(tx: Transaction) -> None:
-        await log.append(tx, session.row, session.id, events, at_ms=at_ms)
+        await log.append(tx, session.row, log.Addition(incarnation=session.id, events=events, at_ms=at_ms))
 
     await app.database.run(put)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from antiphon.gateway.binding import Binding
-from antiphon.gateway.operations.operation import AnswerKind, AnyOperation
+from antiphon.gateway.operations.operation import AnyOperation
 from antiphon.gateway.sse import SSE_TYPE
 from antiphon.version import VERSION
 from antiphon.wire.errors import TYPES, ErrorAnswer
@@ -151,7 +151,7 @@ def _responses(there: Sequence[AnyOperation], schemas: _Schemas) -> Json:
                 continue
             content: Json = response.setdefault("content", {})
             content.setdefault(operation.http.media_type, {"schema": _answer_schema(operation, schemas)})
-            if operation.kind is AnswerKind.STREAM:
+            if operation.http.is_streamed:
                 content.setdefault(SSE_TYPE, {"schema": {"type": "string"}})
     refusal = {_JSON: {"schema": schemas.of_answer(ErrorAnswer)}}
     for status in TYPES:

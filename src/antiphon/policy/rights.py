@@ -12,6 +12,9 @@ GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", 
 _TRUSTED = (PrincipalKind.OWNER, PrincipalKind.AGENT)
 """The owner, and tokens that the owner bound to a session, which have the session's own rights."""
 
+FAVOURED = PrincipalKind.OWNER
+"""The principals for whom places, requests and storage are reserved."""
+
 _OWNERS: Mapping[Act, str] = {
     Act.LIST: "Only the owner may list sessions",
     Act.LIST_RUNS: "Only the owner may list runs",
@@ -40,7 +43,7 @@ def reaches_all(principal: Principal) -> bool:
 
 def is_favoured(principal: Principal) -> bool:
     """Whether places, requests and storage are reserved for the principal; all others have a share."""
-    return principal.is_owner
+    return principal.kind is FAVOURED
 
 
 def is_heard_unnamed(principal: Principal) -> bool:

@@ -33,7 +33,7 @@ Report = Callable[[str, int, int], None]
 """Called with a table, the number of its rows copied so far, and their total."""
 
 
-async def transfer(path: Path, old_path: Path, url: str, now_ms: int, report: Report) -> dict[str, int]:
+async def transfer(path: Path, old_path: Path, url: str, *, now_ms: int, report: Report) -> dict[str, int]:
     """Copies the database file to the PostgreSQL database; returns the number of rows by table.
 
     Then renames the file to `old_path`, with all its content, so that nobody keeps using it by accident.
@@ -112,7 +112,7 @@ def _tables(source: sqlite3.Connection) -> list[str]:
 
 
 async def _copy(source: sqlite3.Connection, target: AsyncConnection[Any], table: str, report: Report) -> int:
-    columns = [row[1] for row in source.execute(f'PRAGMA table_info("{table}")').fetchall()]
+    columns = [name for _, name, *_ in source.execute(f'PRAGMA table_info("{table}")').fetchall()]
     total: int = source.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
     listed = sql.SQL(", ").join(map(sql.Identifier, columns))
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), listed)

@@ -94,7 +94,7 @@ async def _store_link(tx: Transaction, rights: Rights, hash: str, at_ms: int) ->
     if isinstance(reach, Refusal):
         return reach
     await tokens.delete_expired(tx, at_ms)
-    await tokens.insert_link(tx, hash, OWNER, at_ms, at_ms + _milliseconds(LINK_LIFE))
+    await tokens.insert_link(tx, hash, OWNER, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
     return None
 
 

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 1.0
 """Between looks without a wake, for retries that are due and claims of a dead process."""
 RETRY_SECONDS = 0.5
-MAX_LOOKED_AT = 256
 MAX_AT_ONCE = 64
 MAX_OF_ACCOUNT = 8
 """Sends at the same time by one account, so that a hanging account leaves room for the others."""
@@ -118,9 +117,7 @@ class Deliverer:
         if not open_ or room <= 0:
             return False
         try:
-            heads = await self._database.read(
-                outbox.list_heads, open_, self._process, self._clock.now_ms(), MAX_LOOKED_AT
-            )
+            heads = await self._database.read(outbox.list_heads, open_, self._process, self._clock.now_ms())
         except Unavailable as error:
             logger.warning("Outbox could not be read", extra={"action": "outbox_failed", "code": error.code})
             return False

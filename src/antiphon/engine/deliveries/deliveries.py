@@ -11,7 +11,7 @@ from antiphon.domain.actor import SYSTEM, Principal
 from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus, is_given_up, wait_before_next
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import ProcessId, SessionId, SessionRow
+from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.send_policy import may_deliver
@@ -26,6 +26,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.deliveries import DeliveryFilter
+from antiphon.store.events import Addition
 
 DEAD = "delivery_dead"
 SUPPRESSED = "send_denied"
@@ -89,7 +90,7 @@ class ClaimDelivery(Struct, frozen=True, kw_only=True):
 
 async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | None:
     """The text, claimed for the process; None if it is not its turn, or if the send policy suppressed it."""
-    claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, command.process, command.at_ms)
+    claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, process=command.process, now_ms=command.at_ms)
     if claimed is None:
         return None
     session = await rows.find_by_row(tx, claimed.session)
@@ -171,7 +172,7 @@ def _named(delivery: Delivery) -> JsonObject:
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, *, at_ms: int) -> None:
     """Appends to the incarnation that the text belongs to, even after a reset."""
     event = NewEvent(type=type, actor=str(SYSTEM), run_id=delivery.run_id, data=data)
-    await append_events(tx, SessionRow(delivery.session), SessionId(delivery.session_id), [event], at_ms=at_ms)
+    await append_events(tx, delivery.session, Addition(incarnation=delivery.session_id, events=[event], at_ms=at_ms))
 
 
 def _not_found(id: str) -> NotFound:

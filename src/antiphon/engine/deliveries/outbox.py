@@ -42,13 +42,7 @@ async def enqueue(
         return
     session, incarnation = on_behalf_of or (run.session, run.session_id)
     digest = hashlib.sha256(run.id.encode()).hexdigest()
-    await deliveries.insert(
-        tx,
-        name=digest[:20],
-        session=session,
-        incarnation=incarnation,
-        run_id=run.id,
-        place=place,
-        text=words,
-        at_ms=at_ms,
+    delivery = deliveries.NewDelivery(
+        name=digest[:20], session=session, incarnation=incarnation, run_id=run.id, place=place, text=words
     )
+    await deliveries.insert(tx, delivery, at_ms)

@@ -225,4 +225,4 @@ async def _first_seq_needed(query: Query, run: Run) -> int:
 
 
 async def _read_page(query: Query, run: Run, after: int) -> list[Event]:
-    return await log.read_incarnation_after(query, system_grant(run.session), run.session_id, after, PAGE_EVENTS)
+    return await log.read_incarnation_after(query, system_grant(run.session), run.session_id, after, limit=PAGE_EVENTS)

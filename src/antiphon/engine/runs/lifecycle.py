@@ -34,6 +34,7 @@ from antiphon.store import processes, spawns
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.runs import InLog
 from antiphon.store.sessions import LogEnd
 
@@ -134,7 +135,8 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline:
         data["continues"] = run.continues
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
-    await append_events(tx, run.session, run.session_id, [event], at_ms=at_ms, set=status, end=found.end)
+    addition = Addition(incarnation=run.session_id, events=[event], at_ms=at_ms, set=status, end=found.end)
+    await append_events(tx, run.session, addition)
     return started
 
 

@@ -131,7 +131,7 @@ async def copy_conversation(
 async def _read_all(tx: Transaction, grant: Grant, incarnation: rows.Incarnation, up_to: int) -> list[Event]:
     events: list[Event] = []
     after = incarnation.first_seq - 1
-    while page := await log.read_incarnation_after(tx, grant, incarnation.id, after, PAGE_EVENTS):
+    while page := await log.read_incarnation_after(tx, grant, incarnation.id, after, limit=PAGE_EVENTS):
         events.extend(event for event in page if event.seq <= up_to)
         after = page[-1].seq
         if after >= up_to or len(page) < PAGE_EVENTS:

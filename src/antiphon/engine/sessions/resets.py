@@ -23,6 +23,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.sessions import SessionHead
 
 
@@ -121,7 +122,8 @@ async def begin_anew(
         "turn_count": 0,
         "context_tokens": 0,
     }
-    await append_events(tx, session.row, new_id, [started], at_ms=at_ms, set=changes)
+    addition = Addition(incarnation=new_id, events=[started], at_ms=at_ms, set=changes)
+    await append_events(tx, session.row, addition)
     for parked in waiting:
         await end_parked_run(tx, parked.id, at_ms)
     renewed = await rows.find_by_row(tx, session.row)

@@ -46,6 +46,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import classification_values, json_text, milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.sessions import ListCursor, SessionFilter
 
 logger = logging.getLogger(__name__)
@@ -253,7 +254,7 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
     free = None if is_spawned else await _free_session_id(tx, key, session_id)
     session_id = free or command.new_session_id
     is_group = key.kind is SessionKind.GROUP or command.source.type is SessionType.GROUP
-    source, attributes = command.source, command.attributes
+    attributes = command.attributes
     columns: dict[str, SqlValue] = {"label": attributes.label}
     if is_group:
         columns["type"] = SessionType.GROUP.value
@@ -267,16 +268,15 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
             "clearance_level": int(attributes.clearance.level),
             "clearance_compartments": attributes.clearance.compartments,
         }
-    row = await rows.insert(
-        tx,
+    new = rows.NewSession(
         key=key,
         agent_id=command.agent_id,
-        session_id=session_id,
-        source=source,
+        id=session_id,
+        source=command.source,
         metadata=attributes.metadata,
-        at_ms=command.at_ms,
         columns=columns,
     )
+    row = await rows.insert(tx, new, command.at_ms)
     if command.parent is not None:
         await rows.set_parent(tx, row, command.parent)
     started = NewEvent(
@@ -284,7 +284,7 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
         actor=str(command.principal),
         data={"sessionId": session_id, "reason": "opened"},
     )
-    await append_events(tx, row, session_id, [started], at_ms=command.at_ms)
+    await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
     if not reaches_all(command.principal):
         await rows.add_participant(tx, row, str(command.principal))
     session = await rows.find_by_row(tx, row)
@@ -384,7 +384,8 @@ async def _change(
         classification=session.taint,
         data={"phase": "patched", "fields": list[JsonValue](sorted(changes))},
     )
-    await append_events(tx, session.row, session.id, [changed], at_ms=at_ms, set=changes)
+    addition = Addition(incarnation=session.id, events=[changed], at_ms=at_ms, set=changes)
+    await append_events(tx, session.row, addition)
 
 
 async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:

@@ -141,7 +141,8 @@ async def _read_events(query: Query, rights: Rights, target: NamedTarget, end: _
         return found
     incarnation = end.incarnation or found.incarnation.id
     return _EventPage(
-        incarnation, await log.read_incarnation_after(query, found.grant, incarnation, end.seq, PAGE_EVENTS)
+        incarnation,
+        await log.read_incarnation_after(query, found.grant, incarnation, end.seq, limit=PAGE_EVENTS),
     )
 
 
@@ -149,6 +150,8 @@ async def _read_slices(query: Query, cursors: Mapping[SessionRow, int]) -> Mappi
     slices: dict[SessionRow, LogSlice] = {}
     for session, after in cursors.items():
         if bounds := await rows.find_bounds(query, session):
-            found = await log.read_stretch(query, system_grant(session), after, PAGE_EVENTS, FRAME_BYTES)
+            found = await log.read_stretch(
+                query, system_grant(session), after, limit=PAGE_EVENTS, max_bytes=FRAME_BYTES
+            )
             slices[session] = LogSlice(bounds.first_seq, bounds.last_seq, tuple(found.events), found.size)
     return slices

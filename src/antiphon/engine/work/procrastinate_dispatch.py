@@ -24,7 +24,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.dispatch import Driver
-from antiphon.policy.rights import is_favoured
+from antiphon.policy.rights import FAVOURED, is_favoured
 from antiphon.store import jobs
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Transaction
@@ -228,5 +228,5 @@ class ProcrastinateDispatch:
 
 
 async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
-    for session, principal in (await ledger.find_askers(tx, sessions)).items():
+    for session, principal in (await ledger.find_askers(tx, sessions, FAVOURED)).items():
         await tx.dispatch(session, principal)

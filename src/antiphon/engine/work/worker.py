@@ -27,6 +27,7 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.engine.work.line import Line
 from antiphon.engine.work.slots import Slots
 from antiphon.engine.work.transcripts import Transcripts
+from antiphon.policy.rights import FAVOURED
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -269,7 +270,7 @@ class Worker:
         sessions = tuple(self._pending)
         self._pending = dict.fromkeys(sessions, False)
         try:
-            found = await self._database.read(ledger.find_askers, sessions)
+            found = await self._database.read(ledger.find_askers, sessions, FAVOURED)
         except Unavailable as error:
             logger.warning("Store is unavailable", extra={"action": "store_retry", "code": error.code})
             await anyio.sleep(RETRY_SECONDS)
