@@ -15,8 +15,7 @@ from antiphon.store.database import Query, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.directives import to_spawn
-from tests.engine.gates import wait_at
+from tests.directives import to_spawn, wait_at
 from tests.story import NESTED, telling
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.app import Parts
 from antiphon.config.sections.gateway import DatabaseSection
-from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.ids import RunId
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.engine.sessions.upkeep import Upkeep
@@ -15,8 +15,7 @@ from antiphon.store.spawns import list_attachments
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.directives import YIELD, to_call, to_send, to_spawn
-from tests.engine.gates import wait_at
+from tests.directives import YIELD, to_call, to_send, to_spawn, wait_at
 from tests.engine.slots import skip_where_slots_stay
 from tests.engine.stage import ManualClock
 from tests.story import NESTED, telling
@@ -295,7 +294,7 @@ async def test_what_nobody_is_left_for_is_kept_and_its_child_put_away_in_its_tim
         else:
             child = await boss.spawns(wait_at("child", "kept"), attachments=files)
             await story.comes_to("child")
-        row = SessionRow((await child.session()).row)
+        row = (await child.session()).row
         await story.deletes(boss)
         story.opens_gate("child")
         await story.settles()
