@@ -20,6 +20,7 @@ from antiphon.domain.message import ExchangeStage, ReportStage, TextPart, UserMe
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.runs.cancel import Cancelled
+from antiphon.engine.views.activities import Work
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from antiphon.store.sessions import SessionFilter
@@ -120,6 +121,10 @@ class Story:
     async def until(self, is_so: Callable[[list[Run]], bool]) -> None:
         """Returns when it is so of all runs."""
         await self.sees(self.runs, is_so)
+
+    async def until_work(self, is_so: Callable[[Work], bool]) -> Work:
+        """What is being done, once it is so of that."""
+        return await self.sees(lambda: self.app.services.activities.now(OWNER, limit=100), is_so)
 
     async def until_running(self, run_id: RunId) -> None:
         await self.until(lambda runs: any(run.id == run_id and run.status is RunStatus.RUNNING for run in runs))
