@@ -74,8 +74,7 @@ async def test_a_yield_waits_for_no_child_of_an_earlier_incarnation(open_home: O
         boss = await story.opens("boss")
         await boss.answers(to_spawn("!sleep 60"), "!say spawned")
         await story.resets(boss)
-        run = await boss.answers(YIELD)
-        assert json.loads(run.reply or "")["code"] == "nothing_to_wait_for"
+        assert (await boss.calls_in_a_run("sessions_yield"))["code"] == "nothing_to_wait_for"
         posted = await boss.hears(to_spawn("!say new"), YIELD)
         assert (await story.end_of(posted)).reply == "echo: new"
         await boss.cancels_children()

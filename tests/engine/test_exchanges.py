@@ -33,7 +33,7 @@ from antiphon.testing import Call, Reply, fake_provider
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.directives import to_call, to_send, wait_at
+from tests.directives import to_send, wait_at
 from tests.engine.stage import (
     HeldRunner,
     open_with_provider,
@@ -630,9 +630,9 @@ async def test_a_guest_reaches_through_its_run_the_session_alone_that_it_writes_
         for session in (theirs, shared):
             await session.admits(guest)
         for other in (private, shared):
-            run = await theirs.answers(to_send("hello", sessionKey=other.key), principal=guest)
-            assert json.loads(run.reply or "")["status"] == "not_found"
-        listed = json.loads((await theirs.answers(to_call("sessions_list"), principal=guest)).reply or "")
+            answer = await theirs.sends_in_a_run("hello", sessionKey=other.key, principal=guest)
+            assert answer["status"] == "not_found"
+        listed = await theirs.calls_in_a_run("sessions_list", principal=guest)
         assert {row["key"] for row in listed["sessions"]} == {theirs.key}
         await story.settles()
 
