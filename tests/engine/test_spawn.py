@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from antiphon.agents.loop import RetryPolicy
@@ -32,7 +31,6 @@ from tests.conftest import OpenHome
 from tests.directives import to_spawn, wait_at
 from tests.engine.stage import HeldRunner, ManualClock
 from tests.story import NESTED, telling
-from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -551,9 +549,11 @@ async def test_cleanup_deletes_the_child_once_its_result_has_arrived(open_home: 
         child = await boss.spawns("!say gone", cleanup="delete", attachments=files)
         await story.settles()
         await story.app.timers.settle_due()
-        with anyio.fail_after(SECONDS):  # the process may be at it by itself
-            while list(story.app.home.glob("workspaces/*/*")):
-                await anyio.lowlevel.checkpoint()
+
+        async def files_left() -> list[Path]:
+            return list(story.app.home.glob("workspaces/*/*"))
+
+        await story.sees(files_left, lambda left: not left)  # the process may be at it by itself
         with pytest.raises(NotFound):
             await child.session()
         assert [record.result for record in await boss.records()] == ["gone"]
@@ -576,9 +576,9 @@ async def test_a_child_to_be_deleted_stays_as_long_as_it_is_waited_for(open_home
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
-            with anyio.fail_after(SECONDS):
-                while (spawn := await story.app.database.read(spawns.find, row)) is None or spawn.kept_until is None:
-                    await anyio.lowlevel.checkpoint()
+            await story.sees(
+                lambda: story.app.database.read(spawns.find, row), lambda spawn: spawn is not None and spawn.kept_until
+            )
             runner.release(first.run_id)
             await story.end_of(first.run_id)
             await story.app.timers.settle_due()

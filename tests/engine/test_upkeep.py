@@ -1,6 +1,5 @@
 from datetime import timedelta
 
-import anyio
 import pytest
 
 from antiphon.app import Parts
@@ -11,9 +10,8 @@ from antiphon.engine.sessions.sessions import SessionFilter, delete_session
 from antiphon.engine.sessions.upkeep import Upkeep
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import ManualClock, open_session
+from tests.engine.stage import ManualClock
 from tests.story import telling
-from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -70,17 +68,20 @@ def test_retention_is_configured_in_days() -> None:
 
 @requirement("sessions:7")
 async def test_what_a_deletion_left_behind_in_a_crash_goes_with_the_next_start(open_home: OpenHome) -> None:
-    async with open_home() as app:
-        living, doomed = await open_session(app, "api:living"), await open_session(app, "api:doomed")
+    async with telling(open_home) as story:
+        app, going = story.app, await story.opens("going")
+        living, doomed = await (await story.opens("living")).session(), await going.session()
         kept, left = (app.workspaces.open(each.agent_id, each.row, each.created_at) for each in (living, doomed))
         (left / "file").touch()
-        await app.database.run(delete_session, OWNER, app.services.rules, app.services.sessions.target("api:doomed"), 1)
+        await app.database.run(delete_session, OWNER, app.services.rules, going.target, 1)
     others = [kept.parent / name for name in ("notes", f"{doomed.row}-1", "999999-1", f"{left.name}.old")]
     for path in others:
         path.mkdir()
     (link := kept.parent / "1-2").symlink_to(kept)
-    async with open_home():
-        with anyio.fail_after(SECONDS):
-            while left.exists():
-                await anyio.sleep(0.01)
+
+    async def is_left() -> bool:
+        return left.exists()
+
+    async with telling(open_home) as story:
+        await story.sees(is_left, lambda is_left: not is_left)
     assert all(path.exists() for path in (kept, *others, link))
