@@ -24,7 +24,7 @@ from antiphon.store.database import Query
 from antiphon.store.sessions import SessionFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import key_of, open_peer, settings
+from tests.engine.parley import key_of, open_peer
 from tests.engine.stage import (
     HeldRunner,
     ManualClock,
@@ -40,6 +40,7 @@ from tests.engine.stage import (
     wait_end,
 )
 from tests.logs import whole_log
+from tests.story import settings
 
 pytestmark = pytest.mark.anyio
 

@@ -31,8 +31,9 @@ from antiphon.store.sessions import SessionFilter
 from antiphon.store.trees import TreeRoot
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import open_peer, settings, until_work
+from tests.engine.parley import open_peer
 from tests.engine.stage import post, wait_end
+from tests.story import Story, settings
 
 pytestmark = pytest.mark.anyio
 
@@ -124,7 +125,7 @@ async def test_every_list_keeps_to_its_reach(open_home: OpenHome) -> None:
                 await app.database.run(_let_in, (parent.row, child.row))
         for root in sessions.values():
             await post(app, str(root.key), "!sleep 60")
-        await until_work(app, lambda work: work.total == len(sessions))
+        await Story(app).until_work(lambda work: work.total == len(sessions))
         guests = reach_of_person(GUEST, Act.READ)
         assert isinstance(guests, Reach)
         shared = await app.database.read(_seen, guests, tuple(sessions.values()))
