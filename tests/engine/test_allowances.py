@@ -1,5 +1,7 @@
 """What each guest may take: sessions, bytes and runs that wait. The owner has no such bounds."""
 
+from datetime import timedelta
+
 import pytest
 
 from antiphon.app import App, Parts
@@ -97,6 +99,10 @@ async def test_a_guest_has_so_many_runs_waiting(open_home: OpenHome) -> None:
 async def test_a_bucket_fills_with_time_and_forgets_who_asked_long_ago() -> None:
     clock = ManualClock()
     buckets = Buckets(Rates(guest=Rate(per_minute=30, burst=2), owner=Rate(per_minute=60, burst=1)), clock)
+    buckets.take(EVE)
+    buckets.take(EVE)
+    assert wait_of(buckets, EVE) == 2
+    clock.pass_time(timedelta(hours=1))
     buckets.take(EVE)
     buckets.take(EVE)
     assert wait_of(buckets, EVE) == 2

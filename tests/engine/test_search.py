@@ -281,6 +281,7 @@ async def test_a_new_message_is_found_soon_and_nobody_waits_for_it(open_home: Op
         assert await app.services.search.lag() == 0
 
 
+@pytest.mark.parametrize("database_section", ["postgres"], indirect=True)  # no other process writes into a file
 async def test_a_wake_that_is_lost_is_made_up_for(open_home: OpenHome) -> None:
     async with open_home() as app:
         main = await open_session(app, "main")

@@ -6,6 +6,7 @@ import pkgutil
 import time
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from antiphon.incoming import MAX_VALUES, Misfit, NotJson, check_values, decode
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.gateway.served import TOKEN, Served, serve
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -48,6 +50,17 @@ async def test_only_where_messages_enter_may_bodies_be_large(open_home: OpenHome
     assert set(limits.values()) == {SMALL_BYTES, WEBHOOK_BYTES, LARGE_BYTES} and len(limits) > 30
     assert {limit_of(limit, 1000) for limit in limits.values()} == {1000}
     assert limit_of(LARGE_BYTES, 10**9) == 10**9 and limit_of(SMALL_BYTES, 10**9) == SMALL_BYTES
+
+
+@requirement("gateway:5")
+async def test_a_body_without_a_length_is_refused_at_its_limit_and_not_at_its_end(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        head = f"POST /sessions HTTP/1.1\r\nHost: localhost:{served.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        async with await anyio.connect_tcp("127.0.0.1", served.port) as stream:
+            await stream.send(head.encode() + b"%x\r\n%s\r\n" % (SMALL_BYTES + 1, b" " * (SMALL_BYTES + 1)))
+            with anyio.fail_after(SECONDS):
+                assert (await stream.receive()).startswith(b"HTTP/1.1 413 ")
 
 
 @requirement("gateway:5")

@@ -8,6 +8,8 @@ a *grant*, which reading that session requires. Only `policy/` creates both; the
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from antiphon.domain.actor import Principal, session_principal
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.ids import SessionId, SessionRow
@@ -34,8 +36,7 @@ class Viewer:
         return self.visibility is Visibility.ALL and rules.enabled and rules.admits(self.session.agent_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(Struct, frozen=True, kw_only=True):
     """The sessions that an actor reaches in one act."""
 
     act: Act
@@ -56,8 +57,7 @@ class Reach:
         return EVERYTHING if self.participant is None else PUBLIC
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """One session that an actor may see or change in one act."""
 
     act: Act

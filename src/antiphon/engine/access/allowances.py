@@ -30,12 +30,14 @@ async def refuse_session(tx: Transaction, principal: Principal, shares: Shares) 
     )
 
 
-async def refuse_message(tx: Transaction, principal: Principal, size: int, shares: Shares) -> Refusal | None:
-    """The refusal if the principal may not store another `size` bytes."""
+async def refuse_message(
+    tx: Transaction, principal: Principal, content: tuple[Part, ...], shares: Shares
+) -> Refusal | None:
+    """The refusal if the principal may not store another message of that content."""
     if is_favoured(principal):
         return None
     taken = await rows.taken_by(tx, str(principal))
-    if taken.stored_bytes + size <= shares.stored_bytes:
+    if taken.stored_bytes + stored_bytes(content) <= shares.stored_bytes:
         return None
     return Refusal(
         Denied(

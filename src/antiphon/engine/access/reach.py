@@ -85,8 +85,7 @@ class Found:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FoundHead:
+class FoundHead(Struct, frozen=True):
     """Like `Found`, with only the head of the session's row."""
 
     grant: Grant

@@ -207,8 +207,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return _repeated(session, first, command.principal, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
-    size = stored_bytes(command.message.content)
-    if refusal := await refuse_message(tx, command.principal, size, command.rules.shares):
+    if refusal := await refuse_message(tx, command.principal, command.message.content, command.rules.shares):
         return refusal
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
@@ -334,7 +333,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return _repeated(session, first, command.principal, message)
-    if refusal := await refuse_message(tx, command.principal, stored_bytes(message.content), command.rules.shares):
+    if refusal := await refuse_message(tx, command.principal, message.content, command.rules.shares):
         return refusal
     words = Words(
         message=message,
