@@ -46,7 +46,7 @@ def build_prompt(
     newest_seq = newest.seq if newest is not None else 0
     return Prompt(
         instructions=_instructions(agent, session, notices),
-        entries=prompt_entries(entries, session.source.type, fences),
+        entries=_shown(transcript, entries, session.source.type, fences),
         tools=tools,
         thinking=session.thinking_level or agent.thinking,
         session_key=str(session.key),
@@ -62,13 +62,51 @@ def build_prompt(
             for result in step.results
             if isinstance(result, ToolResult)
         ],
+        derived=transcript.derived,
     )
 
 
-def prompt_entries(entries: Iterable[Entry], session_type: SessionType, fences: DataFences) -> list[PromptEntry]:
-    """Entries in model order: results directly after their calls, every call with a result."""
+def _shown(
+    transcript: Transcript, entries: Sequence[Entry], session_type: SessionType, fences: DataFences
+) -> list[PromptEntry]:
+    shown = transcript.derived.get("shown")
+    if not isinstance(shown, ShownEntries) or shown.session_type is not session_type:
+        shown = transcript.derived["shown"] = ShownEntries(session_type)
+    return shown.of(entries, fences)
+
+
+class ShownEntries:
+    """Entries as prompts show them, in model order: results directly after their calls, every call with a result.
+
+    Each entry is prepared once, as long as a prompt begins with the entries of the one before.
+    """
+
+    size = 0
+    """Their texts are those of the transcript, but for prefixes and fences."""
+
+    def __init__(self, session_type: SessionType) -> None:
+        self.session_type = session_type
+        self._entries: list[Entry] = []
+        self._shown: list[PromptEntry] = []
+        self._waited: dict[str, str] = {}
+
+    def of(self, entries: Sequence[Entry], fences: DataFences) -> list[PromptEntry]:
+        known = len(self._entries)
+        if self._entries != entries[:known]:
+            self.__init__(self.session_type)
+            known = 0
+        added = entries[known:]
+        self._shown += prompt_entries(added, self.session_type, fences, self._waited)
+        self._entries += added
+        return list(self._shown)
+
+
+def prompt_entries(
+    entries: Iterable[Entry], session_type: SessionType, fences: DataFences, waited: dict[str, str] | None = None
+) -> list[PromptEntry]:
+    """The entries prepared; `waited` has the replies that earlier entries waited for, and receives those of these."""
+    waited = {} if waited is None else waited
     shown: list[PromptEntry] = []
-    waited: dict[str, str] = {}
     for entry in entries:
         match entry:
             case Summary(text=None):
