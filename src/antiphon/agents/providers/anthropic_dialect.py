@@ -44,7 +44,7 @@ class AnthropicDialect:
     def __init__(self, provider: str) -> None:
         self._provider = provider
 
-    def user(self, content: Sequence[Part]) -> Piece | None:
+    def user(self, content: tuple[Part, ...]) -> Piece | None:
         return _piece(USER, _blocks(content))
 
     def assistant(self, message: AssistantMessage, call_ids: Sequence[str]) -> Piece | None:
@@ -94,7 +94,7 @@ def _role_of(piece: Piece) -> str:
     return piece.role
 
 
-def _blocks(content: Sequence[Part]) -> list[JsonValue]:
+def _blocks(content: tuple[Part, ...]) -> list[JsonValue]:
     blocks: list[JsonValue] = []
     for part in content:
         match part:

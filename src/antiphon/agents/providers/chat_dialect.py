@@ -1,7 +1,7 @@
 """OpenAI's chat completions, which most providers speak."""
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -46,7 +46,7 @@ class ChatDialect:
     def __init__(self, provider: str) -> None:
         self._provider = provider
 
-    def user(self, content: Sequence[Part]) -> Piece:
+    def user(self, content: tuple[Part, ...]) -> Piece:
         if not any(isinstance(part, ImagePart) for part in content):
             return _piece(USER, {"role": "user", "content": text_of(content)})
         parts: list[JsonValue] = []
@@ -90,7 +90,9 @@ class ChatDialect:
             return None
         sent: JsonObject = {"role": "assistant", "content": "\n\n".join(texts) or None}
         sent |= {field: "\n\n".join(found) for field, found in thoughts.items()}
-        return _piece(ASSISTANT, sent | ({"tool_calls": calls} if calls else {}))
+        if calls:
+            sent["tool_calls"] = calls
+        return _piece(ASSISTANT, sent)
 
     def result(self, result: ToolResult, call_id: str) -> Piece:
         return _piece(USER, {"role": "tool", "tool_call_id": call_id, "content": text_of(result.content)})
@@ -115,10 +117,10 @@ class _ChatCallDelta(Lenient):
 
 
 class _ChatDelta(Lenient):
-    content: str | list[Any] | None = None
+    content: str | list[JsonValue] | None = None
     refusal: str | None = None
-    reasoning: Any = None
-    reasoning_content: Any = None
+    reasoning: JsonValue = None
+    reasoning_content: JsonValue = None
     tool_calls: list[_ChatCallDelta] | None = None
 
 
@@ -141,7 +143,7 @@ class _ChatChunk(Lenient):
     model: str | None = None
     choices: list[_ChatChoice] | None = None
     usage: _ChatUsage | None = None
-    error: msgspec.Raw | None = None
+    error: JsonValue = None
 
 
 class _ChatAnswer:
@@ -165,7 +167,7 @@ class _ChatAnswer:
         if data == DONE:
             return ""
         chunk = decode_event(_ChatChunk, data)
-        if chunk.error is not None and bytes(chunk.error) != b"null":
+        if chunk.error:
             raise ErrorEvent(data)
         self.model = chunk.model or self.model
         if chunk.usage is not None:
@@ -219,10 +221,10 @@ class _ChatAnswer:
             call.arguments.append(delta.function.arguments or "")
 
 
-def _joined(content: str | list[Any] | None) -> str:
+def _joined(content: str | list[JsonValue] | None) -> str:
     """The text of a delta; some servers send a list of parts."""
     if isinstance(content, list):
-        texts = (part.get("text") if isinstance(part, dict) else part for part in cast("list[Any]", content))
+        texts = (part.get("text") if isinstance(part, dict) else part for part in content)
         return "".join(text for text in texts if isinstance(text, str))
     return content or ""
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -67,7 +67,7 @@ class Dialect(Protocol):
     path: str
     """Below the base URL."""
 
-    def user(self, content: Sequence[Part]) -> Piece | None: ...
+    def user(self, content: tuple[Part, ...]) -> Piece | None: ...
 
     def assistant(self, message: AssistantMessage, call_ids: Sequence[str]) -> Piece | None:
         """`call_ids` has one id for each call of the message."""
@@ -160,7 +160,6 @@ def kept_fields(part: Part, provider: str) -> JsonObject | None:
 def arguments_of(text: str) -> JsonObject:
     """The arguments of a call as an object, which every provider requires, also if the model wrote none."""
     try:
-        found = msgspec.json.decode(text) if text else {}
+        return cast(JsonObject, msgspec.json.decode(text or "{}", type=dict[str, Any]))
     except (msgspec.MsgspecError, RecursionError):
-        found = None
-    return cast(JsonObject, found) if isinstance(found, dict) else {"INVALID_JSON": text}
+        return {"INVALID_JSON": text}

@@ -18,6 +18,7 @@ class EventLines:
         self._data: list[bytes] = []
         """The data lines of an event that has no end yet."""
         self._size = 0
+        """Bytes since the last complete event, about."""
 
     def feed(self, piece: bytes) -> Sequence[bytes]:
         """The data of all events that this piece completes, in order. Raises `ValueError` if an event is too large."""
@@ -28,13 +29,15 @@ class EventLines:
         if b"\n" not in piece:
             return ()
         *lines, rest = b"".join(self._rest).split(b"\n")
-        self._rest, self._size = [rest], len(rest) + sum(map(len, self._data))
+        self._rest = [rest]
         events: list[bytes] = []
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[5:].strip())
             elif not line.strip():
                 events.extend(self._complete())
+        if events:
+            self._size = len(rest)
         return events
 
     def end(self) -> Sequence[bytes]:

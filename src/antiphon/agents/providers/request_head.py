@@ -6,6 +6,7 @@ transport without a network. Conversations and streams, which every turn pays fo
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
 
-INSTRUCTIONS: Final = "antiphon-instructions"
-INSTRUCTIONS_JSON: Final = b'"antiphon-instructions"'
-CONVERSATION: Final = "antiphon-conversation"
+INSTRUCTIONS: Final = f"instructions {token_hex(8)}"
+"""Stands in the place of the instructions; no tool can contain it."""
+CONVERSATION: Final = "conversation"
 TRANSPORT_HEADERS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
@@ -64,7 +65,7 @@ async def build_head(open_model: OpenLibraryModel, prompt: Prompt, settings: "Mo
     return RequestHead(
         url=str(request.url),
         headers={name: value for name, value in request.headers.items() if name.lower() not in TRANSPORT_HEADERS},
-        before=tuple(before.split(INSTRUCTIONS_JSON)),
+        before=tuple(before.split(msgspec.json.encode(INSTRUCTIONS))),
     )
 
 
@@ -75,17 +76,18 @@ async def classify(
     import httpx2
 
     kept = [(name, value) for name, value in headers if name.lower() not in ("content-encoding", "content-length")]
-    prompt = Prompt(instructions="", entries=())
-    return await to_thread.run_sync(
-        _ask, open_model, lambda _: httpx2.Response(status, headers=kept, content=body), prompt, {}
-    )
+
+    def repeat(_: "httpx2.Request") -> "httpx2.Response":
+        return httpx2.Response(status, headers=kept, content=body)
+
+    return await to_thread.run_sync(_ask, open_model, repeat, Prompt(instructions="", entries=()), None)
 
 
 def _ask(
     open_model: OpenLibraryModel,
     answer: "Callable[[httpx2.Request], httpx2.Response]",
     prompt: Prompt,
-    settings: "ModelSettings",
+    settings: "ModelSettings | None",
 ) -> Exception | None:
     import httpx2
     from pydantic_ai.direct import model_request_stream
