@@ -87,7 +87,7 @@ class Transcript:
     def __init__(self) -> None:
         self.last_seq = 0
         self._settled: list[Input | Step | Summary] = []
-        """In model order; the results of steps are filled in on request."""
+        """In model order; results are filled into their steps when they are asked for."""
         self._waiting: list[Input] = []
         """Inputs that no step has seen, in `seq` order."""
         self._inputs_by_run: dict[RunId, list[Input]] = {}
@@ -95,8 +95,8 @@ class Transcript:
         self._results: dict[tuple[int, int], ToolResult] = {}
         self._begun: set[tuple[int, int]] = set()
         self._finished: dict[RunId, int] = {}
-        self._whole: dict[int, Step] = {}
-        """Steps with their results, by `seq`, for as long as no result is added to them."""
+        self._stale: set[int] = set()
+        """Steps in `_settled`, by `seq`, that lack a result which came after them."""
         self._cut_at: int | None = None
         self._summary: str | None = None
         self._size = 0
@@ -115,7 +115,7 @@ class Transcript:
             match event.message:
                 case ToolResult() as result:
                     self._results[result.call_seq, result.call_index] = result
-                    self._whole.pop(result.call_seq, None)
+                    self._stale.add(result.call_seq)
                 case AssistantMessage(provenance=None) as message:
                     self._add_step(Step(seq=event.seq, message=message, results=()), event.run_id)
                 case UserMessage() | AssistantMessage() as message:
@@ -131,13 +131,15 @@ class Transcript:
     def _add_step(self, step: Step, run_id: RunId | None) -> None:
         self._waiting = self._take(self._settled, run_id, step.message.saw)
         self._emit(self._settled, step)
+        if step.message.calls:
+            self._stale.add(step.seq)
         self._steps_by_run.setdefault(run_id, []).append(step)
 
     def _add_fact(self, event: Event) -> None:
         match event.type:
             case EventType.TOOL_CALL:
                 self._begun.add(_call_name(event))
-                self._whole.pop(_call_name(event)[0], None)
+                self._stale.add(_call_name(event)[0])
             case EventType.RUN_FINISHED if event.run_id is not None:
                 self._finished[event.run_id] = event.seq
                 self._inputs_by_run.pop(event.run_id, None)
@@ -165,7 +167,6 @@ class Transcript:
         needed = {step.seq for step in (*steps, *(step for each in self._steps_by_run.values() for step in each))}
         self._results = {name: result for name, result in self._results.items() if name[0] in needed}
         self._begun = {name for name in self._begun if name[0] in needed}
-        self._whole = {seq: step for seq, step in self._whole.items() if seq in needed}
         messages = [entry.message for entry in (*self._settled, *self._waiting) if not isinstance(entry, Summary)]
         self._size = sum(EVENT_BYTES + _text_size(message) for message in (*messages, *self._results.values()))
 
@@ -174,9 +175,10 @@ class Transcript:
 
         Messages of later runs are left out, whatever their `seq`.
         """
+        self._fill_stale()
         entries = list(self._settled)
         self._take(entries, run_id, self.last_seq)
-        return [self._filled(entry) for entry in entries]
+        return entries
 
     def steps_of(self, run_id: RunId) -> list[Step]:
         """The steps so far of a run that has not ended."""
@@ -217,21 +219,23 @@ class Transcript:
         if entry.seq == self._cut_at:
             entries[:] = [Summary(text=self._summary)]
 
-    def _filled(self, entry: Entry) -> Entry:
-        return self._fill(entry) if isinstance(entry, Step) else entry
+    def _fill_stale(self) -> None:
+        for index in range(len(self._settled) - 1, -1, -1):
+            if not self._stale:
+                return
+            entry = self._settled[index]
+            if isinstance(entry, Step) and entry.seq in self._stale:
+                self._settled[index] = self._fill(entry)
+                self._stale.remove(entry.seq)
+        self._stale.clear()
 
     def _fill(self, step: Step) -> Step:
-        if not step.message.calls:
-            return step
-        if (filled := self._whole.get(step.seq)) is not None:
-            return filled
         results = tuple(
             self._results.get((step.seq, index))
             or OpenCall(message_seq=step.seq, index=index, part=part, is_begun=(step.seq, index) in self._begun)
             for index, part in enumerate(step.message.calls)
         )
-        filled = self._whole[step.seq] = Step(seq=step.seq, message=step.message, results=results)
-        return filled
+        return Step(seq=step.seq, message=step.message, results=results)
 
 
 def open_calls(events: Iterable[Event]) -> list[OpenCall]:
