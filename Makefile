@@ -23,7 +23,7 @@ check: setup-dev  ## What CI checks beside the tests: format, lint, types, layer
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 
-bench: setup-dev  ## Measure the figures of docs/GOALS.md, each beside its reference
+bench: setup-dev  ## Measure the figures of docs/BENCHMARKS.md, each beside its reference
 	$(BIN)/python -m bench $(ARGS)
 
 bench-against: setup-dev  ## Compare with BASE=<commit>: medians of PAIRS=11 runs of each by turns, of ARGS="B1 B3 B7 B12"

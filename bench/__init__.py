@@ -1,1 +1,1 @@
-"""Figures of docs/GOALS.md, each measured beside its reference in the same run."""
+"""Figures of docs/BENCHMARKS.md, each measured beside its reference in the same run."""

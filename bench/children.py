@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,8 @@ async def _round(app: App, runner: FamilyRunner, name: str, children: int) -> Fa
     assert run is not None and run.status is RunStatus.OK, run
     family.ended = time.monotonic()
     session = (await app.services.sessions.get(OWNER, target)).session.row
-    events = (await app.database.read(log.read_stretch, system_grant(session), 0, 100_000, 2**40)).events
+    read_all = partial(log.read_stretch, limit=100_000, max_bytes=2**40)
+    events = (await app.database.read(read_all, system_grant(session), 0)).events
     records = Counter(
         event.message.report.id
         for event in events

@@ -99,16 +99,13 @@ async def _fill(app: App) -> dict[str, Caller]:
 async def _make_session(tx: Transaction, agent: AgentId, number: int, sessions: int) -> SessionRow:
     chance = random.Random(number)
     session_id = parse_session_id(f"api:n{number}")
-    row = await rows.insert(
-        tx,
+    new = rows.NewSession(
         key=parse_key(f"agent:{agent}:api:n{number}"),
         agent_id=agent,
-        session_id=session_id,
+        id=session_id,
         source=Source(kind="api", interactive=False),
-        metadata={},
-        at_ms=milliseconds(START),
-        columns={},
     )
+    row = await rows.insert(tx, new, milliseconds(START))
     events: list[NewEvent] = []
     for turn in range(PER_SESSION):
         words = chance.choices(WORDS, WEIGHTS, k=25)
@@ -117,7 +114,7 @@ async def _make_session(tx: Transaction, agent: AgentId, number: int, sessions: 
         message = UserMessage(message_id=f"m{turn}", content=text_content(" ".join(words)))
         event = user_event(message, actor="owner", run_id=None)
         events.append(replace(event, occurred_at=START + timedelta(seconds=turn * sessions + number)))
-    await log.append(tx, row, session_id, events, at_ms=milliseconds(START))
+    await log.append(tx, row, log.Addition(incarnation=session_id, events=events, at_ms=milliseconds(START)))
     return row
 
 

@@ -12,4 +12,4 @@ EVERYTHING = 2**40
 
 async def whole_log(query: Query, session: SessionRow) -> list[Event]:
     """Every event that is stored of the session, of all incarnations."""
-    return (await log.read_stretch(query, system_grant(session), 0, EVERYTHING, EVERYTHING)).events
+    return (await log.read_stretch(query, system_grant(session), 0, limit=EVERYTHING, max_bytes=EVERYTHING)).events

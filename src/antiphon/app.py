@@ -58,7 +58,7 @@ from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
-from antiphon.engine.runs.context import PublishDelta
+from antiphon.engine.runs.context import PublishDelta, Runtime
 from antiphon.engine.runs.runner import AgentRunner
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.forks import Forks
@@ -184,7 +184,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
         home_key = await find_home_key(backend.database, base.ids)
-        app, worker = _build(base, backend, process, channels, home_key)
+        app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
                 tasks.start_soon(task)
@@ -268,7 +268,7 @@ def _open_backend(base: _Base, process: ProcessId, workers: Sequence[Worker]) ->
 def _describe(base: _Base, process: ProcessId) -> Process:
     role = base.config.gateway.role
     agents = tuple(base.rules.agents) if role.works else ()
-    return describe_process(process, role.value, VERSION, base.config.fingerprint(), agents)
+    return describe_process(process, role.value, version=VERSION, fingerprint=base.config.fingerprint(), agents=agents)
 
 
 @asynccontextmanager
@@ -289,6 +289,7 @@ async def _open_channels(base: _Base) -> AsyncGenerator[dict[ChannelAccount, Cha
 def _build(
     base: _Base,
     backend: Backend,
+    *,
     process: ProcessId,
     channels: Mapping[ChannelAccount, Channel],
     home_key: HomeKey,
@@ -303,36 +304,32 @@ def _build(
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
-    sessions = Sessions(database, rules, workspaces, clock, ids)
+    sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
     views = Views(database, rules, clock)
     search = Search(database, rules)
-    exchanges = Exchanges(database, waits, rules, clock, ids)
+    exchanges = Exchanges(database, waits, rules, clock=clock, ids=ids)
     children = _Children(
-        Spawns(database, rules, base.check_model, clock, ids),
+        Spawns(database, rules, base.check_model, clock=clock, ids=ids),
         Joins(database, waits, clock),
         Subagents(database, rules, clock, ids),
     )
     callers = Callers(database, rules)
     cursors = Cursors(home_key)
-    own_tools = _session_tools(views, search, exchanges, children, rules, clock, cursors)
+    own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
-        own_tools.append(run_command(callers, workspaces, rules, mode, base.home))
+        own_tools.append(run_command(callers, workspaces, rules, mode=mode, home=base.home))
     tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
-        database=database,
+        Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
         runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, home_key, retry=parts.retry),
-        waits=waits,
         rules=rules,
-        publish_delta=publish_delta,
-        clock=clock,
-        ids=ids,
         process=process,
         workspaces=workspaces,
         unwind_seconds=parts.unwind_seconds,
     )
-    inbox = Inbox(database, sessions, rules, clock, ids)
+    inbox = Inbox(database, sessions, rules, clock=clock, ids=ids)
     services = Services(
         rules=rules,
         clock=clock,
@@ -356,7 +353,7 @@ def _build(
         sign_in=SignIn(database, rules, clock, ids),
         tokens=Tokens(database, rules, clock, ids),
         buckets=Buckets(rules.shares.rates, clock),
-        ownership=Ownership(database, rules, base.home, clock, ids),
+        ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
@@ -379,21 +376,16 @@ def _build(
         timers=Timers(database, notifier, workspaces, clock),
         webhook_inbox=WebhookInbox(
             base.webhooks,
-            sessions,
-            inbox,
-            waits,
+            services,
             Replies(database, rules),
-            services.buckets,
-            clock,
-            ids,
             is_global=config.session.scope is SessionScope.GLOBAL,
         ),
         drain=Drain(
             services.health,
             backend.dispatch,
             worker,
-            deliverer if config.gateway.role.works else None,
-            config.gateway.drain_seconds,
+            deliverer=deliverer if config.gateway.role.works else None,
+            seconds=config.gateway.drain_seconds,
         ),
     )
     return app, worker
@@ -413,6 +405,7 @@ def _session_tools(
     search: Search,
     exchanges: Exchanges,
     children: _Children,
+    *,
     rules: Rules,
     clock: Clock,
     cursors: Cursors,

@@ -143,7 +143,9 @@ async def open_postgres(
             await channel.close()
 
 
-def describe_process(id: ProcessId, role: str, version: str, fingerprint: str, agents: tuple[AgentId, ...]) -> Process:
+def describe_process(
+    id: ProcessId, role: str, *, version: str, fingerprint: str, agents: tuple[AgentId, ...]
+) -> Process:
     """This process, as others see it."""
     return Process(
         id=id,
@@ -190,7 +192,7 @@ async def move_database(home: Path, url: str, clock: Clock, report: "Report") ->
     with _postgres_packages():
         from antiphon.store.transfer import transfer
     path = home / DATABASE_NAME
-    return await transfer(path, path.with_name(path.name + MOVED_SUFFIX), url, clock.now_ms(), report)
+    return await transfer(path, path.with_name(path.name + MOVED_SUFFIX), url, now_ms=clock.now_ms(), report=report)
 
 
 @contextmanager

@@ -26,7 +26,8 @@ from antiphon.domain.run import QueueMode, Run
 from antiphon.domain.session import Session, SessionSummary, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.services import Services
-from antiphon.engine.sessions.sessions import SessionFilter
+from antiphon.engine.sessions.inbox import Envelope
+from antiphon.engine.sessions.sessions import SessionAttributes, SessionFilter
 
 DEFAULT_WAIT = timedelta(minutes=10)
 LISTED = 50
@@ -76,7 +77,12 @@ class SessionHandle:
         With a `message_id`, a repeated call is the same message: it is stored and answered once.
         """
         posted = await self._services.inbox.post(
-            OWNER, self._target, text_content(text), message_id=message_id, mode=queue_mode, sender=sender
+            OWNER,
+            self._target,
+            text_content(text),
+            message_id=message_id,
+            mode=queue_mode,
+            envelope=Envelope(sender=sender),
         )
         if posted.run_id is None:
             raise Conflict("Message started no run: it is stored for later turns of the group", code="not_triggered")
@@ -127,8 +133,7 @@ class SessionHandles:
             target,
             agent_id=self._services.rules.agent_id(agent_id),
             source=Source(kind="api"),
-            metadata=metadata,
-            label=None if label is None else _label(label),
+            attributes=SessionAttributes(label=None if label is None else _label(label), metadata=metadata or {}),
         )
         return SessionHandle(self._services, opened.session)
 

@@ -4,7 +4,7 @@ import pytest
 
 from antiphon.agents.fence import DataFences
 from antiphon.agents.model import PromptText
-from antiphon.agents.prompt import prompt_entries
+from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId, SessionId, SessionRow
@@ -59,7 +59,7 @@ def shown(*events: Event, type: SessionType = SessionType.DIRECT) -> list[str]:
     transcript.add(events)
     return [
         entry.text if isinstance(entry, PromptText) else text_of(entry.content)
-        for entry in prompt_entries(transcript.prompt_for(RUN), type, FENCES)
+        for entry in prompt_entries(transcript.prompt_for(RUN), Framing(type, FENCES))
     ]
 
 
@@ -141,7 +141,7 @@ def test_a_call_whose_outcome_is_unknown_is_told_so_directly_behind_its_message(
         data={"messageSeq": 2, "index": 0, "tool": "pay"},
     )
     transcript.add([event(1, said("pay")), event(2, step), begun])
-    entries = prompt_entries(transcript.prompt_for(RUN), SessionType.DIRECT, FENCES)
+    entries = prompt_entries(transcript.prompt_for(RUN), Framing(SessionType.DIRECT, FENCES))
     result = entries[2]
     assert isinstance(result, ToolResult) and result.is_error
     assert (result.call_seq, result.call_index) == (2, 0)

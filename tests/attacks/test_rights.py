@@ -21,8 +21,8 @@ from antiphon.config.config import Config
 from antiphon.gateway.server import bind, serving
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.claims import requirement
-from tests.engine.parley import settle
 from tests.gateway.served import TOKEN, new_client
+from tests.story import Story
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -269,7 +269,7 @@ async def test_what_a_sandboxed_session_causes_runs_no_command_on_the_host(world
         await world.ask(first, text)
     else:
         await world.ask(first, directive("sessions_spawn", task=text, agentId=attempt.child))
-    await settle(world.app)
+    await Story(world.app).settles()
     assert not world.was_harmed()
 
 
@@ -281,7 +281,7 @@ async def test_what_the_owner_causes_runs_on_the_host(world: World, key: str) ->
     await world.ask(
         PORTER, carried([key] if key != PORTER else [MAIN], directive("run_command", command=f"touch {proof}2"))
     )
-    await settle(world.app)
+    await Story(world.app).settles()
     assert proof.exists() and Path(f"{proof}2").exists()
 
 
@@ -354,5 +354,5 @@ async def test_a_bound_token_has_its_sessions_rights_by_every_door(world: World,
     is_unavailable = code == "sandbox_unavailable" and attempt.tool == "run_command"
     assert is_unavailable or code in attempt.codes, answer
     with anyio.fail_after(SECONDS):
-        await settle(world.app)
+        await Story(world.app).settles()
     assert not world.was_harmed()

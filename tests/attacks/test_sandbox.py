@@ -141,7 +141,7 @@ async def test_what_cannot_be_started_does_not_tell_where(workspace: Path) -> No
 def test_a_workspace_that_cannot_be_used_does_not_tell_where(tmp_path: Path, kind: str) -> None:
     root = tmp_path / NAME / WORKSPACES_NAME
     workspaces = Workspaces(root)
-    path = workspaces.path_of(AgentId("main"), SessionRow(1), START)
+    path = workspaces.of(AgentId("main"), SessionRow(1), START).path
     path.parent.mkdir(parents=True)
     match kind:
         case "a link":
@@ -152,6 +152,6 @@ def test_a_workspace_that_cannot_be_used_does_not_tell_where(tmp_path: Path, kin
             path.parent.rmdir()
             os.mkfifo(path.parent)
     with pytest.raises((Unavailable, Conflict)) as refused:
-        workspaces.open(AgentId("main"), SessionRow(1), START)
+        workspaces.of(AgentId("main"), SessionRow(1), START).open()
     message = refused.value.message
     assert NAME not in message and str(tmp_path) not in message and WORKSPACES_NAME in message

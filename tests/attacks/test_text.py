@@ -12,7 +12,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from antiphon.agents.fence import PURPOSE, DataFences
-from antiphon.agents.prompt import prompt_entries
+from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.app import Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
@@ -90,7 +90,7 @@ async def find(served: Served, key: str) -> Session:
 
 
 async def _append(tx: Transaction, session: Session, event: NewEvent) -> None:
-    await log.append(tx, session.row, session.id, [event], at_ms=1)
+    await log.append(tx, session.row, log.Addition(incarnation=session.id, events=[event], at_ms=1))
 
 
 async def call(served: Served, key: str, tool: str, arguments: dict[str, Any]) -> str:
@@ -131,7 +131,9 @@ async def fence(served: Served, attempt: TextAttempt) -> None:
     fences = DataFences(served.app.services.home_key.subkey(PURPOSE), session.id)
     entries = [entry for entry in transcript.prompt_for(RunId("")) if isinstance(entry, Input)]
     (shown,) = [
-        entry for entry in prompt_entries(entries, SessionType.DIRECT, fences) if isinstance(entry, UserMessage)
+        entry
+        for entry in prompt_entries(entries, Framing(SessionType.DIRECT, fences))
+        if isinstance(entry, UserMessage)
     ]
     told, own = text_of(shown.content), fences.of(entries[0].seq)
     assert told.endswith(own.around(attempt.text))
@@ -152,7 +154,8 @@ async def name(served: Served, attempt: TextAttempt) -> None:
         [event async for event in served.app.services.history.events(OWNER, NamedTarget(opened.session.key, None))]
     )
     entries = [entry for entry in transcript.prompt_for(RunId("")) if isinstance(entry, Input)]
-    (shown,) = prompt_entries(entries, SessionType.GROUP, DataFences(b"k" * 32, opened.session.id))
+    framing = Framing(SessionType.GROUP, DataFences(b"k" * 32, opened.session.id))
+    (shown,) = prompt_entries(entries, framing)
     assert isinstance(shown, UserMessage)
     told = text_of(shown.content)
     assert told.endswith("] hello") and told.count("[") == told.count("]") == 1

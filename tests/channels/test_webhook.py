@@ -24,10 +24,9 @@ from antiphon.gateway.guard import Receive, Scope, Send
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.family import until_running
-from tests.engine.parley import deliveries, runs_of
 from tests.engine.stage import START, ManualClock, config, facts, find_session, read_log
 from tests.gateway.served import Json, Served, new_client, serve
+from tests.story import Story
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +129,7 @@ async def quiet(app: App) -> None:
 
 async def begun(app: App, answer: httpx.Response) -> None:
     """Returns when the message's run waits for its turn no more."""
-    await until_running(app, answer.json()["runId"])
+    await Story(app).until_running(answer.json()["runId"])
 
 
 async def answered(app: App, answer: httpx.Response) -> None:
@@ -157,7 +156,7 @@ async def test_a_message_comes_in_and_the_reply_goes_out_signed(
             "triggered": True,
         }
         ((headers, raw),) = receiver.requests
-        (sent,) = await deliveries(served.app)
+        (sent,) = await Story(served.app).deliveries()
         assert json.loads(raw) == {
             "id": sent.id,
             "channel": "webhook",
@@ -174,7 +173,7 @@ async def test_a_message_comes_in_and_the_reply_goes_out_signed(
         assert (
             headers["antiphon-signature"]
             == expected["Antiphon-Signature"]
-            == sign(SECRET, Direction.OUT, "door", 1772625600, raw)
+            == sign(SECRET, Direction.OUT, "door", timestamp=1772625600, body=raw)
         )
         assert headers["content-type"] == "application/json" and headers[":path"] == "/bell"
         (told,) = facts(await read_log(served.app, DOOR), "delivered")
@@ -304,7 +303,7 @@ async def test_the_same_message_again_is_one_message_with_one_answer(
         clock.pass_time(timedelta(seconds=200))
         answers.append(await client.post(PATH, content=body, headers=signed(body, clock, age=200)))
         assert {answer.text for answer in answers} == {answers[0].text}
-        assert await runs_of(served.app, DOOR) == 1
+        assert len(await Story(served.app).session(DOOR).runs()) == 1
         assert len(receiver.requests) == 1
         other = await ring(client, clock, message("twice"))
         assert (other.status_code, other.json()["error"]["code"]) == (409, "message_id_reused")
@@ -471,7 +470,7 @@ async def test_answers_decide_between_again_and_never(
         assert len({headers["antiphon-delivery"] for headers, _ in receiver.requests[1:]}) == 1
         receiver.answers = [(404, {}, b"")]
         await answered(served.app, await ring(client, clock, message("!say two", "m-2")))
-        zero, one, two = await deliveries(served.app)
+        zero, one, two = await Story(served.app).deliveries()
         assert (zero.status, one.status, two.status, two.code) == ("sent", "sent", "dead", "channel_refused")
         assert two.error is not None and "HTTP 404" in two.error and "of=door" not in two.error
 
@@ -497,13 +496,13 @@ async def test_an_address_where_nobody_answers_is_tried_again_and_a_hanging_one_
     try:
         async with serve_door(open_home, clock, f"http://127.0.0.1:{port}/", timeout_seconds=0.1) as (served, client):
             await answered(served.app, await ring(client, clock, message("hello")))
-            (waiting,) = await deliveries(served.app)
+            (waiting,) = await Story(served.app).deliveries()
             assert (waiting.status, waiting.code) == ("queued", "channel_timeout")
             deaf.close()
             clock.pass_time(timedelta(seconds=5))
             served.app.deliverer.wake()
             await quiet(served.app)
-            (waiting,) = await deliveries(served.app)
+            (waiting,) = await Story(served.app).deliveries()
             assert (waiting.status, waiting.attempts, waiting.code) == ("queued", 2, "channel_unreachable")
     finally:
         deaf.close()

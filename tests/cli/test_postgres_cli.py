@@ -87,7 +87,7 @@ def test_a_gateway_takes_messages_and_workers_elsewhere_answer_them(tmp_path: Pa
         assert gateway.greeting["role"] == "gateway" and gateway.greeting["database"].startswith("PostgreSQL '")
         answer = ready(gateway)
         assert (answer["ok"], answer["workers"], answer["configuredAlike"]) == (True, 0, True)
-        assert "No worker lives" in answer["note"]
+        assert "No worker is running" in answer["note"]
         posted = client.post("/sessions/main/messages", json={"text": "is anybody there"}).json()
         with begun("worker", home=tmp_path / "w", env=on) as worker:
             assert worker.greeting["role"] == "worker" and "url" not in worker.greeting

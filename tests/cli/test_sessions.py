@@ -20,7 +20,7 @@ from tests.cli.program import (
     on_terminal,
     serving,
 )
-from tests.engine.family import YIELD, spawn_directive
+from tests.directives import YIELD, to_spawn
 from tests.waiting import PROCESS_SECONDS
 
 pytestmark = requirement("cli:1")
@@ -278,7 +278,7 @@ def test_cancelling_a_run_that_had_ended_says_that_nothing_was_cancelled(gateway
 def test_a_run_that_yielded_is_shown_with_what_became_of_its_work(gateway: Serving) -> None:
     home = gateway.home
     antiphon_json("chat", "yields", "--new", "-m", "hello", home=home)
-    call = spawn_directive("!sleep 60", label="Slow")
+    call = to_spawn("!sleep 60", label="Slow")
     run_id = antiphon_json("sessions", "send", "yields", f"{call}\n{YIELD}", home=home)["runId"]
 
     def shown(run: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from antiphon.config.config import Config
 from antiphon.domain.text import compact, short_age
 from tests.claims import requirement
 from tests.cli.program import COMMAND, Serving, antiphon, antiphon_json, environment, on_terminal, serving
-from tests.engine.family import YIELD
+from tests.directives import YIELD
 from tests.engine.parley import key_of, open_peer
 from tests.engine.stage import ask, config
 from tests.waiting import PROCESS_SECONDS

@@ -21,6 +21,7 @@ from antiphon.domain.report import (
     Tell,
     Then,
     Word,
+    announced_text,
     on_announce_ended,
     on_child_deleted,
     on_child_ended,
@@ -91,7 +92,11 @@ def every_step() -> Iterator[tuple[str, Report, ReportTransition]]:
     for report, is_off in product(REPORTS, BOTH):
         yield "waited", report, on_waited(report, is_wording_called_off=is_off)
     for report, situation, text in product(_in(ReportState.ANNOUNCING), SITUATIONS, TEXTS):
-        yield "announce_ended", report, on_announce_ended(report, RunStatus.OK, text, "The record.", situation)
+        yield (
+            "announce_ended",
+            report,
+            on_announce_ended(report, announced_text(RunStatus.OK, text, "The record."), situation),
+        )
     for report, situation in product(_in(ReportState.ANNOUNCING), SITUATIONS):
         yield "child_deleted", report, on_child_deleted(report, situation)
     for report, heir, answered, newest in product(REPORTS, (HEIR, Heir()), BOTH, BOTH):
@@ -153,7 +158,7 @@ def test_what_rose_above_its_requester_is_not_told_to_its_channel() -> None:
             assert report.place is not None
     blocked = Situation(may_flow=False)
     wording = replace(OPEN, stage=ReportState.ANNOUNCING, place=PLACE)
-    assert on_announce_ended(wording, RunStatus.OK, "Done.", "The record.", blocked).actions == (Answer(), PutAway())
+    assert on_announce_ended(wording, "Done.", blocked).actions == (Answer(), PutAway())
 
 
 def test_nothing_that_came_is_lost_with_its_requester() -> None:

@@ -1,17 +1,9 @@
 """A tool at which runs wait until the test opens it, so that what comes before what is the test's decision."""
 
-import json
-
 import anyio
 
 from antiphon.agents.toolset import DeclaredFunction, tool
 from tests.waiting import SECONDS
-
-
-def wait_at(name: str, words: str | None = None) -> str:
-    """What makes the offline model wait at the gate, and then say the words."""
-    wait = "!call gate " + json.dumps({"name": name})
-    return wait if words is None else f"{wait}\n!say {words}"
 
 
 class Gates:

@@ -18,7 +18,7 @@ from antiphon.domain.run import Outcome, QueueMode, Run, RunStatus
 from antiphon.domain.session import Session, Source
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
-from antiphon.engine.sessions.inbox import Posted
+from antiphon.engine.sessions.inbox import Envelope, Posted
 from antiphon.testing import FakeProvider
 from tests.conftest import OpenHome
 from tests.waiting import SECONDS
@@ -133,7 +133,7 @@ async def post(
         text_content(text),
         message_id=message_id or (text if text.isprintable() and len(text) < 100 else None),
         mode=mode,
-        mentioned=mentioned,
+        envelope=Envelope(mentioned=mentioned),
     )
 
 

@@ -8,30 +8,15 @@ import pytest
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.run import QueueMode, RunStatus
-from antiphon.domain.targets import NamedTarget
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.family import (
-    NESTED,
-    children_of,
-    records,
-    session_of,
-    spawn_directive,
-    spawned,
-    spawned_from_outside,
-    until,
-    until_running,
-    write_script,
-)
-from tests.engine.gates import Gates, wait_at
-from tests.engine.parley import call, deliveries, key_of, open_peer, runs_of, set_place, settings, settle
-from tests.engine.stage import ask, post, wait_end
+from tests.directives import to_spawn, wait_at
+from tests.story import NESTED, telling
 
 pytestmark = pytest.mark.anyio
 
@@ -57,145 +42,141 @@ class Rising:
 
 
 @requirement("spawn:7", "spawn:8")
-async def test_an_announce_turn_may_spawn_and_yield_and_is_sent_when_it_has_gone_on(
-    open_home: OpenHome, tmp_path: Path
-) -> None:
+async def test_an_announce_turn_may_spawn_and_yield_and_is_sent_when_it_has_gone_on(open_home: OpenHome) -> None:
     channel = FakeChannel()
     spawn = {"name": "sessions_spawn", "arguments": {"task": "!sleep 1"}}
     turns: list[dict[str, Any]] = [{"calls": [spawn]}, {"calls": [{"name": "sessions_yield"}]}]
-    model = write_script(tmp_path, [{"text": "the result"}], turns, [{"text": "In other words."}])
-    async with open_home(settings(**NESTED), Parts(channels=[channel])) as app:
-        boss = await open_peer(app, "boss")
-        await set_place(app, boss, "the room", NAME)
-        await ask(app, key_of("boss"), f"{spawn_directive('go', model=model)}\n!say <NO_REPLY>")
-        await settle(app)
+    async with telling(open_home, Parts(channels=[channel]), **NESTED) as story:
+        model = story.script([{"text": "the result"}], turns, [{"text": "In other words."}])
+        boss = await story.opens("boss")
+        await boss.speaks_at("the room", NAME)
+        await boss.answers(to_spawn("go", model=model), "!say <NO_REPLY>")
+        await story.settles()
         await channel.until_asked(1)
         assert channel.texts == ["In other words."]
-        (record,) = await records(app, key_of("boss"))
+        (record,) = await boss.records()
         assert record.result == "the result"
 
 
 @requirement("spawn:7", "flow:6")
 @pytest.mark.parametrize("is_late", [False, True], ids=["while at work", "in the announce turn"])
 async def test_a_requester_that_may_not_read_the_result_says_so_where_it_was_asked(
-    open_home: OpenHome, tmp_path: Path, is_late: bool
+    open_home: OpenHome, is_late: bool
 ) -> None:
-    channel, tool, gates = FakeChannel(), Rising(), Gates()
+    channel, tool = FakeChannel(), Rising()
     learning: list[dict[str, Any]] = [{"calls": [{"name": "learn"}]}]
     turns = [[{"text": "fine"}], [*learning, {"text": "the secret"}]] if is_late else [[*learning, {"text": "secret"}]]
     task = "!sleep 0" if is_late else "go"
-    async with open_home(settings(), Parts(channels=[channel], tools=[tool.learn, gates.tool])) as app:
-        tool.app = app
-        boss = await open_peer(app, "boss")
-        await set_place(app, boss, "room A", NAME)
-        spawn = spawn_directive(task, model=write_script(tmp_path, *turns))
-        posted = await post(app, key_of("boss"), f"{spawn}\n{wait_at('end')}\n!say <NO_REPLY>")
-        await until(app, lambda runs: any(run.report is not None and run.is_over for run in runs))
-        await set_place(app, boss, "room B", NAME)
-        gates.open("end")
-        await wait_end(app, posted.run_id)
-        await settle(app)
+    async with telling(open_home, Parts(channels=[channel], tools=[tool.learn])) as story:
+        tool.app = story.app
+        boss = await story.opens("boss")
+        await boss.speaks_at("room A", NAME)
+        spawn = to_spawn(task, model=story.script(*turns))
+        posted = await boss.hears(spawn, wait_at("end"), "!say <NO_REPLY>")
+        await story.until(lambda runs: any(run.report is not None and run.is_over for run in runs))
+        await boss.speaks_at("room B", NAME)
+        story.opens_gate("end")
+        await story.end_of(posted)
+        await story.settles()
         await channel.until_asked(1)
         assert [delivery.place.to for delivery in channel.taken] == ["room A"]
         assert not any("secret" in text for text in channel.texts)
-        (child,) = await children_of(app, "boss")
-        assert await runs_of(app, key_of("boss")) == 2 and await runs_of(app, child) == 1 + is_late
+        (child,) = await boss.children()
+        assert len(await boss.runs()) == 2 and len(await child.runs()) == 1 + is_late
 
 
 @requirement("spawn:7", "runs:5")
 async def test_a_run_that_nobody_above_asked_for_and_that_is_called_off_reports_nothing(open_home: OpenHome) -> None:
     channel = FakeChannel()
-    async with open_home(settings(), Parts(channels=[channel])) as app:
-        boss = await open_peer(app, "boss")
-        await set_place(app, boss, "the room", NAME)
-        await ask(app, key_of("boss"), f"{spawn_directive('!say one', mode='session')}\n!say <NO_REPLY>")
-        await settle(app)
-        (child,) = await children_of(app, "boss")
-        posted = await post(app, child, "!sleep 60")
-        assert posted.run_id is not None
-        await until_running(app, posted.run_id)
-        await app.services.runs.cancel_session(OWNER, NamedTarget(boss.key, None))
-        assert (await wait_end(app, posted.run_id)).status is RunStatus.CANCELLED
-        await ask(app, child, "!say two")
-        await settle(app)
+    async with telling(open_home, Parts(channels=[channel])) as story:
+        boss = await story.opens("boss")
+        await boss.speaks_at("the room", NAME)
+        await boss.answers(to_spawn("!say one", mode="session"), "!say <NO_REPLY>")
+        await story.settles()
+        (child,) = await boss.children()
+        posted = await child.hears("!sleep 60")
+        await story.until_running(posted)
+        await story.cancels_work_of(boss)
+        assert (await story.end_of(posted)).status is RunStatus.CANCELLED
+        await child.answers("!say two")
+        await story.settles()
         await channel.until_asked(2)
         assert channel.texts == ["one", "two"]
-        assert [record.result for record in await records(app, key_of("boss"))] == ["one", "two"]
+        assert [record.result for record in await boss.records()] == ["one", "two"]
 
 
 @requirement("spawn:7")
 async def test_a_child_that_stays_reports_as_it_was_spawned_whoever_asked_it_last(open_home: OpenHome) -> None:
-    gates = Gates()
-    async with open_home(settings(), Parts(tools=[gates.tool])) as app:
-        boss = await open_peer(app, "boss")
-        child = await spawned(app, "boss", wait_at("child", "one"), mode="session", label="helper")
-        gates.open("child")
-        await settle(app)
-        await call(app, boss, "subagents", action="steer", target="helper", message="!say two")
-        await settle(app)
-        await ask(app, child["childSessionKey"], "!say three")
-        await settle(app)
-        found = await records(app, key_of("boss"))
+    async with telling(open_home) as story:
+        boss = await story.opens("boss")
+        child = await boss.spawns_in_a_run(wait_at("child", "one"), mode="session", label="helper")
+        story.opens_gate("child")
+        await story.settles()
+        await boss.steers("helper", "!say two")
+        await story.settles()
+        await child.answers("!say three")
+        await story.settles()
+        found = await boss.records()
         assert [(record.result, record.has_run) for record in found] == [("one", True), ("two", False), ("three", True)]
 
 
 @requirement("spawn:3")
 async def test_each_run_of_a_child_that_stays_has_its_time_limit(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        boss = await open_peer(app, "boss")
-        child = await spawned_from_outside(app, boss, "!say one", mode="session", runTimeoutSeconds=1)
-        await settle(app)
-        run = await ask(app, child["childSessionKey"], "!sleep 60")
+    async with telling(open_home) as story:
+        boss = await story.opens("boss")
+        child = await boss.spawns("!say one", mode="session", runTimeoutSeconds=1)
+        await story.settles()
+        run = await child.answers("!sleep 60")
         assert run.status is RunStatus.TIMEOUT
 
 
 @requirement("spawn:5")
 @pytest.mark.parametrize("mode", ["run", "session"])
 async def test_attachments_are_kept_no_longer_than_until_the_task_is_done(open_home: OpenHome, mode: str) -> None:
-    async with open_home(settings()) as app:
-        boss = await open_peer(app, "boss")
+    async with telling(open_home) as story:
+        boss = await story.opens("boss")
         files = [{"name": "notes.txt", "content": json.dumps(list(range(9)))}]
-        child = await spawned_from_outside(app, boss, "!say one", mode=mode, attachments=files)
-        await settle(app)
+        child = await boss.spawns("!say one", mode=mode, attachments=files)
+        await story.settles()
 
         async def count(query: Query) -> int:
             return (await query.fetch_all("SELECT COUNT(*) FROM attachments"))[0][0]
 
-        assert await app.database.read(count) == 0
+        assert await story.app.database.read(count) == 0
         if mode == "session":
-            assert (await ask(app, child["childSessionKey"], "!say two")).reply == "two"
-            await settle(app)
-        assert (await session_of(app, child["childSessionKey"])).key
+            assert (await child.answers("!say two")).reply == "two"
+            await story.settles()
+        assert (await child.session()).key
 
 
 @requirement("spawn:5")
 async def test_attachments_wait_for_their_task_though_another_run_goes_first(open_home: OpenHome, home: Path) -> None:
-    gates = Gates()
-    async with open_home(settings(runs__max_concurrent=1), Parts(tools=[gates.tool])) as app:
-        boss = await open_peer(app, "boss")
-        await open_peer(app, "other")
-        await post(app, key_of("other"), wait_at("other"))
-        await gates.until_reached("other")
+    async with telling(open_home, runs__max_concurrent=1) as story:
+        boss = await story.opens("boss")
+        other = await story.opens("other")
+        await other.hears(wait_at("other"))
+        await story.comes_to("other")
         files = [{"name": "notes.txt", "content": "hello"}]
-        child = await spawned_from_outside(app, boss, wait_at("task"), mode="session", attachments=files)
-        first = await post(app, child["childSessionKey"], "!say first", mode=QueueMode.INTERRUPT)
-        gates.open("other")
-        assert (await wait_end(app, first.run_id)).reply == "first"
-        await gates.until_reached("task")
+        child = await boss.spawns(wait_at("task"), mode="session", attachments=files)
+        first = await child.hears("!say first", mode=QueueMode.INTERRUPT)
+        story.opens_gate("other")
+        assert (await story.end_of(first)).reply == "first"
+        await story.comes_to("task")
         (written,) = home.glob("workspaces/**/notes.txt")
         assert written.read_text() == "hello"
-        gates.open("task")
-        await settle(app)
+        story.opens_gate("task")
+        await story.settles()
 
 
 @requirement("spawn:7")
 @pytest.mark.parametrize("words", ["", "  \n"])
-async def test_a_turn_without_words_sends_the_record(open_home: OpenHome, tmp_path: Path, words: str) -> None:
+async def test_a_turn_without_words_sends_the_record(open_home: OpenHome, words: str) -> None:
     channel = FakeChannel()
-    async with open_home(settings(), Parts(channels=[channel])) as app:
-        await set_place(app, await open_peer(app, "boss"), "room", NAME)
-        model = write_script(tmp_path, [{"text": "42 is the result"}], [{"text": words}])
-        await ask(app, key_of("boss"), f"{spawn_directive('go', model=model, label='c')}\n!say started")
-        await settle(app)
-        (text,) = {each.text for each in await deliveries(app)} - {"started"}
+    async with telling(open_home, Parts(channels=[channel])) as story:
+        boss = await story.opens("boss")
+        await boss.speaks_at("room", NAME)
+        model = story.script([{"text": "42 is the result"}], [{"text": words}])
+        await boss.answers(to_spawn("go", model=model, label="c"), "!say started")
+        await story.settles()
+        (text,) = {each.text for each in await story.deliveries()} - {"started"}
         assert text.startswith("Sub-agent: c\nStatus: ok\nResult:\n42 is the result\n")

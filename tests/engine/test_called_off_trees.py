@@ -2,26 +2,23 @@
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import anyio
 import pytest
 
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, ReportStage, UserMessage, text_of
-from antiphon.domain.run import Outcome, Run, RunStatus
-from antiphon.domain.targets import NamedTarget
+from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
 from antiphon.store.database import Query
-from antiphon.store.runs import RunFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import call, open_peer, settings
-from tests.engine.stage import post
 from tests.logs import whole_log
+from tests.story import Story, telling
 from tests.waiting import at_least
 
 pytestmark = pytest.mark.anyio
@@ -112,44 +109,39 @@ class Planter:
 @requirement("spawn:8", "spawn:7", "runs:5")
 async def test_a_tree_that_is_called_off_at_its_root_ends_whole_and_soon(open_home: OpenHome, *, is_soak: bool) -> None:
     planter = Planter(10 if is_soak else 4)
-    limits = {
+    limits: dict[str, Any] = {
         "agents__defaults__subagents__max_spawn_depth": DEPTH,
         "agents__defaults__subagents__max_children_per_agent": 10,
         "runs__max_concurrent": SLOTS,
     }
-    async with open_home(settings(**limits), Parts(runner=planter)) as app:
-        planter.serve(app)
-        root = await open_peer(app, "root")
-        await post(app, str(root.key), "grow")
+    async with telling(open_home, Parts(runner=planter), **limits) as story:
+        planter.serve(story.app)
+        root = await story.opens("root")
+        await root.hears("grow")
         await planter.until_grown()
-        before = await list_runs(app)
+        before = await story.runs()
         assert len([run for run in before if run.is_parked]) > 1
         assert len([run for run in before if run.status is RunStatus.RUNNING]) == SLOTS
         assert len([run for run in before if run.status is RunStatus.QUEUED]) > SLOTS
         began = anyio.current_time()
         with anyio.fail_after(END_SECONDS):
-            cancelled = await app.services.runs.cancel_session(OWNER, NamedTarget(root.key, None))
-            await until_all_ended(app)
+            cancelled = await story.cancels_work_of(root)
+            await until_all_ended(story)
         print(f"{planter.size} sessions ended in {anyio.current_time() - began:.2f} s")
         assert cancelled.below == planter.size
-        after = await list_runs(app)
+        after = await story.runs()
         assert not [run for run in after if run.is_parked or not run.status.is_terminal]
         assert {run.status for run in after if run.code != "yielded"} == {RunStatus.CANCELLED}
-        assert await app.database.read(count_open_reports) == 0
-        recorded = await app.database.read(list_recorded)
+        assert await story.app.database.read(count_open_reports) == 0
+        recorded = await story.app.database.read(list_recorded)
         assert len(recorded) == len(set(recorded)) == planter.size
-        assert (await call(app, root, "sessions_spawn", task="again"))["status"] == "accepted"
+        await root.spawns("again")
 
 
-async def list_runs(app: App) -> list[Run]:
-    return await app.services.runs.list(OWNER, RunFilter(), limit=10_000)
-
-
-async def until_all_ended(app: App) -> None:
+async def until_all_ended(story: Story) -> None:
     """What follows from a run's end is queued in the same transaction, so that an empty ledger stays empty."""
-    unfinished = RunFilter(statuses=frozenset({RunStatus.QUEUED, RunStatus.RUNNING}))
-    while runs := await app.services.runs.list(OWNER, unfinished, limit=1):
-        await app.services.waits.wait(runs[0].id, timedelta(seconds=END_SECONDS))
+    while unfinished := [run for run in await story.runs() if not run.status.is_terminal]:
+        await story.app.services.waits.wait(unfinished[0].id, timedelta(seconds=END_SECONDS))
 
 
 async def count_open_reports(query: Query) -> int:

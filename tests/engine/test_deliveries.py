@@ -13,16 +13,15 @@ from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.errors import Conflict, Denied, NotFound
-from antiphon.domain.ids import SessionId
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
 from antiphon.store.database import Transaction
-from antiphon.store.deliveries import insert
+from antiphon.store.deliveries import NewDelivery, insert
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import deliveries, set_place
 from tests.engine.stage import ManualClock, ask, config, facts, find_session, open_session, read_log, texts
+from tests.story import Story
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +31,8 @@ WAITS = [5, 10, 20, 40, 80, 160, 320, 600, 600, 600, 600]
 
 
 async def open_chat(app: App, name: str = "main", to: str = "room") -> None:
-    await set_place(app, await open_session(app, name), to, NAME)
+    session = await open_session(app, name)
+    await Story(app).session(str(session.key)).speaks_at(to, NAME)
 
 
 async def quiet(app: App) -> None:
@@ -48,7 +48,7 @@ async def say(app: App, text: str, name: str = "main") -> None:
 
 
 async def the_only(app: App) -> Delivery:
-    (delivery,) = await deliveries(app)
+    (delivery,) = await Story(app).deliveries()
     return delivery
 
 
@@ -64,16 +64,15 @@ async def queue(app: App, texts: list[tuple[DeliveryContext, str]]) -> None:
 
     async def queue_all(tx: Transaction) -> None:
         for place, text in texts:
-            await insert(
-                tx,
+            delivery = NewDelivery(
                 name=hashlib.sha256(f"{place} {text}".encode()).hexdigest()[:20],
                 session=session.row,
-                incarnation=SessionId(session.id),
+                incarnation=session.id,
                 run_id=None,
                 place=place,
                 text=text,
-                at_ms=app.services.clock.now_ms(),
             )
+            await insert(tx, delivery, app.services.clock.now_ms())
 
     await app.database.run(queue_all, sessions=(session.row,))
 
@@ -200,7 +199,7 @@ async def test_a_place_whose_first_text_is_dead_goes_on_with_the_next(open_home:
         await say(app, "refused")
         await say(app, "taken")
         assert channel.texts == ["taken"]
-        refused, taken = await deliveries(app)
+        refused, taken = await Story(app).deliveries()
         assert (refused.status, refused.code, refused.attempts) == ("dead", "channel_refused", 1)
         assert taken.status is DeliveryStatus.SENT
 
@@ -270,7 +269,7 @@ async def test_texts_of_an_account_that_nobody_serves_wait_and_are_not_in_the_wa
         await queue(app, [(place("room", "late"), "early"), (place("room"), "news")])
         await quiet(app)
         assert channel.texts == ["news"]
-        waiting = (await deliveries(app))[0]
+        waiting = (await Story(app).deliveries())[0]
         assert (waiting.status, waiting.text) == ("queued", "early")
     async with open_home(parts=Parts(channels=[late])) as app:
         await quiet(app)
@@ -286,7 +285,7 @@ async def test_a_restart_sends_what_was_being_sent_again_and_keeps_the_order(ope
         await ask(app, "main", "!say one")
         await ask(app, "main", "!say two")
         await first.until_asked(1)
-        assert (await deliveries(app))[0].status is DeliveryStatus.CLAIMED
+        assert (await Story(app).deliveries())[0].status is DeliveryStatus.CLAIMED
         with pytest.raises(Conflict) as refused:
             await app.services.deliveries.retry(OWNER, first.asked[0].id)
         assert refused.value.code == "delivery_busy"
@@ -335,7 +334,7 @@ async def test_a_deleted_session_sends_nothing_more(open_home: OpenHome) -> None
         await say(app, "never", "cli:gone")
         await app.services.sessions.delete(OWNER, app.services.sessions.target("cli:gone"))
         await pass_time(app, clock, 5)
-        assert (channel.taken, await deliveries(app)) == ([], [])
+        assert (channel.taken, await Story(app).deliveries()) == ([], [])
 
 
 @requirement("channels:1")
@@ -384,7 +383,7 @@ async def test_two_processes_share_the_work_and_send_each_text_once(
         for channel in channels:
             channel.release()
         with anyio.fail_after(SECONDS):
-            while any(found.status is not DeliveryStatus.SENT for found in await deliveries(app)):
+            while any(found.status is not DeliveryStatus.SENT for found in await Story(app).deliveries()):
                 for each in (app, other):
                     each.deliverer.wake()
                     await each.deliverer.wait_idle()

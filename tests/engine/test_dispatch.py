@@ -121,7 +121,7 @@ def open_backend(home: Path, database_section: DatabaseSection) -> OpenBackend:
                 database_section.url.get_secret_value(),
                 clock=clock,
                 check=check,
-                process=describe_process(ProcessId(ids.new("proc")), "all", "", "", ()),
+                process=describe_process(ProcessId(ids.new("proc")), "all", version="", fingerprint="", agents=()),
                 connections=2,
                 commit_hook=commit_hook,
             )

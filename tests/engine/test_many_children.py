@@ -5,20 +5,19 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import anyio
 import pytest
 
 import antiphon
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.family import records, spawn_directive, until
-from tests.engine.parley import key_of, open_peer, runs_of, settings, settle
-from tests.engine.stage import ManualClock, find_run, post, wait_end
+from tests.directives import YIELD, to_call, to_spawn, wait_at
+from tests.engine.gates import Gates
+from tests.engine.stage import ManualClock
+from tests.story import Story, telling
 
 pytestmark = pytest.mark.anyio
 
@@ -30,26 +29,15 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Gate:
-    """Tools: one that returns when the test lets it, one that spawns children which call it and waits for all."""
+class Waiting:
+    """A tool that spawns children which wait at a gate, and waits for all of them."""
 
     def __init__(self) -> None:
         self.app: App | None = None
-        self.may_end = anyio.Event()
 
     @property
     def parts(self) -> Parts:
-        return Parts(
-            tools=[
-                antiphon.tool(self.gate, effects=["writes"], is_idempotent=True),
-                antiphon.tool(self.wait_all, effects=["writes"], is_idempotent=True),
-            ]
-        )
-
-    async def gate(self) -> str:
-        """Waits."""
-        await self.may_end.wait()
-        return "through"
+        return Parts(tools=[antiphon.tool(self.wait_all, effects=["writes"], is_idempotent=True)])
 
     async def wait_all(self, context: ToolContext) -> str:
         """Spawns children and waits for all of them; the same ones where the call is repeated."""
@@ -59,33 +47,30 @@ class Gate:
         run_ids: list[str] = []
         for number in range(COUNT):
             own = ToolContext(replace(context.caller, call_id=f"{context.call_id}-{number}"))
-            run_ids.append(json.loads((await spawn.call(own, {"task": "!call gate {}"})).text)["runId"])
+            run_ids.append(json.loads((await spawn.call(own, {"task": wait_at("end")})).text)["runId"])
         return (await wait.call(context, {"runIds": [*run_ids], "timeoutSeconds": 600})).text
-
-
-def children() -> str:
-    return "\n".join(spawn_directive("!call gate {}") for _ in range(COUNT))
 
 
 @requirement("spawn:8", "runs:8")
 async def test_a_yield_for_twenty_goes_on_once_after_a_restart(open_home: OpenHome) -> None:
-    gate = Gate()
-    async with open_home(settings(**SETTINGS), gate.parts) as app:
-        await open_peer(app, "boss")
-        posted = await post(app, key_of("boss"), f"{children()}\n!call sessions_yield {{}}")
-        await until_one_child_works(app)
-    async with open_home(settings(**SETTINGS), gate.parts) as app:
-        await until_one_child_works(app)
-        assert (await find_run(app, posted.run_id)).is_parked
-        gate.may_end.set()
-        run = await wait_end(app, posted.run_id)
-        assert run.reply == "echo: " + "\n".join(["through"] * COUNT)
-        await settle(app)
-        found = await records(app, key_of("boss"))
+    gates = Gates()
+    async with telling(open_home, gates=gates, **SETTINGS) as story:
+        boss = await story.opens("boss")
+        posted = await boss.hears(*(to_spawn(wait_at("end")) for _ in range(COUNT)), YIELD)
+        await until_one_child_works(story)
+    async with telling(open_home, gates=gates, **SETTINGS) as story:
+        await until_one_child_works(story)
+        assert (await story.run(posted)).is_parked
+        story.opens_gate("end")
+        run = await story.end_of(posted)
+        assert run.reply == "echo: " + "\n".join(["open"] * COUNT)
+        await story.settles()
+        boss = story.session("boss")
+        found = await boss.records()
         assert len({record.id for record in found}) == len(found) == COUNT
         assert [record.has_run for record in found] == [False] * (COUNT - 1) + [True]
         assert len(found[-1].answers) == COUNT
-        assert await runs_of(app, key_of("boss")) == 2
+        assert len(await boss.runs()) == 2
 
 
 @requirement("spawn:8", "runs:8", "runs:1")
@@ -93,50 +78,49 @@ async def test_a_wait_for_twenty_goes_on_after_a_restart_with_its_deadline_and_w
     open_home: OpenHome,
 ) -> None:
     """The one slot is a child's while the wait goes on."""
-    gate = Gate()
-    async with open_home(settings(**SETTINGS), gate.parts) as app:
-        gate.app = app
-        await open_peer(app, "boss")
-        posted = await post(app, key_of("boss"), "!call wait_all {}")
-        deadline = await until_waiting(app, posted.run_id)
-        await until_one_child_works(app)
-    async with open_home(settings(**SETTINGS), gate.parts) as app:
-        gate.app = app
-        await until_one_child_works(app)
-        assert await until_waiting(app, posted.run_id) == deadline
-        gate.may_end.set()
-        answer = json.loads((await wait_end(app, posted.run_id)).reply or "")
+    tool, gates = Waiting(), Gates()
+    async with telling(open_home, tool.parts, gates=gates, **SETTINGS) as story:
+        tool.app = story.app
+        boss = await story.opens("boss")
+        posted = await boss.hears(to_call("wait_all"))
+        deadline = await until_waiting(story, posted)
+        await until_one_child_works(story)
+    async with telling(open_home, tool.parts, gates=gates, **SETTINGS) as story:
+        tool.app = story.app
+        await until_one_child_works(story)
+        assert await until_waiting(story, posted) == deadline
+        story.opens_gate("end")
+        answer = json.loads((await story.end_of(posted)).reply or "")
         assert answer["status"] == "ok"
-        assert [(entry["status"], entry["reply"]) for entry in answer["runs"]] == [("ok", "through")] * COUNT
-        await settle(app)
-        assert len(await records(app, key_of("boss"))) == COUNT
+        assert [(entry["status"], entry["reply"]) for entry in answer["runs"]] == [("ok", "open")] * COUNT
+        await story.settles()
+        assert len(await story.session("boss").records()) == COUNT
 
 
 @requirement("spawn:8", "runs:8")
 async def test_a_wait_whose_time_was_over_during_a_restart_is_answered_at_once(open_home: OpenHome) -> None:
-    gate, clock = Gate(), ManualClock()
-    config, parts = settings(**{**SETTINGS, "runs__max_concurrent": 2 * COUNT}), replace(gate.parts, clock=clock)
-    async with open_home(config, parts) as app:
-        gate.app = app
-        await open_peer(app, "boss")
-        posted = await post(app, key_of("boss"), "!call wait_all {}")
-        await until_waiting(app, posted.run_id)
+    tool, gates, clock = Waiting(), Gates(), ManualClock()
+    parts, more = replace(tool.parts, clock=clock), {**SETTINGS, "runs__max_concurrent": 2 * COUNT}
+    async with telling(open_home, parts, gates=gates, **more) as story:
+        tool.app = story.app
+        boss = await story.opens("boss")
+        posted = await boss.hears(to_call("wait_all"))
+        await until_waiting(story, posted)
     clock.pass_time(timedelta(seconds=601))
-    async with open_home(config, parts) as app:
-        gate.app = app
-        answer = json.loads((await wait_end(app, posted.run_id)).reply or "")
+    async with telling(open_home, parts, gates=gates, **more) as story:
+        tool.app = story.app
+        answer = json.loads((await story.end_of(posted)).reply or "")
         assert (answer["status"], len(answer["runs"])) == ("timeout", COUNT)
-        gate.may_end.set()
-        await settle(app)
-        assert len(await records(app, key_of("boss"))) == COUNT
+        story.opens_gate("end")
+        await story.settles()
+        assert len(await story.session("boss").records()) == COUNT
 
 
-async def until_one_child_works(app: App) -> None:
-    await until(app, lambda runs: any(run.report is not None and run.status is RunStatus.RUNNING for run in runs))
+async def until_one_child_works(story: Story) -> None:
+    await story.until(lambda runs: any(run.report is not None and run.status is RunStatus.RUNNING for run in runs))
 
 
-async def until_waiting(app: App, run_id: RunId | None) -> object:
+async def until_waiting(story: Story, run_id: RunId) -> object:
     """The time until which the run waits, once it does."""
-    assert run_id is not None
-    await until(app, lambda runs: any(run.id == run_id and len(run.waiting_for) == COUNT for run in runs))
-    return (await app.services.runs.get(OWNER, run_id)).wait_until
+    await story.until(lambda runs: any(run.id == run_id and len(run.waiting_for) == COUNT for run in runs))
+    return (await story.run(run_id)).wait_until

@@ -23,8 +23,9 @@ from antiphon.store.database import Database, Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.counted import CountedDatabase
-from tests.engine.parley import call, open_peer, settings, target_of
+from tests.engine.parley import open_peer, target_of
 from tests.engine.stage import post, until_indexed, wait_end
+from tests.story import Story, settings
 
 pytestmark = pytest.mark.anyio
 
@@ -152,7 +153,7 @@ async def test_hidden_and_missing_cost_the_same_statements(world: World) -> None
     await wait_end(app, run)
     counted = CountedDatabase(app.database)
     database = cast(Database, counted)
-    sessions = Sessions(database, services.rules, app.workspaces, services.clock, services.ids)
+    sessions = Sessions(database, services.rules, app.workspaces, clock=services.clock, ids=services.ids)
     history, runs = History(database, services.rules), Runs(database, services.rules, services.clock)
     ids = {"hidden": run, "missing": RunId("run_missing")}
     asked: dict[str, Callable[[str], Awaitable[Any]]] = {
@@ -174,11 +175,11 @@ async def test_hidden_and_missing_cost_the_same_statements(world: World) -> None
 @requirement("access:2")
 async def test_a_bound_token_calls_tools_as_its_session_and_does_nothing_else(world: World) -> None:
     bound = session_principal(str(world.shared.key))
-    status = await call(world.app, world.shared, "session_status", principal=bound)
+    status = await Story(world.app).session(str(world.shared.key)).calls("session_status", principal=bound)
     assert status["sessionKey"] == str(world.shared.key)
     services, target = world.app.services, target_of(world.app, world.shared)
     with pytest.raises(NotFound):
-        await call(world.app, world.hidden, "session_status", principal=bound)
+        await Story(world.app).session(str(world.hidden.key)).calls("session_status", principal=bound)
     for refused in (
         services.sessions.get(bound, target),
         services.sessions.patch(bound, target, {"label": "mine"}),

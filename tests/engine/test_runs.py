@@ -17,11 +17,13 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
+from antiphon.engine.access.reach import Rights
 from antiphon.engine.ledger.fence import Claimant, Fence, Fenced
-from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN
+from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN, Steps
 from antiphon.engine.runs import cancel as runs
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.lifecycle import FinishRun
 from antiphon.engine.runs.runner import ConstantRunner, RunEnding
 from antiphon.store.database import Transaction
 from antiphon.store.runs import RunFilter
@@ -197,7 +199,7 @@ async def test_a_run_that_is_cancelled_in_the_commit_that_claims_it_does_not_go_
         runner.release(first.run_id)
         await anyio.wait_all_tasks_blocked()  # the end of the first, which claims the second, waits for the writer
         assert second.run_id is not None
-        cancel = (runs.cancel_run, OWNER, app.services.rules, second.run_id, app.services.clock.now_ms())
+        cancel = (runs.cancel_run, Rights(OWNER, app.services.rules), second.run_id, app.services.clock.now_ms())
         tasks.start_soon(app.database.run, *cancel)
         await anyio.wait_all_tasks_blocked()
         may_write.set()
@@ -285,8 +287,9 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         run = await find_run(app, posted.run_id)
         old = Fence(run.id, run.fence - 1)
         before = await read_log(app, "main")
-        assert await app.database.run(lifecycle.record, old, (), True, 0) is None
-        assert await app.database.run(lifecycle.finish_run, old, Outcome(status=RunStatus.OK), None, 0) is None
+        assert await app.database.run(lifecycle.record, old, Steps((), is_counted=True), 0) is None
+        good = FinishRun(outcome=Outcome(status=RunStatus.OK), at_ms=0)
+        assert await app.database.run(lifecycle.finish_run, old, good) is None
         assert not await app.database.run(lifecycle.set_waiting, old, (run.id,), None)
         await app.database.run(lifecycle.hand_back, old)
         assert await find_run(app, run.id) == run
@@ -294,7 +297,8 @@ async def test_a_worker_with_an_old_fence_changes_nothing(open_home: OpenHome) -
         runner.release_all()
         await wait_end(app, run.id)
         current = Fence(run.id, run.fence)
-        assert await app.database.run(lifecycle.finish_run, current, Outcome(status=RunStatus.ERROR), None, 0) is None
+        bad = FinishRun(outcome=Outcome(status=RunStatus.ERROR), at_ms=0)
+        assert await app.database.run(lifecycle.finish_run, current, bad) is None
 
 
 @requirement("runs:8")

@@ -18,7 +18,7 @@ from antiphon.domain.message import AssistantMessage, TextPart, ThinkingPart, Us
 from antiphon.domain.session import Session
 from antiphon.domain.words import query_words, words_of
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.access.reach import find_reach
+from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.engine.views import indexer as indexing
@@ -78,7 +78,7 @@ async def store(
 
 
 async def _append(tx: Transaction, session: Session, messages: tuple[NewEvent, ...]) -> None:
-    await log.append(tx, session.row, session.id, messages, at_ms=1)
+    await log.append(tx, session.row, log.Addition(incarnation=session.id, events=messages, at_ms=1))
 
 
 async def set_taint(app: App, session: Session, level: Level) -> None:
@@ -176,7 +176,7 @@ async def _all_hits(app: App, session: Session, word: str) -> set[str]:
     """The keys of all sessions in which the word is found, however deep."""
 
     async def read(query: Query) -> set[str]:
-        reach = await find_reach(query, caller_of(session), Act.READ, app.services.rules)
+        reach = await find_reach(query, Rights(caller_of(session), app.services.rules), Act.READ)
         assert not isinstance(reach, Refusal)
         found, _ = await index.find_messages(query, reach, word, before=2**63 - 1, depth=5_000, limit=5_000)
         return {str(message.key) for message in found}
@@ -311,7 +311,7 @@ async def _append_silently(tx: Transaction, session: Session, event: NewEvent) -
         def wake(self, session: SessionRow) -> None:
             return
 
-    await log.append(Silent(), session.row, session.id, [event], at_ms=2**40)
+    await log.append(Silent(), session.row, log.Addition(incarnation=session.id, events=[event], at_ms=2**40))
 
 
 async def test_a_restart_goes_on_where_indexing_was(open_home: OpenHome, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.transcript import Input, Step, Transcript
+from antiphon.engine.sessions.sessions import SessionAttributes
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store import runs as ledger
@@ -23,7 +24,7 @@ from antiphon.store.database import Query
 from antiphon.store.sessions import SessionFilter
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import key_of, open_peer, settings
+from tests.engine.parley import key_of, open_peer
 from tests.engine.stage import (
     HeldRunner,
     ManualClock,
@@ -39,6 +40,7 @@ from tests.engine.stage import (
     wait_end,
 )
 from tests.logs import whole_log
+from tests.story import settings
 
 pytestmark = pytest.mark.anyio
 
@@ -56,9 +58,11 @@ async def test_reopening_keeps_the_source_merges_metadata_and_starts_nothing_ane
     async with open_home() as app:
         sessions = app.services.sessions
         target = sessions.target("cli:work")
-        first = await sessions.open(OWNER, target, source=Source(kind="cli"), metadata={"a": 1, "b": 1}, label="one")
+        named = SessionAttributes(label="one", metadata={"a": 1, "b": 1})
+        first = await sessions.open(OWNER, target, source=Source(kind="cli"), attributes=named)
         assert first.is_new and str(first.session.key) == "agent:main:cli:work"
-        again = await sessions.open(OWNER, target, source=Source(kind="api"), metadata={"b": 2, "c": 2})
+        more = SessionAttributes(metadata={"b": 2, "c": 2})
+        again = await sessions.open(OWNER, target, source=Source(kind="api"), attributes=more)
         assert not again.is_new
         assert again.session.source.kind == "cli"
         assert again.session.metadata == {"a": 1, "b": 2, "c": 2}

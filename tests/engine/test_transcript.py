@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.agents.fence import DataFences
-from antiphon.agents.prompt import prompt_entries
+from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import (
@@ -155,7 +155,7 @@ def test_folding_piece_by_piece_is_folding_at_once(log: Log, data: st.DataObject
 @settings(max_examples=150, deadline=None)
 def test_every_call_of_a_prompt_has_exactly_one_result_directly_behind_it(log: Log) -> None:
     run = log.running or RunId("run_none")
-    shown = prompt_entries(folded(log.events).prompt_for(run), SessionType.DIRECT, FENCES)
+    shown = prompt_entries(folded(log.events).prompt_for(run), Framing(SessionType.DIRECT, FENCES))
     waiting: list[tuple[int, int]] = []
     position = 0
     while position < len(shown):

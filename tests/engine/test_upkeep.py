@@ -1,18 +1,18 @@
 from datetime import timedelta
 
-import anyio
 import pytest
 
 from antiphon.app import Parts
 from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
+from antiphon.engine.access.reach import Rights
 from antiphon.engine.sessions.sessions import SessionFilter, delete_session
 from antiphon.engine.sessions.upkeep import Upkeep
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import ManualClock, ask, find_session, open_session, texts
-from tests.waiting import SECONDS
+from tests.engine.stage import ManualClock
+from tests.story import telling
 
 pytestmark = pytest.mark.anyio
 
@@ -22,44 +22,42 @@ KEPT = timedelta(days=30)
 @requirement("sessions:8")
 async def test_events_past_the_retention_go_and_cursors_into_them_are_refused(open_home: OpenHome) -> None:
     clock = ManualClock()
-    async with open_home(parts=Parts(clock=clock)) as app:
-        services = app.services
-        await open_session(app, "api:old")
-        target = services.sessions.target("api:old")
+    async with telling(open_home, Parts(clock=clock)) as story:
+        app, services, old = story.app, story.app.services, await story.opens("old")
         for text in ("one", "two"):
-            await ask(app, "api:old", text)
+            await old.answers(text)
         clock.pass_time(KEPT + timedelta(days=1))
-        await ask(app, "api:old", "three")
-        session = await find_session(app, "api:old")
+        await old.answers("three")
+        session = await old.session()
         upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=KEPT)
         assert await upkeep.prune() == 9
-        page = await services.history.page(OWNER, target, limit=10)
-        assert texts(page.events) == ["three", "echo: three"]
+        assert await old.texts() == ["three", "echo: three"]
+        page = await services.history.page(OWNER, old.target, limit=10)
         assert page.session.first_seq == 10 and page.last_seq == session.last_seq
         with pytest.raises(Conflict, match="pruned"):
-            await services.history.page(OWNER, target, limit=10, before=3)
+            await services.history.page(OWNER, old.target, limit=10, before=3)
         with pytest.raises(Conflict):
-            await services.forks.fork(OWNER, target, 3)
+            await services.forks.fork(OWNER, old.target, 3)
         assert await upkeep.prune() == 0
-        await ask(app, "api:old", "four")
-        assert texts((await services.history.page(OWNER, target, limit=1)).events) == ["echo: four"]
+        await old.answers("four")
+        assert (await old.texts())[-1] == "echo: four"
 
 
 @requirement("sessions:2")
 async def test_sessions_that_nobody_used_are_hidden_until_they_are(open_home: OpenHome) -> None:
     clock = ManualClock()
-    async with open_home(parts=Parts(clock=clock)) as app:
-        await open_session(app, "api:quiet")
+    async with telling(open_home, Parts(clock=clock)) as story:
+        app, quiet = story.app, await story.opens("quiet")
         clock.pass_time(timedelta(days=8))
-        busy = await open_session(app, "api:busy")
+        busy = await story.opens("busy")
         upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=timedelta(days=7), retention=None)
         assert await upkeep.hide_stale() == 1
         sessions = app.services.sessions
         listed = [str(row.key) for row in (await sessions.list(OWNER, SessionFilter(), limit=10)).sessions]
-        assert listed == [str(busy.key)]
+        assert listed == [busy.key]
         everything = await sessions.list(OWNER, SessionFilter(include_inactive=True), limit=10)
         assert len(everything.sessions) == 2
-        await ask(app, "api:quiet", "hello")
+        await quiet.answers("hello")
         assert await upkeep.hide_stale() == 0
         assert len((await sessions.list(OWNER, SessionFilter(), limit=10)).sessions) == 2
 
@@ -71,17 +69,20 @@ def test_retention_is_configured_in_days() -> None:
 
 @requirement("sessions:7")
 async def test_what_a_deletion_left_behind_in_a_crash_goes_with_the_next_start(open_home: OpenHome) -> None:
-    async with open_home() as app:
-        living, doomed = await open_session(app, "api:living"), await open_session(app, "api:doomed")
-        kept, left = (app.workspaces.open(each.agent_id, each.row, each.created_at) for each in (living, doomed))
+    async with telling(open_home) as story:
+        app, going = story.app, await story.opens("going")
+        living, doomed = await (await story.opens("living")).session(), await going.session()
+        kept, left = (app.workspaces.of(each.agent_id, each.row, each.created_at).open() for each in (living, doomed))
         (left / "file").touch()
-        await app.database.run(delete_session, OWNER, app.services.rules, app.services.sessions.target("api:doomed"), 1)
+        await app.database.run(delete_session, Rights(OWNER, app.services.rules), going.target, 1)
     others = [kept.parent / name for name in ("notes", f"{doomed.row}-1", "999999-1", f"{left.name}.old")]
     for path in others:
         path.mkdir()
     (link := kept.parent / "1-2").symlink_to(kept)
-    async with open_home():
-        with anyio.fail_after(SECONDS):
-            while left.exists():
-                await anyio.sleep(0.01)
+
+    async def is_left() -> bool:
+        return left.exists()
+
+    async with telling(open_home) as story:
+        await story.sees(is_left, lambda is_left: not is_left)
     assert all(path.exists() for path in (kept, *others, link))

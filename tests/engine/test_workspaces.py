@@ -40,7 +40,7 @@ def mode(path: Path) -> int:
 
 
 def written(workspaces: Workspaces) -> dict[str, bytes]:
-    directory = workspaces.path_of(*PLACE) / REL_DIR
+    directory = workspaces.of(*PLACE).path / REL_DIR
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
@@ -56,12 +56,12 @@ def is_complete(workspaces: Workspaces) -> bool:
 def test_a_session_made_anew_under_its_key_has_another_workspace(workspaces: Workspaces) -> None:
     agent_id, row, created_at = PLACE
     paths = {
-        workspaces.open(*PLACE),
-        workspaces.open(agent_id, SessionRow(8), created_at),
-        workspaces.open(agent_id, row, created_at + timedelta(milliseconds=1)),
-        workspaces.open(AgentId("other"), row, created_at),
+        workspaces.of(*PLACE).open(),
+        workspaces.of(agent_id, SessionRow(8), created_at).open(),
+        workspaces.of(agent_id, row, created_at + timedelta(milliseconds=1)).open(),
+        workspaces.of(AgentId("other"), row, created_at).open(),
     }
-    assert len(paths) == 4 and workspaces.open(*PLACE) in paths
+    assert len(paths) == 4 and workspaces.of(*PLACE).open() in paths
     assert {mode(path) for path in paths} == {0o700}
     assert mode(workspaces.directory) == 0o700 and mode(workspaces.directory / "main") == 0o700
 
@@ -70,11 +70,11 @@ def test_a_session_made_anew_under_its_key_has_another_workspace(workspaces: Wor
 def test_attachments_stand_beside_their_receipt_readable_by_their_owner_alone(workspaces: Workspaces) -> None:
     previous = os.umask(0)
     try:
-        workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+        workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
     finally:
         os.umask(previous)
     assert is_complete(workspaces)
-    directory = workspaces.path_of(*PLACE) / REL_DIR
+    directory = workspaces.of(*PLACE).path / REL_DIR
     assert {mode(path) for path in directory.iterdir()} == {0o600}
     assert {mode(path) for path in (directory, *directory.parents[:2])} == {0o700}
     assert [path.name for path in directory.parent.iterdir()] == [directory.name]
@@ -82,10 +82,10 @@ def test_attachments_stand_beside_their_receipt_readable_by_their_owner_alone(wo
 
 @requirement("spawn:5")
 def test_writing_again_leaves_what_is_whole_and_mends_what_is_not(workspaces: Workspaces) -> None:
-    workspaces.write_attachments(*PLACE, REL_DIR, FILES)
-    directory = workspaces.path_of(*PLACE) / REL_DIR
+    workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
+    directory = workspaces.of(*PLACE).path / REL_DIR
     before = directory.stat().st_ino
-    workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+    workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
     assert directory.stat().st_ino == before
     outside = workspaces.directory.parent / "outside"
     outside.write_bytes(b"one")
@@ -117,7 +117,7 @@ def test_writing_again_leaves_what_is_whole_and_mends_what_is_not(workspaces: Wo
 
     for damage in (change, cut, take_away, link, put_a_pipe, add, replace_all):
         damage()
-        workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+        workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
         assert is_complete(workspaces), damage.__name__
         assert not directory.is_symlink() and not notes.is_symlink()
     assert outside.read_bytes() == b"one"
@@ -126,13 +126,13 @@ def test_writing_again_leaves_what_is_whole_and_mends_what_is_not(workspaces: Wo
 @requirement("spawn:5")
 @pytest.mark.parametrize("ending", [".new", ".old"])
 def test_what_a_crash_left_half_written_is_cleared_away(workspaces: Workspaces, ending: str) -> None:
-    parent = workspaces.open(*PLACE) / ".antiphon" / "attachments"
+    parent = workspaces.of(*PLACE).open() / ".antiphon" / "attachments"
     torn = parent / ("5e0c" + ending)
     for _ in range(2):  # the second time everything is whole beside it
         torn.mkdir(parents=True)
         (torn / "notes.txt").write_bytes(b"o")
         (torn / "deep").mkdir(mode=0o000)
-        workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+        workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
         assert is_complete(workspaces)
         assert [path.name for path in parent.iterdir()] == ["5e0c"]
 
@@ -151,23 +151,23 @@ def dies_writing(workspaces: Workspaces, at_step: int) -> bool:
                     os._exit(1)
 
         sys.addaudithook(count)
-        workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+        workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
         os._exit(0)
     return os.waitpid(process, 0)[1] != 0
 
 
 @requirement("spawn:5")
 def test_a_crash_at_any_step_leaves_nothing_or_all_of_it_and_the_next_call_completes_it(workspaces: Workspaces) -> None:
-    directory = workspaces.path_of(*PLACE) / REL_DIR
+    directory = workspaces.of(*PLACE).path / REL_DIR
     crashes = 0
     while dies_writing(workspaces, crashes + 1):
         crashes += 1
         if directory.exists():
             assert is_complete(workspaces)
-        workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+        workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
         assert is_complete(workspaces)
         assert [path.name for path in directory.parent.iterdir()] == [directory.name]
-        workspaces.remove(*PLACE)
+        workspaces.of(*PLACE).remove()
     assert crashes > 15
 
 
@@ -192,7 +192,7 @@ WORKSPACE = f"main/7-{int(CREATED_AT.timestamp() * 1000)}"
 def test_a_link_on_the_way_is_refused_and_nothing_is_written_through_it(workspaces: Workspaces, below: str) -> None:
     outside, path = planted(workspaces, below)
     with pytest.raises(Conflict) as caught:
-        workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+        workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
     assert caught.value.code == "workspace_unsafe"
     shown = path.relative_to(workspaces.directory.parent)
     assert repr(str(shown)) in caught.value.message, "the place in the home, and not where that lies"
@@ -206,7 +206,7 @@ def test_a_workspace_that_is_a_link_a_file_or_anothers_is_not_opened(workspaces:
 
     def refused() -> AntiphonError:
         with pytest.raises(AntiphonError) as caught:
-            workspaces.open(*PLACE)
+            workspaces.of(*PLACE).open()
         return caught.value
 
     assert refused().code == "workspace_unsafe"
@@ -219,20 +219,20 @@ def test_a_workspace_that_is_a_link_a_file_or_anothers_is_not_opened(workspaces:
         os.chown(path, 65534, 65534)
         assert refused().code == "workspace_unsafe"
         path.rmdir()
-    assert workspaces.open(*PLACE).is_dir()
+    assert workspaces.of(*PLACE).open().is_dir()
 
 
 def test_a_place_that_cannot_be_written_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(Unavailable, match="workspaces") as caught:
-        Workspaces(tmp_path / "n" / ("x" * 300) / "workspaces").open(*PLACE)
+        Workspaces(tmp_path / "n" / ("x" * 300) / "workspaces").of(*PLACE).open()
     assert caught.value.code == "workspace_unusable"
 
 
 def test_removing_takes_all_of_it_and_nothing_else(workspaces: Workspaces) -> None:
-    workspaces.remove(*PLACE)
+    workspaces.of(*PLACE).remove()
     outside = workspaces.directory.parent / "outside"
-    path, other = workspaces.open(*PLACE), workspaces.open(AgentId("main"), SessionRow(8), CREATED_AT)
+    path, other = workspaces.of(*PLACE).open(), workspaces.of(AgentId("main"), SessionRow(8), CREATED_AT).open()
     outside.mkdir()
     (outside / "kept").write_text("kept", "utf-8")
     (path / "link").symlink_to(outside)
@@ -243,11 +243,11 @@ def test_removing_takes_all_of_it_and_nothing_else(workspaces: Workspaces) -> No
     (path / "shut" / "inner").chmod(0o000)
     (path / "shut").chmod(0o000)
     (path / ".1").mkdir()
-    workspaces.remove(*PLACE)
+    workspaces.of(*PLACE).remove()
     assert not path.exists() and other.is_dir()
     assert (outside / "kept").read_text("utf-8") == "kept"
     path.symlink_to(outside)
-    workspaces.remove(*PLACE)
+    workspaces.of(*PLACE).remove()
     assert not path.is_symlink() and (outside / "kept").exists()
 
 
@@ -265,7 +265,7 @@ def in_a_process(work: Callable[[], None]) -> int:
 
 
 def test_removing_needs_no_room_on_the_disk(workspaces: Workspaces) -> None:
-    path = workspaces.open(*PLACE)
+    path = workspaces.of(*PLACE).open()
     (path / "a" / "b" / "c").mkdir(parents=True)
     (path / "d" / "b" / "c").mkdir(parents=True)
 
@@ -275,7 +275,7 @@ def test_removing_needs_no_room_on_the_disk(workspaces: Workspaces) -> None:
 
     def remove() -> None:
         sys.addaudithook(refuse)
-        workspaces.remove(*PLACE)
+        workspaces.of(*PLACE).remove()
 
     assert in_a_process(remove) == 0
     assert not path.exists()
@@ -290,18 +290,18 @@ def test_a_workspace_that_a_command_closed_is_opened_again(below: str) -> None:
         def close_and_open() -> None:
             if os.geteuid() == 0:
                 os.setuid(65534)  # for root nothing is closed
-            path = workspaces.open(*PLACE)
-            workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+            path = workspaces.of(*PLACE).open()
+            workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
             (path / below).chmod(0)
-            workspaces.open(*PLACE)
-            workspaces.write_attachments(*PLACE, REL_DIR, FILES)
+            workspaces.of(*PLACE).open()
+            workspaces.of(*PLACE).write_attachments(REL_DIR, FILES)
             assert is_complete(workspaces)
 
         assert in_a_process(close_and_open) == 0
 
 
 def test_removing_copes_with_directories_however_deep(workspaces: Workspaces) -> None:
-    path = workspaces.open(*PLACE)
+    path = workspaces.of(*PLACE).open()
     directory = os.open(path, os.O_RDONLY)
     for _ in range(3_000):
         os.mkdir("d" * 20, dir_fd=directory)
@@ -309,5 +309,5 @@ def test_removing_copes_with_directories_however_deep(workspaces: Workspaces) ->
         os.close(directory)
         directory = inner
     os.close(directory)
-    workspaces.remove(*PLACE)
+    workspaces.of(*PLACE).remove()
     assert not path.exists()

@@ -18,8 +18,8 @@ from antiphon.config.config import Config
 from antiphon.config.sources import load_config
 from tests.claims import requirement
 from tests.cli.program import serving
-from tests.engine.parley import deliveries, open_peer, set_place
 from tests.pages import DOCS, Block, plain, run_python, run_shell, sections_of
+from tests.story import Story
 from tests.waiting import SECONDS
 
 PAGE = DOCS / "PATTERNS.md"
@@ -83,13 +83,13 @@ def _run_commands(text: str, home: Path, url: str, shown: str | None) -> str:
 async def _give_a_channel(home: Path) -> None:
     """As if a message had come to the front by a chat channel."""
     async with open_app(home, load_config(home / "antiphon.toml")) as app:
-        front = await open_peer(app, "front", label="front")
-        await set_place(app, front, "visitors")
+        front = await Story(app).opens("front")
+        await front.speaks_at("visitors")
 
 
 async def _announced(home: Path) -> list[str]:
     async with open_app(home, Config()) as app:
-        return [sent.text for sent in await deliveries(app)]
+        return [sent.text for sent in await Story(app).deliveries()]
 
 
 SECTIONS = list(sections_of(PAGE.read_text("utf-8")))

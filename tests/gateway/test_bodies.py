@@ -168,7 +168,7 @@ async def test_a_connection_of_an_unknown_kind_is_refused(open_home: OpenHome) -
         await guards[0]({"type": "websocket", "path": "/", "headers": headers}, receive, send)
         assert sent == [{"type": "websocket.close", "code": 1008}]
         for kind in ("lifespan", "gopher"):
-            with pytest.raises(ValueError, match="not known"):
+            with pytest.raises(ValueError, match="not supported"):
                 await guards[0]({"type": kind, "headers": headers}, receive, send)
 
 

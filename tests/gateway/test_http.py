@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 CHAT = "/sessions/api:chat"
 POSTS = f"{CHAT}/messages"
-MISSING = "Session not found: {!r}. Sessions that you may see are listed by `sessions list`."
+MISSING = "Session not found: {!r}. `sessions list` shows the sessions that you may see."
 
 
 @pytest.fixture
@@ -470,7 +470,8 @@ async def test_following_an_ended_id_brings_its_events_and_no_others(chat: Serve
     async def late(tx: Transaction) -> None:
         """A result that comes for the ended incarnation, as after a reset."""
         event = NewEvent(type=EventType.ERROR, actor="system", data={"code": "late"})
-        placed = await log.append(tx, row, SessionId(ended), [event], at_ms=0)
+        addition = log.Addition(incarnation=SessionId(ended), events=[event], at_ms=0)
+        placed = await log.append(tx, row, addition)
         await sessions.stretch_incarnation(tx, SessionId(ended), placed.last_seq)
 
     async with following(chat.client, f"/sessions/{ended}/events") as stream:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from antiphon.app import Parts, gateway_app
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Denied, NotFound
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import Guard
@@ -29,9 +29,9 @@ from tests.attacks.test_table import ATTEMPTS
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import set_place
 from tests.gateway.asking import filled, request_of
 from tests.gateway.served import TOKEN, EventParser, Json, Served, new_client, serve
+from tests.story import Story
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ def test_an_operation_that_stands_twice_is_an_error() -> None:
 
 
 @dataclass(slots=True)
-class Story:
+class Journey:
     """Operations asked for over real HTTP, and what they answered."""
 
     served: Served
@@ -164,86 +164,84 @@ async def served(open_home: OpenHome, channel: FakeChannel) -> AsyncGenerator[Se
 async def test_every_operation_answers_what_its_type_and_its_description_say(
     served: Served, channel: FakeChannel
 ) -> None:
-    story = Story(served, (await served.client.get("/openapi.json")).json())
-    await story.ask("health.get")
-    await story.ask("health.ready")
-    await story.ask("gateways.prove", nonce="0" * 32)
-    row = await story.ask("sessions.create", 201, key="api:chat", label="Chat", metadata={"a": [1]})
-    await story.ask("sessions.create", 200, key=CHAT)
-    await story.ask("sessions.patch", key=CHAT, description="what", sendPolicy="allow", label=None)
-    posted = await story.ask("sessions.post", key=CHAT, text="hello", wait=60.0)
+    journey = Journey(served, (await served.client.get("/openapi.json")).json())
+    await journey.ask("health.get")
+    await journey.ask("health.ready")
+    await journey.ask("gateways.prove", nonce="0" * 32)
+    row = await journey.ask("sessions.create", 201, key="api:chat", label="Chat", metadata={"a": [1]})
+    await journey.ask("sessions.create", 200, key=CHAT)
+    await journey.ask("sessions.patch", key=CHAT, description="what", sendPolicy="allow", label=None)
+    posted = await journey.ask("sessions.post", key=CHAT, text="hello", wait=60.0)
     picture = {"type": "image", "mimeType": "image/png", "data": "iVBORw0K"}
-    await story.ask("sessions.append", key=CHAT, content=[picture], role="assistant", occurredAt=1)
-    await story.ask("sessions.post", key=CHAT, text="!call session_status {}", wait=60.0)
-    page = await story.ask("sessions.history", key=CHAT, limit=2, includeTools=True)
-    await story.ask("sessions.history", key=CHAT, cursor=page["nextCursor"], includeTools=True)
-    await story.ask("sessions.transcript", key=CHAT)
-    await story.first_event("sessions.events", key=CHAT, after=0)
-    await story.ask("sessions.get", key=CHAT)
-    await story.ask("runs.get", runId=posted["runId"])
-    await story.ask("runs.wait", runId=posted["runId"], wait=1.0)
-    await story.ask("runs.cancel", runId=posted["runId"])
-    await story.ask("runs.list", session=CHAT, status=["ok", "error"])
-    await story.ask("sessions.fork", key=CHAT)
-    await story.ask("sessions.tree", key=CHAT)
-    await story.ask("trees.list", roots=2)
-    await story.ask("activities.list")
-    await story.ask("sessions.cancel", key=CHAT)
-    await story.ask("sessions.reset", key=CHAT)
-    await story.ask("sessions.get", key=row["sessionId"])
-    await story.ask("sessions.list", search="chat", kinds=["other"], limit=1)
-    await story.ask("tools.list", sessionKey=CHAT)
-    await story.ask("tools.invoke", name="session_status", sessionKey=CHAT, arguments={}, idempotencyKey="once")
-    await deliver(story, channel)
-    await ring(story)
-    token = await story.ask("tokens.create", sessionKey=CHAT, name="one", days=1.0)
-    await sign_in_and_out(story)
-    await story.ask("tokens.list")
-    await story.ask("tokens.revoke", tokenId=token["id"])
-    await story.ask("sessions.delete", key=CHAT)
-    await story.ask("tokens.rotate")
-    assert story.statuses.keys() == TABLE.keys()
-    for name, statuses in story.statuses.items():
+    await journey.ask("sessions.append", key=CHAT, content=[picture], role="assistant", occurredAt=1)
+    await journey.ask("sessions.post", key=CHAT, text="!call session_status {}", wait=60.0)
+    page = await journey.ask("sessions.history", key=CHAT, limit=2, includeTools=True)
+    await journey.ask("sessions.history", key=CHAT, cursor=page["nextCursor"], includeTools=True)
+    await journey.ask("sessions.transcript", key=CHAT)
+    await journey.first_event("sessions.events", key=CHAT, after=0)
+    await journey.ask("sessions.get", key=CHAT)
+    await journey.ask("runs.get", runId=posted["runId"])
+    await journey.ask("runs.wait", runId=posted["runId"], wait=1.0)
+    await journey.ask("runs.cancel", runId=posted["runId"])
+    await journey.ask("runs.list", session=CHAT, status=["ok", "error"])
+    await journey.ask("sessions.fork", key=CHAT)
+    await journey.ask("sessions.tree", key=CHAT)
+    await journey.ask("trees.list", roots=2)
+    await journey.ask("activities.list")
+    await journey.ask("sessions.cancel", key=CHAT)
+    await journey.ask("sessions.reset", key=CHAT)
+    await journey.ask("sessions.get", key=row["sessionId"])
+    await journey.ask("sessions.list", search="chat", kinds=["other"], limit=1)
+    await journey.ask("tools.list", sessionKey=CHAT)
+    await journey.ask("tools.invoke", name="session_status", sessionKey=CHAT, arguments={}, idempotencyKey="once")
+    await deliver(journey, channel)
+    await ring(journey)
+    token = await journey.ask("tokens.create", sessionKey=CHAT, name="one", days=1.0)
+    await sign_in_and_out(journey)
+    await journey.ask("tokens.list")
+    await journey.ask("tokens.revoke", tokenId=token["id"])
+    await journey.ask("sessions.delete", key=CHAT)
+    await journey.ask("tokens.rotate")
+    assert journey.statuses.keys() == TABLE.keys()
+    for name, statuses in journey.statuses.items():
         assert statuses == set(TABLE[name].http.statuses), name
 
 
-async def deliver(story: Story, channel: FakeChannel) -> None:
+async def deliver(journey: Journey, channel: FakeChannel) -> None:
     """A reply that the platform refuses, and takes the second time."""
-    services = story.served.app.services
-    found = await services.sessions.get(OWNER, services.sessions.target(CHAT))
-    await set_place(story.served.app, found.session, "room", NAME)
+    await Story(journey.served.app).session(CHAT).speaks_at("room", NAME)
     channel.will(Act.REFUSE)
-    await story.ask("sessions.post", key=CHAT, text="!say to the room", wait=60.0)
-    await story.served.app.deliverer.wait_idle()
-    (delivery,) = (await story.ask("deliveries.list", status=["dead"]))["deliveries"]
-    await story.ask("deliveries.retry", deliveryId=delivery["deliveryId"])
-    await story.ask("deliveries.get", deliveryId=delivery["deliveryId"])
+    await journey.ask("sessions.post", key=CHAT, text="!say to the room", wait=60.0)
+    await journey.served.app.deliverer.wait_idle()
+    (delivery,) = (await journey.ask("deliveries.list", status=["dead"]))["deliveries"]
+    await journey.ask("deliveries.retry", deliveryId=delivery["deliveryId"])
+    await journey.ask("deliveries.get", deliveryId=delivery["deliveryId"])
 
 
-async def ring(story: Story) -> None:
+async def ring(journey: Journey) -> None:
     """A webhook's message, waited for."""
     body = json.dumps({"messageId": "1", "peer": "anna", "text": "hello", "wait": 60}).encode()
-    timestamp = str(int(story.served.app.services.clock.now().timestamp()))
+    timestamp = str(int(journey.served.app.services.clock.now().timestamp()))
     digest = hmac.new(SECRET.encode(), f"v2.in.door.{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     headers = {
         "Content-Type": "application/json",
         "Antiphon-Timestamp": timestamp,
         "Antiphon-Signature": f"v2={digest}",
     }
-    async with new_client(story.served.url) as nobody:
+    async with new_client(journey.served.url) as nobody:
         answer = await nobody.post("/channels/webhook/door", content=body, headers=headers)
-    assert story.check(TABLE["webhooks.receive"], answer)["status"] == "ok"
+    assert journey.check(TABLE["webhooks.receive"], answer)["status"] == "ok"
 
 
-async def sign_in_and_out(story: Story) -> None:
-    code = (await story.ask("links.create"))["code"]
-    async with new_client(story.served.url) as browser:
+async def sign_in_and_out(journey: Journey) -> None:
+    code = (await journey.ask("links.create"))["code"]
+    async with new_client(journey.served.url) as browser:
         answer = await browser.send(request_of(browser, TABLE["browsers.sign-in"], {"code": code}))
-        secret = story.check(TABLE["browsers.sign-in"], answer)["pageSecret"]
-        await story.ask("tokens.list")
-        browser.headers.update({"Antiphon-Page": secret, "Origin": story.served.url})
+        secret = journey.check(TABLE["browsers.sign-in"], answer)["pageSecret"]
+        await journey.ask("tokens.list")
+        browser.headers.update({"Antiphon-Page": secret, "Origin": journey.served.url})
         answer = await browser.send(request_of(browser, TABLE["browsers.sign-out"], {}))
-        story.check(TABLE["browsers.sign-out"], answer)
+        journey.check(TABLE["browsers.sign-out"], answer)
 
 
 @requirement("access:5", "access:1", "access:2", "answers:2")

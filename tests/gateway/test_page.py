@@ -115,7 +115,7 @@ def test_a_link_signs_in_once(open_context: OpenContext, live_gateway: LiveGatew
     expect(first.get_by_role("heading", name="This is your main chat")).to_be_visible()
     assert first.url == f"{live_gateway.url}/"
     second.goto(link)
-    expect(second.get_by_role("alert")).to_contain_text("used already")
+    expect(second.get_by_role("alert")).to_contain_text("already used")
     expect(second.locator("#message")).to_have_count(0)
     assert "code" not in second.url
 
@@ -409,7 +409,7 @@ def test_a_session_deleted_elsewhere_keeps_what_was_typed(page: Page, live_gatew
     expect(page.locator("#connection")).to_contain_text("deleted")
     expect(page.locator("#message")).to_have_value("not yet sent")
     page.goto(f"{live_gateway.url}/?session={key}")
-    expect(page.get_by_role("heading", name="Nothing here")).to_be_visible()
+    expect(page.get_by_role("heading", name="This session cannot be shown")).to_be_visible()
 
 
 def test_an_unknown_model_is_refused_in_the_dialog(page: Page) -> None:
@@ -514,7 +514,7 @@ def test_a_child_at_work_is_seen_and_cancelled_after_a_question(page: Page, live
     expect(page.locator("#family li", has_text="Child 0").locator(".state")).to_have_text(re.compile("running, "))
     page.get_by_role("button", name="Cancel Child 0").click()
     expect(page.get_by_role("dialog")).to_contain_text("Cancel the work of “Child 0”?")
-    page.get_by_role("button", name="Let it go on").click()
+    page.get_by_role("button", name="Keep it running").click()
     assert posts == []
     page.get_by_role("button", name="2 sessions below, 1 at work").click()
     page.get_by_role("button", name="Cancel Child 0").click()
@@ -537,7 +537,7 @@ def test_a_child_at_work_is_cancelled_however_many_newer_ones_there_are(page: Pa
     expect(page.locator("#sessions .children > li .title").first).to_have_text("Child 0")
     page.get_by_role("button", name="37 sessions below, 1 at work").click()
     expect(page.locator("#family .title").first).to_have_text("Child 0")
-    expect(page.locator("#family")).to_contain_text("and 6 more, in the list at the side")
+    expect(page.locator("#family")).to_contain_text("The session list shows 6 more.")
     page.get_by_role("button", name="Cancel Child 0").click()
     page.get_by_role("button", name="Cancel its work").click()
     run = live_gateway.portal.call(wait_end, live_gateway.app, run_id)

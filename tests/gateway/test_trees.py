@@ -7,8 +7,9 @@ import pytest
 from antiphon.gateway.operations.trees import MAX_ROOTS
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import key_of, open_peer, until_work
+from tests.engine.parley import key_of, open_peer
 from tests.gateway.served import Json, Served, serve
+from tests.story import Story
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ async def test_a_tree_of_what_is_missing_is_the_error_of_any_other_route(served:
 async def test_who_says_what_is_asked_of_whom_and_by_which_process(served: Served) -> None:
     assert (await served.client.get("/who")).json()["sessions"] == []
     await served.client.post(f"/sessions/{key_of('child')}/messages", json={"text": "!sleep 60"})
-    await until_work(served.app, lambda work: any(each.started_at for each in work.activities))
+    await Story(served.app).until_work(lambda work: any(each.started_at for each in work.activities))
     body: Json = (await served.client.get("/who")).json()
     ((session,), (process,)) = body["sessions"], body["processes"]
     assert (session["key"], session["agentId"], session["request"]) == (key_of("child"), "main", "!sleep 60")

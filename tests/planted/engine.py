@@ -125,7 +125,7 @@ BUGS = (
     Bug(
         "what comes late for an ended conversation is lost to it",
         "engine/ledger/append.py",
-        "        await rows.stretch_incarnation(tx, incarnation, position.last_seq)\n",
+        "        await rows.stretch_incarnation(tx, addition.incarnation, position.last_seq)\n",
         "        pass\n",
         "engine/test_reports.py::"
         "test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and_starts_nothing[sqlite]",
@@ -231,8 +231,8 @@ BUGS = (
     Bug(
         "reopening replaces a session's metadata",
         "engine/sessions/sessions.py",
-        'changes["metadata"] = json_text({**session.metadata, **command.metadata})',
-        'changes["metadata"] = json_text({**command.metadata})',
+        'changes["metadata"] = json_text({**session.metadata, **metadata})',
+        'changes["metadata"] = json_text({**metadata})',
         "engine/test_sessions.py::test_reopening_keeps_the_source_merges_metadata_and_starts_nothing_anew[sqlite]",
     ),
     Bug(
@@ -353,8 +353,8 @@ BUGS = (
     Bug(
         "the message does not go where the child was spawned for",
         "engine/reports/follow.py",
-        "report, origin), place=report.place)",
-        "report, origin), place=None)",
+        "report=report, origin=origin), place=report.place)",
+        "report=report, origin=origin), place=None)",
         "engine/test_announcements.py::"
         "test_a_requester_that_may_not_read_the_result_says_so_where_it_was_asked[sqlite-while at work]",
     ),
@@ -382,8 +382,8 @@ BUGS = (
     Bug(
         "a child holds its parent's data at no classification",
         "engine/children/spawn.py",
-        "            taint=parent.taint,\n",
-        "",
+        ", taint=parent.taint, clearance=parent.clearance)",
+        ", clearance=parent.clearance)",
         "engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
     ),
     Bug(
@@ -410,8 +410,8 @@ BUGS = (
     Bug(
         "what sandboxed sessions say joins runs outside of the sandbox",
         "engine/children/govern.py",
-        "        if may and not (is_free and is_sandboxed and not run.is_sandboxed):",
-        "        if may:",
+        "may_join(run.principal, principal) and (run.is_sandboxed or not is_confined):",
+        "may_join(run.principal, principal):",
         "engine/test_sandboxed_chains.py::"
         "test_what_a_sandboxed_session_caused_joins_no_run_outside_of_the_sandbox[sqlite]",
     ),
@@ -469,7 +469,7 @@ BUGS = (
     Bug(
         "everybody sees the outbox",
         "policy/rights.py",
-        '    Act.DELIVER: "Deliveries are shown to the owner only",\n',
+        '    Act.DELIVER: "Only the owner may see and change deliveries",\n',
         "",
         "engine/test_deliveries.py::test_the_owner_lists_finds_and_retries_and_nobody_else_does[sqlite]",
     ),

@@ -15,7 +15,7 @@ from antiphon.app import open_app
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.errors import AntiphonError, Invalid
-from antiphon.store.migrations import StoreUnusable
+from antiphon.store.migrations import Migration, StoreUnusable
 from antiphon.store.postgres.schema import look, migrations, prepare
 from tests.cli.program import free_port
 from tests.engine.stage import ask, config, open_session, texts, wait_end
@@ -213,9 +213,9 @@ async def test_many_who_begin_on_an_empty_database_apply_each_migration_once(emp
         assert connection.execute("SELECT count(*) FROM job_engine_migrations").fetchone() == (1,)
 
 
-def later() -> Iterable[tuple[int, str, str]]:
+def later() -> Iterable[Migration]:
     """The migrations of the version after this one."""
-    return [*migrations(), (NEWEST + 1, "later", LATER)]
+    return [*migrations(), Migration(NEWEST + 1, "later", LATER)]
 
 
 async def test_a_migration_of_the_next_version_does_not_disturb_those_who_post(prepared: str, home: Path) -> None:

@@ -13,7 +13,7 @@ import antiphon.store
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
-from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext, Session, SessionSummary
 from antiphon.policy.acts import Act
@@ -31,8 +31,9 @@ from antiphon.store.sessions import SessionFilter
 from antiphon.store.trees import TreeRoot
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import open_peer, settings, until_work
+from tests.engine.parley import open_peer
 from tests.engine.stage import post, wait_end
+from tests.story import Story, settings
 
 pytestmark = pytest.mark.anyio
 
@@ -124,7 +125,7 @@ async def test_every_list_keeps_to_its_reach(open_home: OpenHome) -> None:
                 await app.database.run(_let_in, (parent.row, child.row))
         for root in sessions.values():
             await post(app, str(root.key), "!sleep 60")
-        await until_work(app, lambda work: work.total == len(sessions))
+        await Story(app).until_work(lambda work: work.total == len(sessions))
         guests = reach_of_person(GUEST, Act.READ)
         assert isinstance(guests, Reach)
         shared = await app.database.read(_seen, guests, tuple(sessions.values()))
@@ -140,16 +141,15 @@ async def _let_in(tx: Transaction, sessions: tuple[SessionRow, ...]) -> None:
 
 
 async def _queue_text(tx: Transaction, session: Session, run_id: RunId) -> None:
-    await deliveries.insert(
-        tx,
+    delivery = deliveries.NewDelivery(
         name=f"{session.row:020}",
         session=session.row,
-        incarnation=SessionId(session.id),
+        incarnation=session.id,
         run_id=run_id,
         place=DeliveryContext(channel="nowhere", to=str(session.row)),
         text="hello",
-        at_ms=1,
     )
+    await deliveries.insert(tx, delivery, at_ms=1)
 
 
 async def _seen(query: Query, reach: Reach, roots: tuple[Session, ...]) -> dict[str, list[str]]:

@@ -21,7 +21,8 @@ from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import open_peer, settings
+from tests.engine.parley import open_peer
+from tests.story import settings
 
 pytestmark = pytest.mark.anyio
 

@@ -27,9 +27,9 @@ from antiphon.engine.runs.runner import RunEnding
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.store.migrations import StoreUnusable
 from antiphon.store.runs import RunFilter
-from tests.engine.family import records, spawned_from_outside
 from tests.engine.stage import HeldRunner, ask, config, open_session, post, read_log, wait_end
 from tests.postgres import fresh_database
+from tests.story import Story
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -215,19 +215,20 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
 
 async def test_children_that_have_not_begun_move_with_what_they_were_given(home: Path, url: str) -> None:
     async with open_app(home, Config(), Parts(runner=HeldRunner())) as app:
-        requester = await open_session(app, "api:boss")
+        boss = await Story(app).opens("api:boss")
         files = [{"name": "raw", "content": "AAH/", "encoding": "base64"}]
-        answer = await spawned_from_outside(app, requester, "task", attachments=files)
+        child = await boss.spawns("task", attachments=files)
     counts = await move(home, url)
     old = home / (DATABASE_NAME + MOVED_SUFFIX)
     assert (counts["spawns"], counts["reports"], counts["attachments"]) == (1, 1, 1)
     for table in ("spawns", "reports", "attachments"):
         assert rows_of_server(url, table) == rows_of_file(old, table)
     async with open_app(home, on(url)) as app:
-        await wait_end(app, answer["runId"])
-        (place,) = (home / "workspaces").glob(f"*/*/{answer['attachments']['relDir']}")
+        story = Story(app)
+        await story.end_of(child.run_id)
+        (place,) = (home / "workspaces").glob(f"*/*/{child.answer['attachments']['relDir']}")
         assert (place / "raw").read_bytes() == b"\0\1\xff"
-        (record,) = await records(app, "api:boss")
+        (record,) = await story.session("api:boss").records()
         assert record.result == "echo: task"
 
 
@@ -332,7 +333,7 @@ class TestRefusals:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE runs ADD CHECK (status <> 'ok')")
         error = await self.refused(home, url)
-        assert error.code == "move_failed" and "The home is as it was" in error.message
+        assert error.code == "move_failed" and "The home was not changed" in error.message
         assert rows_of_server(url, "sessions") == []
 
     async def test_the_file_of_an_earlier_move(self, home: Path, url: str) -> None:

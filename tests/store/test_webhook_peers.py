@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.domain.ids import SessionRow
 from antiphon.store.migrate import STEPS
-from antiphon.store.migrations import SQLITE_WORDS, migrations, statements
+from antiphon.store.migrations import SQLITE_WORDS, Migration, migrations, statements
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
 from antiphon.store.sqlite import SqliteDatabase
@@ -97,7 +97,7 @@ AFTER = (
 )
 
 
-def older(listed: Iterable[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+def older(listed: Iterable[Migration]) -> list[Migration]:
     found = list(listed)
     return found[: [name for _, name, _ in found].index("rights")]
 

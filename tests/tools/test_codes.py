@@ -10,19 +10,17 @@ from typing import Any
 import pytest
 
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER, session_principal
+from antiphon.domain.actor import session_principal
 from antiphon.domain.classification import Classification, Level
-from antiphon.domain.session import Session
 from antiphon.engine.exchanges.send import MAX_MESSAGE_BYTES
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import sessions as rows
 from antiphon.tools.session_tool import SessionTool
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.family import spawned_from_outside
-from tests.engine.gates import Gates, wait_at
-from tests.engine.parley import call, key_of, open_peer, send_directive, settings, target_of
-from tests.engine.stage import ManualClock, ask, wait_end
+from tests.directives import to_send, wait_at
+from tests.engine.stage import ManualClock
+from tests.story import Character, telling
 
 pytestmark = pytest.mark.anyio
 
@@ -63,16 +61,17 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
     clock = ManualClock()
     agents: list[dict[str, Any]] = [{"id": "main"}, {"id": "deaf", "tools": {"sessions": {"read": False}}}]
     agents.append({"id": "narrow", "tools": {"sessions": {"read": "self"}}})
-    async with open_home(settings(agents__list=agents), Parts(clock=clock)) as app:
-        own = await open_peer(app, "own")
-        deaf, narrow = await open_peer(app, "d", agent="deaf"), await open_peer(app, "n", agent="narrow")
-        await ask(app, str(own.key), "old")
-        before = await call(app, own, "sessions_history", sessionKey="current", limit=1)
+    async with telling(open_home, Parts(clock=clock), agents__list=agents) as story:
+        own = await story.opens("own")
+        deaf, narrow = await story.opens("d", agent="deaf"), await story.opens("n", agent="narrow")
+        await own.answers("old")
+        before = await own.calls("sessions_history", sessionKey="current", limit=1)
         clock.pass_time(timedelta(days=60))
-        await ask(app, str(own.key), "new")
-        await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=timedelta(days=30)).prune()
+        await own.answers("new")
+        app, retention = story.app, timedelta(days=30)
+        await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=retention).prune()
         with_key = {"sessionKey": "current"} if tool == "sessions_history" else {}
-        attempts: list[tuple[Session, dict[str, Any]]] = [
+        attempts: list[tuple[Character, dict[str, Any]]] = [
             (own, {"nonsense": 1}),
             (own, {"sessionKey": "agent:main:cli:nobody"}),
             (own, {"sessionKey": "no such name"}),
@@ -84,12 +83,12 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
         ]
         off = {"sessions_history", "sessions_search"}
         answers = [
-            await call(app, session, tool, **arguments)
+            await session.calls(tool, **arguments)
             for session, arguments in attempts
             if not (session is deaf and tool in off)
         ]
         seen = {told(answer) for answer in answers if "code" in answer}
-        assert {code for code, _ in seen} == declared(app, tool)
+        assert {code for code, _ in seen} == declared(story.app, tool)
         assert seen <= set(documented().items())
 
 
@@ -97,17 +96,15 @@ async def test_a_tool_that_shows_sessions_answers_its_codes_and_no_others(open_h
 async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
     limits: dict[str, Any] = {"session__agent_to_agent": {"maxHops": 1, "maxPingPongTurns": 0}}
     limits["limits__guest__queued_runs"] = 1
-    gates = Gates()
-    async with open_home(settings(**limits), Parts(tools=[gates.tool])) as app:
-        own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
-        high = await open_peer(app, "high", taint=Classification(Level.CONFIDENTIAL))
-        shut = await open_peer(app, "shut")
-        await app.services.sessions.patch(OWNER, target_of(app, shut), {"send_policy": "deny"})
-        await open_peer(app, "third")
-        await open_peer(app, "twin1", label="twin")
-        await open_peer(app, "twin2", label="twin")
-        to_peer: dict[str, Any] = {"sessionKey": str(peer.key)}
-        attempts: list[tuple[Session, dict[str, Any]]] = [
+    async with telling(open_home, **limits) as story:
+        own, peer = await story.opens("own"), await story.opens("peer")
+        high = await story.opens("high", taint=Classification(Level.CONFIDENTIAL))
+        shut = await story.opens("shut")
+        await shut.changes(send_policy="deny")
+        for name, label in (("third", "third"), ("twin1", "twin"), ("twin2", "twin")):
+            await story.opens(name, label=label)
+        to_peer: dict[str, Any] = {"sessionKey": peer.key}
+        attempts: list[tuple[Character, dict[str, Any]]] = [
             (own, {"message": "hello"}),
             (own, {"sessionKey": "no such name", "message": "hello"}),
             (own, {**to_peer, "message": " "}),
@@ -116,28 +113,28 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
             (own, {"label": "twin", "message": "hello"}),
             (own, {"sessionKey": "current", "message": "hello"}),
             (high, {**to_peer, "message": "hello"}),
-            (own, {"sessionKey": str(shut.key), "message": "hello"}),
+            (own, {"sessionKey": shut.key, "message": "hello"}),
             (own, {**to_peer, "message": wait_at("reply"), "timeoutSeconds": 0.01}),
         ]
-        answers = [await call(app, session, "sessions_send", **arguments) for session, arguments in attempts]
+        answers = [await session.calls("sessions_send", **arguments) for session, arguments in attempts]
         queued: dict[str, Any] = {**to_peer, "message": "!say queued", "timeoutSeconds": 0}
-        bound = session_principal(str(own.key))
-        answers += [await call(app, own, "sessions_send", principal=bound, **queued) for _ in range(2)]
-        gates.open("reply")
+        bound = session_principal(own.key)
+        answers += [await own.calls("sessions_send", principal=bound, **queued) for _ in range(2)]
+        story.opens_gate("reply")
         for message in ("!say one", "!say two"):
-            answers += [await call(app, own, "sessions_send", key="same", **to_peer, message=message)]
-        answers += await _told_of_a_chain(app)
+            answers += [await own.calls("sessions_send", key="same", **to_peer, message=message)]
+        answers += await _told_of_a_chain(own)
         seen = {told(answer) for answer in answers if "code" in answer}
-    async with open_home(settings(session__agent_to_agent={"maxChainTokens": 1, "maxPingPongTurns": 0})) as app:
-        seen |= {told(answer) for answer in await _told_of_a_chain(app)}
-        assert {code for code, _ in seen} == declared(app, "sessions_send") - {RACED}
+    async with telling(open_home, session__agent_to_agent={"maxChainTokens": 1, "maxPingPongTurns": 0}) as story:
+        seen |= {told(answer) for answer in await _told_of_a_chain(story.session("own"))}
+        assert {code for code, _ in seen} == declared(story.app, "sessions_send") - {RACED}
         assert seen <= set(documented().items())
 
 
-async def _told_of_a_chain(app: App) -> list[dict[str, Any]]:
+async def _told_of_a_chain(character: Character) -> list[dict[str, Any]]:
     """What a session is told that passes a message on, within the answer to who sent it."""
-    run = await ask(app, key_of("own"), send_directive(send_directive("hello", label="third"), label="peer"))
-    return [json.loads(json.loads(run.reply or "")["reply"])]
+    answer = await character.sends_in_a_run(to_send("hello", label="third"), label="peer")
+    return [json.loads(answer["reply"])]
 
 
 @requirement("answers:1", "spawn:2")
@@ -168,51 +165,50 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monk
     ]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     odd = {"base_url": "http://127.0.0.1:9", "api_key": "ключ"}
-    async with open_home(settings(agents__list=agents, providers__odd=odd)) as app:
-        own = await open_peer(app, "own")
-        answers = [await call(app, own, "sessions_spawn", **(task | given)) for given in attempts]
-        answers += [await call(app, own, "sessions_spawn", key="same", task=text) for text in ("!sleep 60", "other")]
-        answers.append(await call(app, own, "sessions_spawn", task="one too many"))
-        await call(app, own, "subagents", action="cancel", target="all")
+    async with telling(open_home, agents__list=agents, providers__odd=odd) as story:
+        own = await story.opens("own")
+        answers = [await own.calls("sessions_spawn", **task | given) for given in attempts]
+        answers += [await own.calls("sessions_spawn", key="same", task=text) for text in ("!sleep 60", "other")]
+        answers.append(await own.calls("sessions_spawn", task="one too many"))
+        await own.cancels_children()
         seen = {told(answer) for answer in answers if "code" in answer}
-        assert {code for code, _ in seen} == declared(app, "sessions_spawn") - RARE_IN_SPAWNS
+        assert {code for code, _ in seen} == declared(story.app, "sessions_spawn") - RARE_IN_SPAWNS
         assert seen <= set(documented().items())
 
 
 @requirement("answers:1", "spawn:8")
 async def test_what_governs_children_answers_its_codes_and_no_others(open_home: OpenHome) -> None:
-    async with open_home(settings(agents__defaults__subagents__max_children_per_agent=2)) as app:
-        own = await open_peer(app, "own")
-        ended = await spawned_from_outside(app, own, "!say x", label="ended")
-        staying = await spawned_from_outside(app, own, "!say x", mode="session")
-        await wait_end(app, staying["runId"])
-        await wait_end(app, ended["runId"])
-        busy = [await spawned_from_outside(app, own, "!sleep 60", label="busy") for _ in range(2)]
+    async with telling(open_home, agents__defaults__subagents__max_children_per_agent=2) as story:
+        own = await story.opens("own")
+        ended = await own.spawns("!say x", label="ended")
+        staying = await own.spawns("!say x", mode="session")
+        await story.end_of(staying.run_id)
+        await story.end_of(ended.run_id)
+        busy = [await own.spawns("!sleep 60", label="busy") for _ in range(2)]
         nobody: dict[str, Any] = {"runIds": ["run_none"]}
-        waits: list[dict[str, Any]] = [{}, nobody, {"runIds": [busy[0]["runId"]], "timeoutSeconds": 0}]
+        waits: list[dict[str, Any]] = [{}, nobody, {"runIds": [busy[0].run_id], "timeoutSeconds": 0}]
         acts: list[dict[str, Any]] = [
             *({"action": "dance"}, {"action": "cancel"}, {"action": "list", "message": "x"}, {"action": "steer"}),
             *({"action": "cancel", "target": "nobody"}, {"action": "cancel", "target": "busy"}),
             *({"action": "steer", "target": "ended", "message": text} for text in ("x", " ", "x" * 1_048_577)),
-            {"action": "steer", "target": staying["runId"], "message": "x"},
+            {"action": "steer", "target": staying.run_id, "message": "x"},
         ]
         yields: list[dict[str, Any]] = [{}, {"nonsense": 1}]
         found = {
-            "sessions_wait": [await call(app, own, "sessions_wait", **arguments) for arguments in waits],
-            "subagents": [await call(app, own, "subagents", **arguments) for arguments in acts],
-            "sessions_yield": [await call(app, own, "sessions_yield", **given) for given in yields],
+            "sessions_wait": [await own.calls("sessions_wait", **arguments) for arguments in waits],
+            "subagents": [await own.calls("subagents", **arguments) for arguments in acts],
+            "sessions_yield": [await own.calls("sessions_yield", **given) for given in yields],
         }
         for words in ("one", "two"):
-            steer: dict[str, Any] = {"action": "steer", "target": busy[0]["runId"], "message": words}
-            found["subagents"].append(await call(app, own, "subagents", key="same", **steer))
-        bound: dict[str, Any] = {"action": "steer", "target": busy[0]["runId"], "message": "x"}
-        found["subagents"].append(await call(app, own, "subagents", principal=session_principal(str(own.key)), **bound))
-        await call(app, own, "subagents", action="cancel", target="all")
-        await app.database.run(rows.set_taint, own.id, Classification(Level.CONFIDENTIAL))
-        above: dict[str, Any] = {"action": "steer", "target": staying["runId"], "message": "x"}
-        found["subagents"].append(await call(app, own, "subagents", **above))
-        found["sessions_yield"].append(json.loads((await ask(app, "main", "!call sessions_yield {}")).reply or ""))
+            found["subagents"].append(await own.steers(busy[0].run_id, words, key="same"))
+        bound: dict[str, Any] = {"action": "steer", "target": busy[0].run_id, "message": "x"}
+        found["subagents"].append(await own.calls("subagents", principal=session_principal(own.key), **bound))
+        await own.cancels_children()
+        await story.app.database.run(rows.set_taint, (await own.session()).id, Classification(Level.CONFIDENTIAL))
+        found["subagents"].append(await own.steers(staying.run_id, "x"))
+        main = story.session("agent:main:main")
+        found["sessions_yield"].append(await main.calls_in_a_run("sessions_yield"))
         for tool, answers in found.items():
             seen = {told(answer) for answer in answers if "code" in answer}
-            assert {code for code, _ in seen} == declared(app, tool) - {CYCLE}
+            assert {code for code, _ in seen} == declared(story.app, tool) - {CYCLE}
             assert seen <= set(documented().items())

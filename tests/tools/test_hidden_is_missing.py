@@ -26,8 +26,9 @@ from antiphon.store.sqlite import connect_sqlite
 from antiphon.tools.sessions_history import question
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import open_peer, settings, target_of
+from tests.engine.parley import open_peer, target_of
 from tests.engine.stage import wait_end
+from tests.story import settings
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio

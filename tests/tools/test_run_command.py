@@ -353,7 +353,7 @@ async def test_what_never_ends_is_ended_with_all_that_it_began(home: Path, name:
 
 
 def workspace_of(app: App, session: Session) -> Path:
-    return app.workspaces.path_of(session.agent_id, session.row, session.created_at)
+    return app.workspaces.of(session.agent_id, session.row, session.created_at).path
 
 
 def processes_in(app: App, session: Session) -> list[str]:
@@ -420,7 +420,7 @@ async def test_an_agent_runs_commands_in_its_runs(open_home: OpenHome) -> None:
 async def test_cancelling_a_run_ends_its_command(open_home: OpenHome, mode: str) -> None:
     async with open_home(settings(mode)) as app:
         session = await open_peer(app, "own")
-        os.mkfifo(app.workspaces.open(session.agent_id, session.row, session.created_at) / "begun")
+        os.mkfifo(app.workspaces.of(session.agent_id, session.row, session.created_at).open() / "begun")
         command = json.dumps({"command": "echo > begun; sleep 1000"})
         run_id = (await post(app, str(session.key), f"!call run_command {command}")).run_id
         assert run_id is not None
@@ -542,8 +542,8 @@ async def test_links_that_a_command_plants_are_not_followed_from_outside(open_ho
         data = b"x"
         file = Attachment(name="large", data=data, sha256=sha256(data).hexdigest())
         with pytest.raises(Conflict, match=r"\.antiphon"):
-            app.workspaces.write_attachments(*place, ".antiphon/attachments/one", [file])
-        app.workspaces.remove(*place)
+            app.workspaces.of(*place).write_attachments(".antiphon/attachments/one", [file])
+        app.workspaces.of(*place).remove()
         assert (outside / "large").stat().st_size == 20 * MEBIBYTE
 
 
@@ -594,7 +594,7 @@ async def test_the_kernel_ends_a_command_before_others_and_starts_nothing_for_on
 async def test_who_begins_above_the_limit_of_the_disk_may_only_tidy_up(open_home: OpenHome) -> None:
     async with open_home(settings(**TIGHT)) as app:
         session = await open_peer(app, "own")
-        workspace = app.workspaces.open(session.agent_id, session.row, session.created_at)
+        workspace = app.workspaces.of(session.agent_id, session.row, session.created_at).open()
         (workspace / "large").write_bytes(bytes(20 * MEBIBYTE))
         answer = await run(app, session, "(echo more > more); sleep 0.3; stat -c %s more")
         assert answer["stdout"] == "0\n", answer

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.app import App, Parts
+from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.excerpt import CUT_MARK, MAX_CHARACTERS, excerpt
-from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
@@ -28,14 +27,13 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.redaction import MASK, redact
 from antiphon.domain.run import RunStatus
-from antiphon.domain.session import Session
 from antiphon.store import events as log
 from antiphon.store.database import Transaction
 from antiphon.tools.bounds import OMITTED
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.parley import call, key_of, open_peer, set_place, settings, target_of
-from tests.engine.stage import ManualClock, ask, find_session, wait_end
+from tests.engine.stage import ManualClock, config
+from tests.story import NESTED, Character, Story, telling
 
 pytestmark = pytest.mark.anyio
 
@@ -52,14 +50,14 @@ def messages_of(answer: JsonObject) -> list[dict[str, Any]]:
     return [message for message in messages if isinstance(message, dict)]
 
 
-async def store(app: App, session: Session, *events: NewEvent) -> None:
+async def store(story: Story, character: Character, *events: NewEvent) -> None:
     """Puts messages into the log as a run would have."""
-    at_ms = app.services.clock.now_ms()
+    at_ms, session = story.app.services.clock.now_ms(), await character.session()
 
     async def put(tx: Transaction) -> None:
-        await log.append(tx, session.row, session.id, events, at_ms=at_ms)
+        await log.append(tx, session.row, log.Addition(incarnation=session.id, events=events, at_ms=at_ms))
 
-    await app.database.run(put)
+    await story.app.database.run(put)
 
 
 def said(text: str, number: int = 0) -> NewEvent:
@@ -76,39 +74,41 @@ def result(text: str) -> NewEvent:
 
 @requirement("list:1", "visibility:1")
 async def test_a_session_lists_itself_and_what_it_spawned_unless_told_otherwise(open_home: OpenHome) -> None:
-    async with open_home() as app:
-        own, _ = await open_peer(app, "own"), await open_peer(app, "other")
-        child = await open_peer(app, "agent:main:subagent:c", parent=own.row)
-        grandchild = await open_peer(app, "agent:main:subagent:g", parent=child.row)
-        listed = rows_of(await call(app, own, "sessions_list"))
-        assert {row["key"] for row in listed} == {str(own.key), str(child.key), str(grandchild.key)}
+    async with open_home(config(**NESTED)) as app:
+        story = Story(app)
+        await story.opens("other")
+        own = await story.opens("own")
+        child = await own.spawns("!say x")
+        grandchild = await child.spawns("!say x")
+        listed = rows_of(await own.calls("sessions_list"))
+        assert {row["key"] for row in listed} == {own.key, child.key, grandchild.key}
         by_key = {row["key"]: row for row in listed}
-        assert by_key[str(own.key)]["childSessions"] == [str(child.key)]
-        assert by_key[str(child.key)]["spawnedBy"] == str(own.key)
-        assert "childSessions" not in by_key[str(grandchild.key)]
+        assert by_key[own.key]["childSessions"] == [child.key]
+        assert by_key[child.key]["spawnedBy"] == own.key
+        assert "childSessions" not in by_key[grandchild.key]
 
 
 @requirement("list:1", "list:5", "visibility:4")
 async def test_pages_follow_one_another_and_hidden_sessions_take_no_place(open_home: OpenHome) -> None:
     clock = ManualClock()
     agents = [{"id": "main"}, {"id": "other"}]
-    async with open_home(settings(agents__list=agents), Parts(clock=clock)) as app:
-        asker = await open_peer(app, "asker")
+    async with telling(open_home, Parts(clock=clock), agents__list=agents) as story:
+        asker = await story.opens("asker")
         for number in range(30):
             clock.pass_time(timedelta(seconds=1))
-            await open_peer(app, f"s{number}", agent="other" if number % 2 else "main")
+            await story.opens(f"s{number}", agent="other" if number % 2 else "main")
         seen: list[str] = []
         cursor: dict[str, Any] = {}
         pages = 0
         while True:
-            answer = await call(app, asker, "sessions_list", limit=4, **cursor)
+            answer = await asker.calls("sessions_list", limit=4, **cursor)
             seen += [row["key"] for row in rows_of(answer)]
             pages += 1
             if "nextCursor" not in answer:
                 break
             assert answer["count"] == 4
             cursor = {"cursor": answer["nextCursor"]}
-        assert seen == [key_of(f"s{number}") for number in range(28, -1, -2)] + [str(asker.key)]
+        assert seen == [f"agent:main:cli:s{number}" for number in range(28, -1, -2)] + [asker.key]
         assert pages == 4
 
 
@@ -132,24 +132,24 @@ async def test_pages_follow_one_another_and_hidden_sessions_take_no_place(open_h
     ],
 )
 async def test_filters_narrow_a_list(open_home: OpenHome, arguments: dict[str, Any], count: int) -> None:
-    async with open_home(settings()) as app:
-        main = await open_peer(app, "agent:main:main")
-        await open_peer(app, "agent:main:cron:job-1", label="nightly")
-        await open_peer(app, "work")
-        await open_peer(app, "agent:main:discord:group:dev", label="devs")
-        assert len(rows_of(await call(app, main, "sessions_list", **arguments))) == count
+    async with telling(open_home) as story:
+        main = await story.opens("agent:main:main")
+        await story.opens("agent:main:cron:job-1", label="nightly")
+        await story.opens("work")
+        await story.opens("agent:main:discord:group:dev", label="devs")
+        assert len(rows_of(await main.calls("sessions_list", **arguments))) == count
 
 
 @requirement("list:1", "list:5")
 async def test_a_list_has_two_hundred_sessions_at_most(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        main = await open_peer(app, "agent:main:main")
+    async with telling(open_home) as story:
+        main = await story.opens("agent:main:main")
         async with anyio.create_task_group() as tasks:
             for number in range(201):
-                tasks.start_soon(open_peer, app, f"s{number}")
-        answer = await call(app, main, "sessions_list", limit=10_000)
+                tasks.start_soon(story.opens, f"s{number}")
+        answer = await main.calls("sessions_list", limit=10_000)
         assert answer["count"] == len(rows_of(answer)) == 200
-        rest = await call(app, main, "sessions_list", limit=10_000, cursor=answer["nextCursor"])
+        rest = await main.calls("sessions_list", limit=10_000, cursor=answer["nextCursor"])
         assert rest["count"] == 2
 
 
@@ -169,9 +169,9 @@ async def test_a_list_has_two_hundred_sessions_at_most(open_home: OpenHome) -> N
 async def test_a_wrong_list_is_told_what_is_wrong(
     open_home: OpenHome, arguments: dict[str, Any], code: str, told: str
 ) -> None:
-    async with open_home() as app:
-        own = await open_peer(app, "own")
-        answer = await call(app, own, "sessions_list", **arguments)
+    async with telling(open_home) as story:
+        own = await story.opens("own")
+        answer = await own.calls("sessions_list", **arguments)
         assert (answer["status"], answer["code"]) == ("error", code)
         assert told in str(answer["error"])
 
@@ -202,13 +202,13 @@ FILE = {"name": "a", "content": "b"}
 async def test_wrong_arguments_are_told_by_the_place_that_they_stand_at(
     open_home: OpenHome, tool: str, arguments: dict[str, Any], told: str
 ) -> None:
-    async with open_home() as app:
-        own = await open_peer(app, "own")
+    async with telling(open_home) as story:
+        own = await story.opens("own")
         task = {"task": "x"} if tool == "sessions_spawn" else {}
-        answer = await call(app, own, tool, **task, **arguments)
+        answer = await own.calls(tool, **task, **arguments)
         assert (answer["status"], answer["code"]) == ("error", "invalid_arguments")
         assert told in str(answer["error"])
-        assert (await call(app, own, "sessions_list", limit=5.0))["count"] == 1
+        assert (await own.calls("sessions_list", limit=5.0))["count"] == 1
 
 
 HALF = "a \ud800"
@@ -243,45 +243,42 @@ HALF = "a \ud800"
 async def test_half_a_surrogate_pair_is_refused_with_its_place(
     open_home: OpenHome, tool: str, arguments: dict[str, Any], code: str, told: str
 ) -> None:
-    async with open_home() as app:
-        own = await open_peer(app, "own")
-        answer = await call(app, own, tool, **arguments)
+    async with telling(open_home) as story:
+        own = await story.opens("own")
+        answer = await own.calls(tool, **arguments)
         assert (answer["status"], answer["code"]) == ("error", code)
         assert told in str(answer["error"])
-        run = await ask(app, str(own.key), f"!call {tool} {json.dumps(arguments)}")
-        assert run.error is None and json.loads(run.reply or "")["code"] == code
+        assert (await own.calls_in_a_run(tool, **arguments))["code"] == code
 
 
 @requirement("answers:1")
 async def test_what_no_text_can_hold_is_refused_or_kept_by_every_database(open_home: OpenHome) -> None:
-    async with open_home() as app:
-        own = await open_peer(app, "own")
+    async with telling(open_home) as story:
+        own = await story.opens("own")
         attempts: list[tuple[str, dict[str, Any]]] = [
             ("subagents", {"action": "cancel", "target": "a\0b"}),
             ("sessions_wait", {"runIds": ["a\0b"]}),
             ("sessions_send", {"label": "a\0b", "message": "x"}),
         ]
         for tool, arguments in attempts:
-            assert (await call(app, own, tool, **arguments))["code"] == "not_found"
+            assert (await own.calls(tool, **arguments))["code"] == "not_found"
         files = [{"name": "a", "content": "a\0b", "mimeType": "a\0b"}]
-        refused = await call(app, own, "sessions_spawn", task="x", label="a\0b")
+        refused = await own.calls("sessions_spawn", task="x", label="a\0b")
         assert refused["code"] == "invalid_arguments"
-        answer = await call(app, own, "sessions_spawn", task="!say a\0b", attachments=files)
-        assert answer["status"] == "accepted"
-        assert isinstance(answer["runId"], str)
-        assert (await wait_end(app, RunId(answer["runId"]))).status is RunStatus.OK
+        child = await own.spawns("!say a\0b", attachments=files)
+        assert (await story.end_of(child.run_id)).status is RunStatus.OK
 
 
 @requirement("list:2", "list:3", "answers:4")
 async def test_a_row_holds_the_listed_fields_and_absent_ones_are_absent(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        own = await open_peer(app, "own")
-        group = await open_peer(app, "agent:main:discord:group:dev", label="devs")
-        cron = await open_peer(app, "agent:main:cron:job-1", label="nightly")
-        await set_place(app, own, "me", channel="telegram")
-        await ask(app, str(own.key), "hello")
-        rows = {row["key"]: row for row in rows_of(await call(app, own, "sessions_list"))}
-        row = rows[str(own.key)]
+    async with telling(open_home) as story:
+        own = await story.opens("own")
+        group = await story.opens("agent:main:discord:group:dev", label="devs")
+        cron = await story.opens("agent:main:cron:job-1", label="nightly")
+        await own.speaks_at("me", channel="telegram")
+        await own.answers("hello")
+        rows = {row["key"]: row for row in rows_of(await own.calls("sessions_list"))}
+        row = rows[own.key]
         assert {
             name: row[name] for name in ("kind", "channel", "label", "status", "model", "lastChannel", "lastTo")
         } == {
@@ -295,9 +292,9 @@ async def test_a_row_holds_the_listed_fields_and_absent_ones_are_absent(open_hom
         }
         assert row["deliveryContext"] == {"channel": "telegram", "to": "me"}
         assert isinstance(row["updatedAt"], int) and row["totalTokens"] > 0 and row["systemSent"] is True
-        assert row["transcriptPath"].startswith("/sessions/") and row["sessionId"] == own.id
-        assert rows[str(group.key)]["channel"] == "discord" and rows[str(group.key)]["kind"] == "group"
-        assert rows[str(cron.key)]["channel"] == "internal" and rows[str(cron.key)]["kind"] == "cron"
+        assert row["transcriptPath"].startswith("/sessions/") and row["sessionId"] == (await own.session()).id
+        assert rows[group.key]["channel"] == "discord" and rows[group.key]["kind"] == "group"
+        assert rows[cron.key]["channel"] == "internal" and rows[cron.key]["kind"] == "cron"
         known = {
             *("key", "kind", "channel", "displayName", "label", "updatedAt", "sessionId", "status", "model"),
             *("contextTokens", "totalTokens", "thinkingLevel", "verboseLevel", "systemSent", "abortedLastRun"),
@@ -311,15 +308,15 @@ async def test_a_row_holds_the_listed_fields_and_absent_ones_are_absent(open_hom
 
 @requirement("list:4", "keys:3")
 async def test_messages_of_a_list_are_the_newest_without_tool_results_and_within_80_kib(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        own = await open_peer(app, "own")
-        await store(app, own, said("old"), said("ok"), result("secret result"))
-        (row,) = rows_of(await call(app, own, "sessions_list", messageLimit=1))
+    async with telling(open_home) as story:
+        own = await story.opens("own")
+        await store(story, own, said("old"), said("ok"), result("secret result"))
+        (row,) = rows_of(await own.calls("sessions_list", messageLimit=1))
         assert [message["content"][0]["text"] for message in row["messages"]] == ["ok"]
         for number in range(8):
-            peer = await open_peer(app, f"p{number}")
-            await store(app, peer, *(said(f"{n}:" + "x" * 3_900, n) for n in range(20)))
-        rows = rows_of(await call(app, own, "sessions_list", messageLimit=20))
+            peer = await story.opens(f"p{number}")
+            await store(story, peer, *(said(f"{n}:" + "x" * 3_900, n) for n in range(20)))
+        rows = rows_of(await own.calls("sessions_list", messageLimit=20))
         total = sum(len(json.dumps(row["messages"], ensure_ascii=False).encode()) for row in rows)
         assert total <= 85 * 1024
         assert all(row["messages"] for row in rows)
@@ -327,34 +324,34 @@ async def test_messages_of_a_list_are_the_newest_without_tool_results_and_within
 
 @requirement("history:1", "history:2")
 async def test_a_history_hides_tool_results_unless_asked_for(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        own = await open_peer(app, "own")
-        await store(app, own, result("seen"), said("ok"))
-        hidden = await call(app, own, "sessions_history", sessionKey="current")
-        shown = await call(app, own, "sessions_history", session_id=str(own.key), includeTools=True)
+    async with telling(open_home) as story:
+        own = await story.opens("own")
+        await store(story, own, result("seen"), said("ok"))
+        hidden = await own.calls("sessions_history", sessionKey="current")
+        shown = await own.calls("sessions_history", session_id=own.key, includeTools=True)
         assert [message["role"] for message in messages_of(hidden)] == ["assistant"]
         assert [message["role"] for message in messages_of(shown)] == ["toolResult", "assistant"]
-        assert hidden["sessionKey"] == str(own.key)
+        assert hidden["sessionKey"] == own.key
         for flag in ("hasMore", "truncated", "droppedMessages", "contentTruncated", "contentRedacted"):
             assert hidden[flag] is False
 
 
 @requirement("history:3", "history:2")
 async def test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothing(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        own = await open_peer(app, "own")
+    async with telling(open_home) as story:
+        own = await story.opens("own")
         thinking = ThinkingPart(text="y" * 7_000, provider={"signature": "z"})
         for number in range(80):
             content = (thinking, TextPart(text=f"{number}:" + "x" * 5_000))
             message = AssistantMessage(message_id=f"m{number}", content=content, model="m")
-            await store(app, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
+            await store(story, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
         seen: list[int] = []
-        arguments: dict[str, Any] = {"sessionKey": str(own.key), "limit": 1_000, "includeTools": True}
-        first = await call(app, own, "sessions_history", **arguments)
+        arguments: dict[str, Any] = {"sessionKey": own.key, "limit": 1_000, "includeTools": True}
+        first = await own.calls("sessions_history", **arguments)
         assert first["truncated"] is first["droppedMessages"] is first["contentTruncated"] is True
         assert first["contentRedacted"] is False
         while True:
-            page = await call(app, own, "sessions_history", **arguments)
+            page = await own.calls("sessions_history", **arguments)
             messages = messages_of(page)
             assert messages and int(str(page["bytes"])) <= 80 * 1024
             assert page["bytes"] == len(json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode())
@@ -365,18 +362,18 @@ async def test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothi
             if "nextCursor" not in page:
                 break
             arguments["cursor"] = page["nextCursor"]
-            await store(app, own, said("meanwhile"))
+            await store(story, own, said("meanwhile"))
         assert seen == list(range(80))
 
 
 @requirement("history:3")
 async def test_one_message_that_is_too_large_leaves_a_placeholder(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        own = await open_peer(app, "own")
+    async with telling(open_home) as story:
+        own = await story.opens("own")
         many = tuple(TextPart(text="x" * 3_000) for _ in range(50))
         message = AssistantMessage(message_id="m", content=many)
-        await store(app, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
-        page = await call(app, own, "sessions_history", sessionKey="current")
+        await store(story, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
+        page = await own.calls("sessions_history", sessionKey="current")
         (shown,) = messages_of(page)
         assert shown["content"] == [{"type": "text", "text": OMITTED}]
         assert page["truncated"] is page["droppedMessages"] is True and page["contentTruncated"] is False
@@ -386,10 +383,10 @@ async def test_one_message_that_is_too_large_leaves_a_placeholder(open_home: Ope
 @requirement("history:3")
 async def test_secrets_of_other_sessions_are_hidden_and_it_is_said(open_home: OpenHome) -> None:
     secret = "ghp_" + "a1B2" * 9
-    async with open_home(settings()) as app:
-        asker, _ = await open_peer(app, "asker"), await open_peer(app, "other")
-        await ask(app, key_of("other"), f"the token is {secret}")
-        shown = await call(app, asker, "sessions_history", sessionKey=key_of("other"))
+    async with telling(open_home) as story:
+        asker, other = await story.opens("asker"), await story.opens("other")
+        await other.answers(f"the token is {secret}")
+        shown = await asker.calls("sessions_history", sessionKey=other.key)
         told = str([message["content"] for message in messages_of(shown)])
         assert "the token is" in told and secret not in told
         assert shown["contentRedacted"] is True
@@ -458,38 +455,42 @@ def test_redaction_twice_is_redaction_once(text: str) -> None:
 
 @requirement("history:1", "keys:6", "flow:3")
 async def test_an_ended_incarnation_is_read_by_its_id_as_far_as_its_own_taint_allows(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        reader, peer = await open_peer(app, "reader"), await open_peer(app, "peer")
-        await ask(app, str(peer.key), "before")
-        await app.services.resets.reset(OWNER, target_of(app, peer))
-        await ask(app, str(peer.key), "after")
-        old = await call(app, reader, "sessions_history", sessionKey=str(peer.id))
-        new = await call(app, reader, "sessions_history", sessionKey=str(peer.key))
+    async with telling(open_home) as story:
+        reader, peer = await story.opens("reader"), await story.opens("peer")
+        await peer.answers("before")
+        ended = await story.resets(peer)
+        await peer.answers("after")
+        old = await reader.calls("sessions_history", sessionKey=ended)
+        new = await reader.calls("sessions_history", sessionKey=peer.key)
         assert "before" in str(old["messages"]) and "after" not in str(old["messages"])
         assert "after" in str(new["messages"]) and "before" not in str(new["messages"])
 
         async def taint(tx: Transaction) -> None:
-            await tx.execute("UPDATE incarnations SET taint_level = 2 WHERE id = ?", (peer.id,))
+            await tx.execute("UPDATE incarnations SET taint_level = 2 WHERE id = ?", (ended,))
 
-        await app.database.run(taint)
-        assert (await call(app, reader, "sessions_history", sessionKey=str(peer.id)))["status"] == "not_found"
-        assert "after" in str((await call(app, reader, "sessions_history", sessionKey=str(peer.key)))["messages"])
+        await story.app.database.run(taint)
+        assert (await reader.calls("sessions_history", sessionKey=ended))["status"] == "not_found"
+        assert "after" in str((await reader.calls("sessions_history", sessionKey=peer.key))["messages"])
 
 
 @requirement("session_status:1")
 async def test_a_status_tells_of_one_session_gated_like_a_read(open_home: OpenHome) -> None:
-    async with open_home(settings()) as app:
-        own, peer = await open_peer(app, "own"), await open_peer(app, "peer")
-        run = await ask(app, str(peer.key), "!call session_status {}")
+    async with telling(open_home) as story:
+        own, peer = await story.opens("own"), await story.opens("peer")
+        run = await peer.answers("!call session_status {}")
         inside = json.loads(run.reply or "")
-        assert inside["sessionKey"] == str(peer.key) and inside["runId"] == run.id and inside["status"] == "running"
-        outside = await call(app, own, "session_status", sessionKey=str(peer.key))
+        assert inside["sessionKey"] == peer.key and inside["runId"] == run.id and inside["status"] == "running"
+        outside = await own.calls("session_status", sessionKey=peer.key)
         assert outside["status"] == "idle" and "runId" not in outside
-        assert outside["sessionId"] == peer.id and outside["taint"] == "PUBLIC" and outside["user"] == str(OWNER)
-        assert (await call(app, own, "session_status"))["sessionKey"] == str(own.key)
-        hidden = await open_peer(app, "agent:main:cli:x")
-        await app.services.sessions.delete(OWNER, target_of(app, hidden))
-        assert (await call(app, own, "session_status", sessionKey=str(hidden.key)))["status"] == "not_found"
+        assert (
+            outside["sessionId"] == (await peer.session()).id
+            and outside["taint"] == "PUBLIC"
+            and outside["user"] == str(OWNER)
+        )
+        assert (await own.calls("session_status"))["sessionKey"] == own.key
+        hidden = await story.opens("agent:main:cli:x")
+        await story.deletes(hidden)
+        assert (await own.calls("session_status", sessionKey=hidden.key))["status"] == "not_found"
 
 
 @requirement("agents_list:1")
@@ -506,25 +507,24 @@ async def test_the_agents_that_may_be_spawned_are_listed_the_requester_first(
     open_home: OpenHome, allowed: list[str], expected: list[tuple[str, bool]], *, allow_any: bool
 ) -> None:
     agents = [{"id": "main"}, {"id": "ops", "subagents": {"allowAgents": allowed}}, {"id": "aaa"}]
-    async with open_home(settings(agents__list=agents)) as app:
-        session = await open_peer(app, "own", agent="ops")
-        answer = await call(app, session, "agents_list")
+    async with telling(open_home, agents__list=agents) as story:
+        session = await story.opens("own", agent="ops")
+        answer = await session.calls("agents_list")
         assert answer["requester"] == "ops" and answer["allowAny"] is allow_any
-        listed = answer["agents"]
-        assert isinstance(listed, list)
-        assert [(entry["id"], entry["configured"]) for entry in listed if isinstance(entry, dict)] == expected
+        assert [(entry["id"], entry["configured"]) for entry in answer["agents"]] == expected
 
 
 @requirement("visibility:5", "tools:1")
 async def test_an_act_that_is_switched_off_takes_its_tool_away(open_home: OpenHome) -> None:
     agents = [{"id": "main", "tools": {"sessions": {"read": False, "list": "self"}}}]
-    async with open_home(settings(agents__list=agents)) as app:
-        own, _ = await open_peer(app, "own"), await open_peer(app, "peer")
-        assert len(rows_of(await call(app, own, "sessions_list"))) == 1
+    async with telling(open_home, agents__list=agents) as story:
+        await story.opens("peer")
+        own = await story.opens("own")
+        assert len(rows_of(await own.calls("sessions_list"))) == 1
         with pytest.raises(Denied) as refused:
-            await call(app, own, "sessions_history", sessionKey="current")
+            await own.calls("sessions_history", sessionKey="current")
         assert refused.value.code == "tool_not_given"
-        run = await ask(app, str(own.key), '!call sessions_history {"sessionKey": "current"}')
+        run = await own.answers('!call sessions_history {"sessionKey": "current"}')
         assert "unknown_tool" in (run.reply or "")
 
 
@@ -539,24 +539,24 @@ async def test_a_call_from_outside_has_the_tools_of_the_sessions_agent_and_no_ot
         raise AssertionError
 
     agents = [{"id": "main", "tools": {"allow": ["look"], "sessions": {"send": False}}}]
-    async with open_home(settings(agents__list=agents), Parts(tools=[look, wipe])) as app:
-        own = await open_peer(app, "own")
-        assert (await call(app, own, "look", what="it"))["result"] == "seen it"
+    async with telling(open_home, Parts(tools=[look, wipe]), agents__list=agents) as story:
+        own = await story.opens("own")
+        assert (await own.calls("look", what="it"))["result"] == "seen it"
         for name in ("wipe", "sessions_send"):
             with pytest.raises(Denied) as refused:
-                await call(app, own, name)
+                await own.calls(name)
             assert refused.value.code == "tool_not_given"
-        given = {schema.name for schema in await app.tool_calls.schemas_for(OWNER, target_of(app, own))}
+        given = {schema.name for schema in await story.app.tool_calls.schemas_for(OWNER, own.target)}
         assert "look" in given and "sessions_list" in given and given.isdisjoint({"wipe", "sessions_send"})
-        assert {"wipe", "sessions_send"} <= {schema.name for schema in app.tool_calls.schemas}
+        assert {"wipe", "sessions_send"} <= {schema.name for schema in story.app.tool_calls.schemas}
 
 
 @requirement("tools:1")
 async def test_a_tool_that_does_not_exist_is_not_found(open_home: OpenHome) -> None:
-    async with open_home() as app:
-        own = await open_peer(app, "own")
+    async with telling(open_home) as story:
+        own = await story.opens("own")
         with pytest.raises(NotFound) as refused:
-            await call(app, own, "sessions_lst")
+            await own.calls("sessions_lst")
         assert refused.value.code == "unknown_tool" and "sessions_list" in refused.value.message
 
 
@@ -564,19 +564,20 @@ async def test_a_tool_that_does_not_exist_is_not_found(open_home: OpenHome) -> N
 async def test_a_sandboxed_session_sees_what_it_spawned_and_an_unclamped_one_more(open_home: OpenHome) -> None:
     for clamp, count in (("spawned", 1), ("all", 3)):
         sandbox = {"mode": "all", "sessionToolsVisibility": clamp}
-        async with open_home(settings(agents__defaults={"sandbox": sandbox})) as app:
-            own, _ = await open_peer(app, "own"), await open_peer(app, "peer")
-            await open_peer(app, "agent:main:main")
-            assert len(rows_of(await call(app, own, "sessions_list"))) == count
+        async with telling(open_home, agents__defaults={"sandbox": sandbox}) as story:
+            own = await story.opens("own")
+            await story.opens("peer")
+            await story.opens("agent:main:main")
+            assert len(rows_of(await own.calls("sessions_list"))) == count
 
 
 @requirement("answers:4")
 async def test_times_are_whole_milliseconds(open_home: OpenHome) -> None:
-    async with open_home() as app:
-        own = await open_peer(app, "own")
-        await ask(app, str(own.key), "hello")
-        status = await call(app, own, "session_status")
-        session = await find_session(app, str(own.key))
+    async with telling(open_home) as story:
+        own = await story.opens("own")
+        await own.answers("hello")
+        status = await own.calls("session_status")
+        session = await own.session()
         assert status["updatedAt"] == round(session.updated_at.timestamp() * 1000)
-        page = await call(app, own, "sessions_history", sessionKey="current")
+        page = await own.calls("sessions_history", sessionKey="current")
         assert all(isinstance(message["createdAt"], int) for message in messages_of(page))

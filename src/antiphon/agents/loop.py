@@ -16,7 +16,7 @@ from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
 from antiphon.agents.fence import PURPOSE, DataFences
 from antiphon.agents.model import Completion, Model, ModelError, ModelErrorKind, Prompt, TextDelta
 from antiphon.agents.models import Models
-from antiphon.agents.prompt import build_prompt
+from antiphon.agents.prompt import Framing, build_prompt
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
@@ -91,27 +91,20 @@ class AgentLoop:
             if ending := await self._check_limits(context, transcript, model):
                 return ending
             entries = transcript.prompt_for(context.run.id)
-            fences = DataFences(self._fence_key, session.id)
+            framing = Framing(session.source.type, DataFences(self._fence_key, session.id))
             prompt = build_prompt(
-                entries,
-                transcript,
-                context.run.id,
-                session,
-                agent,
-                tools.schemas,
-                fences=fences,
-                notices=tools.notices,
+                entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
-                if await compact(context, model, entries, session.source.type, fences):
+                if await compact(context, model, entries, framing):
                     continue
             try:
                 answer = await self._ask(context, model, prompt)
             except ModelError as error:
                 if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and not is_shortened:
                     is_shortened = True
-                    if await compact(context, model, entries, session.source.type, fences):
+                    if await compact(context, model, entries, framing):
                         continue
                 return self._model_failure(context, transcript, error)
             is_shortened = False

@@ -27,6 +27,7 @@ from antiphon.agents.providers.chat_dialect import ChatDialect
 from antiphon.agents.providers.conversation import Conversation
 from antiphon.agents.providers.dialect import AnswerUsage, Dialect, ErrorEvent, GrowingAnswer
 from antiphon.agents.providers.event_lines import EventLines
+from antiphon.agents.providers.library_model import ModelAddress, open_library_model
 from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head, classify
 from antiphon.agents.text import whole_text
 from antiphon.domain.errors import Invalid
@@ -35,7 +36,6 @@ from antiphon.domain.message import Usage
 # An idle gateway must stay small: these take seconds and 75 MB, so the first request imports them.
 if TYPE_CHECKING:
     import httpx2
-    from pydantic_ai.models import Model as LibraryModel
     from pydantic_ai.settings import ModelSettings, ThinkingLevel
 
 UNKNOWN_CONTEXT_TOKENS: Final = 32_000
@@ -94,9 +94,7 @@ def open_provider_model(
             f"Package not installed for model {name!r}: install 'antiphon[anthropic]'", code="package_missing"
         )
     return ProviderModel(
-        provider=provider,
-        model=model,
-        base_url=base_url,
+        address=ModelAddress(provider, model, base_url),
         place=place,
         settings=configured,
         context_tokens=context_tokens,
@@ -120,24 +118,24 @@ class ProviderModel:
     def __init__(
         self,
         *,
-        provider: str,
-        model: str,
-        base_url: str,
+        address: ModelAddress,
         place: str,
         settings: ProviderSettings,
         context_tokens: int | None,
         environ: Mapping[str, str],
     ) -> None:
-        self._provider = provider
-        self._model = model
-        self._base_url = base_url
+        self._address = address
+        self._provider = address.provider
+        self._model = address.model
         self._place = place
         self._settings = settings
         self._context_tokens = context_tokens
         self._environ = environ
         self._connection: _Connection | None = None
         self._connecting = anyio.Lock()
-        self._dialect: Dialect = (AnthropicDialect if provider == "anthropic" else ChatDialect)(provider)
+        self._dialect: Dialect = (AnthropicDialect if address.provider == "anthropic" else ChatDialect)(
+            address.provider
+        )
 
     @property
     def name(self) -> str:
@@ -147,7 +145,7 @@ class ProviderModel:
     def context_tokens(self) -> int:
         """The size of the context window; the first read loads the table of models (`import_provider`)."""
         if self._context_tokens is None:
-            self._context_tokens = _find_context_tokens(self._provider, self._model, self._base_url)
+            self._context_tokens = _find_context_tokens(self._address)
         return self._context_tokens
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
@@ -219,13 +217,9 @@ class ProviderModel:
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_CONNECTIONS)
         return _Connection(
             http=httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True),
-            open_model=lambda http: self._open_library_model(key, http),
+            open_model=lambda http: open_library_model(self._address, key, self._settings, http),
             secrets=tuple(secret for secret in (key, *self._settings.headers.values()) if secret),
         )
-
-    def _open_library_model(self, key: str | None, http: "httpx2.AsyncClient") -> "LibraryModel":
-        opened = _open_anthropic if self._provider == "anthropic" else _open_openai
-        return opened(self._provider, self._model, base_url=self._base_url, key=key, settings=self._settings, http=http)
 
     def _messages(self, prompt: Prompt) -> bytes:
         name = f"messages for {self._provider}"
@@ -280,7 +274,7 @@ class ProviderModel:
             usage=usage,
             model_name=answer.model or self._model,
             provider_name=self._provider,
-            provider_url=self._base_url,
+            provider_url=self._address.base_url,
         )
         try:
             return round(priced.cost().total_price * 1_000_000)
@@ -389,82 +383,14 @@ class _Connection:
         return head
 
 
-def _open_openai(
-    provider: str,
-    model: str,
-    *,
-    base_url: str,
-    key: str | None,
-    settings: ProviderSettings,
-    http: "httpx2.AsyncClient",
-) -> "LibraryModel":
-    from openai import AsyncOpenAI, Omit
-    from pydantic_ai.models.ollama import OllamaModel
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.ollama import OllamaProvider
-    from pydantic_ai.providers.openai import OpenAIProvider
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    headers: dict[str, str | Omit] = {}
-    if provider != "openai":
-        # The client takes these from OPENAI_… variables, which other providers must not see.
-        headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
-    client = AsyncOpenAI(
-        api_key=key or "none",
-        base_url=base_url,
-        default_headers=cast("Mapping[str, str]", headers | dict(settings.headers)),
-        max_retries=0,
-        http_client=http,
-    )
-    library_provider: OpenAIProvider | OllamaProvider | OpenAICompatibleProvider
-    match provider:
-        case "openai":
-            library_provider = OpenAIProvider(openai_client=client)
-        case "ollama":
-            library_provider = OllamaProvider(openai_client=client)
-        case _:
-            library_provider = OpenAICompatibleProvider(provider, openai_client=client)
-    is_open = not key and "authorization" not in {name.lower() for name in settings.headers}
-    return (OllamaModel if provider == "ollama" else OpenAIChatModel)(
-        model,
-        provider=library_provider,
-        # The client requires a key and allows its removal only per request.
-        settings={"extra_headers": cast("dict[str, str]", {"Authorization": Omit()})} if is_open else None,
-    )
-
-
-def _open_anthropic(
-    provider: str,
-    model: str,
-    *,
-    base_url: str,
-    key: str | None,
-    settings: ProviderSettings,
-    http: "httpx2.AsyncClient",
-) -> "LibraryModel":
-    from anthropic import AsyncAnthropic
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    assert provider == "anthropic"
-    client = AsyncAnthropic(
-        api_key=key or "none",
-        base_url=base_url,
-        default_headers=dict(settings.headers),
-        max_retries=0,
-        http_client=http,
-    )
-    return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client))
-
-
-def _find_context_tokens(provider: str, model: str, base_url: str) -> int:
-    if provider == "ollama":
+def _find_context_tokens(address: ModelAddress) -> int:
+    if address.provider == "ollama":
         return UNKNOWN_CONTEXT_TOKENS
     from genai_prices.data_snapshot import get_snapshot
 
-    for provider_id, address in ((None, base_url), (provider, None)):
+    for provider_id, url in ((None, address.base_url), (address.provider, None)):
         try:
-            _, found = get_snapshot().find_provider_model(model, None, provider_id, address)
+            _, found = get_snapshot().find_provider_model(address.model, None, provider_id, url)
         except LookupError:
             continue
         return found.context_window or UNKNOWN_CONTEXT_TOKENS

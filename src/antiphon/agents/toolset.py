@@ -273,7 +273,9 @@ class Toolset:
         """
         agent = rules.agents.get(agent_id)
         max_depth = 0 if agent is None else agent.subagents.max_depth
-        own = allowed_session_tools(agent_id, depth, max_depth, rules.visibility, rules.subagent_tools)
+        own = allowed_session_tools(
+            agent_id, depth, max_depth, rules=rules.visibility, subagent_tools=rules.subagent_tools
+        )
         allowed = () if agent is None else agent.tools
         kept = (
             entry

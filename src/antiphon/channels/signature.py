@@ -25,7 +25,7 @@ class Direction(StrEnum):
     OUT = "out"
 
 
-def sign(secret: str, direction: Direction, name: str, timestamp: int, body: bytes) -> str:
+def sign(secret: str, direction: Direction, name: str, *, timestamp: int, body: bytes) -> str:
     """The value of `Antiphon-Signature`. Names contain no dot, so no two messages have the same signed text."""
     head = f"v2.{direction}.{name}.{timestamp}.".encode()
     return _VERSION + hmac.new(secret.encode(), head + body, hashlib.sha256).hexdigest()
@@ -38,14 +38,14 @@ def check_form(headers: Mapping[str, str]) -> None:
         raise _bad_signature()
 
 
-def verify(secret: str, name: str, headers: Mapping[str, str], body: bytes, now: float) -> None:
+def verify(secret: str, name: str, headers: Mapping[str, str], body: bytes, *, now: float) -> None:
     """Raises `Unproven` unless the headers sign this body as sent in to that webhook, a short time ago.
 
     The time is checked last, so only a sender with the secret learns that the time is wrong.
     """
     check_form(headers)
     time = headers[TIME_HEADER.lower()]
-    expected = sign(secret, Direction.IN, name, int(time), body)
+    expected = sign(secret, Direction.IN, name, timestamp=int(time), body=body)
     if not hmac.compare_digest(expected.encode(), headers[SIGNATURE_HEADER.lower()].encode()):
         raise _bad_signature()
     if abs(now - int(time)) > MAX_AGE_SECONDS:

@@ -53,7 +53,9 @@ class WebhookChannel:
             "User-Agent": "antiphon",
             ID_HEADER: delivery.id,
             TIME_HEADER: str(timestamp),
-            SIGNATURE_HEADER: sign(self._settings.secret, Direction.OUT, self._settings.name, timestamp, body),
+            SIGNATURE_HEADER: sign(
+                self._settings.secret, Direction.OUT, self._settings.name, timestamp=timestamp, body=body
+            ),
         }
         try:
             async with self._open_client().stream("POST", self._url, content=body, headers=headers) as answer:

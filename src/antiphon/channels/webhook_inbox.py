@@ -11,19 +11,15 @@ from msgspec.structs import replace
 
 from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, PrincipalKind
-from antiphon.domain.ids import Ids
 from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
-from antiphon.engine.ledger.waits import Waits
-from antiphon.engine.sessions.inbox import Inbox
-from antiphon.engine.sessions.sessions import Sessions
+from antiphon.engine.services import Services
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.incoming import decode
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
@@ -63,25 +59,16 @@ class WebhookInbox:
     def __init__(
         self,
         webhooks: Sequence[WebhookSettings],
-        sessions: Sessions,
-        inbox: Inbox,
-        waits: Waits,
+        services: Services,
         replies: Replies,
-        buckets: Buckets,
-        clock: Clock,
-        ids: Ids,
         *,
         is_global: bool,
     ) -> None:
         self._webhooks = {webhook.name: webhook for webhook in webhooks}
-        self._sessions = sessions
-        self._inbox = inbox
-        self._waits = waits
+        self._services = services
         self._replies = replies
-        self._buckets = buckets
-        self._clock = clock
         self._is_global = is_global
-        self._nobody = ids.random_hex(64)
+        self._nobody = services.ids.random_hex(64)
         """The secret for unknown webhooks, so that an unknown name looks the same as a wrong secret."""
 
     def check_form(self, headers: Mapping[str, str]) -> None:
@@ -93,36 +80,36 @@ class WebhookInbox:
 
         `headers` have lower-case names. Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, and the errors of posting.
         """
+        services = self._services
         webhook = self._webhooks.get(name)
         secret = self._nobody if webhook is None else webhook.secret
-        verify(secret, name, headers, body, self._clock.now().timestamp())
+        verify(secret, name, headers, body, now=services.clock.now().timestamp())
         assert webhook is not None
         if webhook.principal is None:
-            self._buckets.take_for_crowd(f"{NAME}:{name}")
+            services.buckets.take_for_crowd(f"{NAME}:{name}")
         message = decode(body, _MESSAGE)
         principal = principal_of(webhook, message.peer)
-        self._buckets.take(principal)
+        services.buckets.take(principal)
         place = place_of(webhook, message.peer, message.thread_id)
         target = NamedTarget(self._key_of(webhook, message), None)
-        await self._sessions.open(
+        await services.sessions.open(
             principal,
             target,
             agent_id=webhook.agent_id,
             source=Source(kind="channel", platform=NAME),
             place=place,
         )
-        posted = await self._inbox.post(
+        posted = await services.inbox.post(
             principal,
             target,
             text_content(message.text),
             message_id=self._message_id(webhook, message),
-            sender=message.sender,
-            place=place,
+            envelope=Envelope(sender=message.sender, place=place),
         )
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:
             return answer
-        run = await self._waits.wait(posted.run_id, timedelta(seconds=message.wait))
+        run = await services.waits.wait(posted.run_id, timedelta(seconds=message.wait))
         if run is None:
             return replace(answer, status=RunStatus.TIMEOUT)
         return _with_end(answer, run, await self._replies.outward(run, _chat(webhook, message)), webhook)

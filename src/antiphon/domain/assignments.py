@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache
+from typing import NamedTuple
 
 from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, CharacterRuns, Masks, Span
 
@@ -167,6 +168,13 @@ class Weight(Enum):
     """A secret if it consists of letters and digits."""
 
 
+class _Name(NamedTuple):
+    """A name that may make its value a secret."""
+
+    words: tuple[str, ...]
+    weight: Weight
+
+
 class Assignments:
     """Finds the values in a text; at ascending places, it reads each character a bounded number of times."""
 
@@ -209,10 +217,10 @@ class Assignments:
         name_end = found.end("rest")
         named = _NAME.search(text, max(0, name_end - LONGEST_NAME), name_end)
         assert named is not None
-        name, at = named[0], found.end()
-        is_flag = name.startswith("-")
+        written, at = named[0], found.end()
+        is_flag = written.startswith("-")
         before = text[named.start() - 1] if named.start() else "\n"
-        words = name_words(name)
+        words = name_words(written)
         if len(words) == 1 and words[0] in ("key", "token", "phrase", "code"):
             earlier = _WORD_BEFORE.search(text, max(0, named.start() - 18), named.start())
             words = (*((earlier[1].lower(),) if earlier else ()), *words)
@@ -221,23 +229,22 @@ class Assignments:
             weight = Weight.SECRET
         if weight is Weight.HARMLESS:
             return
+        name = _Name(words, weight)
         if found["tag"]:
             if before == "<":
                 close = text.find("<", at, at + LONGEST_VALUE)
-                yield from self._judged(weight, words, at, close if close >= 0 else at, is_quoted=True)
+                yield from self._judged(name, at, close if close >= 0 else at, is_quoted=True)
             return
         if found["blank"]:
             if is_flag and not found["close"]:
-                yield from self._after_sign(found, weight, words, at, "--", before)
+                yield from self._after_sign(found, name, at, sign="--", before=before)
             elif not is_flag:
-                yield from self._in_prose(name, weight, words, at)
+                yield from self._in_prose(written, name, at)
             return
-        yield from self._after_sign(found, weight, words, at, found["sign"], before)
+        yield from self._after_sign(found, name, at, sign=found["sign"], before=before)
 
-    def _after_sign(
-        self, found: re.Match[str], weight: Weight, words: tuple[str, ...], at: int, sign: str, before: str
-    ) -> Iterator[Span]:
-        text = self._text
+    def _after_sign(self, found: re.Match[str], name: _Name, at: int, *, sign: str, before: str) -> Iterator[Span]:
+        text, weight = self._text, name.weight
         if weight in (Weight.COOKIES, Weight.PHRASE) and sign in (":", "=", "--") and not _OPEN.match(text, at):
             end = min(self._line.end(at), len(text))
             if weight is Weight.PHRASE or "=" in text[at : min(end, at + 80)]:
@@ -246,17 +253,15 @@ class Assignments:
         if entity := _ENTITY.match(text, at):
             close = text.find(entity[0], entity.end(), entity.end() + LONGEST_VALUE)
             if close >= 0:
-                yield from self._judged(weight, words, entity.end(), close, is_quoted=True)
+                yield from self._judged(name, entity.end(), close, is_quoted=True)
             return
         opened = _OPEN.match(text, at)
         if opened is not None and not (sign == "--" and opened["escapes"] and not opened["quote"]):
-            yield from self._judged(weight, words, opened.end(), self._close(opened), is_quoted=True)
+            yield from self._judged(name, opened.end(), self._close(opened), is_quoted=True)
             return
         if text[at : at + 1] in _CURLY and at < len(text):
             close = text.find(_CURLY[text[at]], at + 1, at + LONGEST_VALUE)
-            yield from self._judged(
-                weight, words, at + 1, close if close >= 0 else self._plain.end(at + 1), is_quoted=True
-            )
+            yield from self._judged(name, at + 1, close if close >= 0 else self._plain.end(at + 1), is_quoted=True)
             return
         if block := _BLOCK.match(text, at, at + 16):
             yield from self._indented(block.end())
@@ -265,7 +270,7 @@ class Assignments:
             return
         typed = _TYPED.match(text, at, at + 48) if sign == ":" else None
         if typed is not None and (typed_open := _OPEN.match(text, typed.end())):
-            yield from self._judged(weight, words, typed_open.end(), self._close(typed_open), is_quoted=True)
+            yield from self._judged(name, typed_open.end(), self._close(typed_open), is_quoted=True)
         if (
             sign in (":", "=")
             and text.startswith("[", at)
@@ -287,14 +292,14 @@ class Assignments:
                 return
         if before in "?&":
             end = self._in_query.end(at)
-        elif sign == "=" and found.end("close") + 1 == at and self._is_environment(found, words):
+        elif sign == "=" and found.end("close") + 1 == at and self._is_environment(found):
             end = self._whole.end(at)
         else:
             end = self._plain.end(at)
         is_code = bool(sign != "--" and text[at - 1 : at].isspace())
-        yield from self._judged(weight, words, at, end, is_quoted=False, is_code=is_code)
+        yield from self._judged(name, at, end, is_quoted=False, is_code=is_code)
 
-    def _in_prose(self, name: str, weight: Weight, words: tuple[str, ...], at: int) -> Iterator[Span]:
+    def _in_prose(self, written: str, name: _Name, at: int) -> Iterator[Span]:
         """The value after a name without a sign: `the password is …`, `| password | … |`, `WITH PASSWORD '…'`."""
         text = self._text
         between = _PROSE.match(text, at)
@@ -307,11 +312,11 @@ class Assignments:
         else:
             span = at, self._plain.end(at)
         value = text[span[0] : min(span[1], span[0] + LONGEST_JUDGED)]
-        is_statement = name.isupper() and opened is not None and opened["quote"] == "'"
-        if (is_statement and weight is Weight.SECRET and "\n" not in value and value) or _is_told(value, weight, words):
+        is_statement = written.isupper() and opened is not None and opened["quote"] == "'"
+        if (is_statement and name.weight is Weight.SECRET and "\n" not in value and value) or _is_told(value, name):
             yield span
 
-    def _is_environment(self, found: re.Match[str], words: tuple[str, ...]) -> bool:
+    def _is_environment(self, found: re.Match[str]) -> bool:
         start = found.end("rest")
         named = _NAME.search(self._text, max(0, start - LONGEST_NAME), start)
         assert named is not None
@@ -350,11 +355,9 @@ class Assignments:
             end -= 1
         yield start, end
 
-    def _judged(
-        self, weight: Weight, words: tuple[str, ...], start: int, end: int, *, is_quoted: bool, is_code: bool = False
-    ) -> Iterator[Span]:
+    def _judged(self, name: _Name, start: int, end: int, *, is_quoted: bool, is_code: bool = False) -> Iterator[Span]:
         shown = self._text[start : min(end, start + LONGEST_JUDGED + 1)]
-        if is_secret(shown, weight, words, is_quoted=is_quoted, is_code=is_code):
+        if _is_secret(shown, name, is_quoted=is_quoted, is_code=is_code):
             yield start, end
 
 
@@ -402,8 +405,9 @@ def weigh(words: tuple[str, ...]) -> Weight:
             return Weight.SECRET if is_pass or last.endswith(_SECRET_ENDS) else Weight.HARMLESS
 
 
-def is_secret(value: str, weight: Weight, words: tuple[str, ...], *, is_quoted: bool, is_code: bool) -> bool:
+def _is_secret(value: str, name: _Name, *, is_quoted: bool, is_code: bool) -> bool:
     """Whether a value with such a name is a secret; `is_code` says that blanks precede it, as in a program."""
+    words, weight = name
     if len(value) > LONGEST_JUDGED and weight not in (Weight.DIGITS, Weight.RANDOM):
         return not (is_code and _CALL.match(value))
     bare = value.strip() if is_quoted else value.strip(_EDGES)
@@ -445,8 +449,9 @@ def _is_mixed(value: str) -> bool:
     return len(value) >= 6 and _has_digit(value) and any(character.isalpha() for character in value)
 
 
-def _is_told(value: str, weight: Weight, words: tuple[str, ...]) -> bool:
+def _is_told(value: str, name: _Name) -> bool:
     """Whether a sentence contains a secret; the criteria are stricter than for a value after a sign."""
+    words, weight = name
     bare = value.strip(_EDGES)
     if weight is Weight.RANDOM:
         return _is_random(bare)

@@ -57,7 +57,7 @@ def check_attachments(given: Sequence[GivenAttachment]) -> tuple[Attachment, ...
     """
     if len(given) > MAX_FILES:
         raise Invalid(
-            f"Attachments are too many: {len(given)}, at most {MAX_FILES}. Give fewer, or join some.",
+            f"Attachments are too many: {len(given)}, at most {MAX_FILES}. Attach fewer, or combine some.",
             code="attachment_count",
         )
     taken = dict[str, str]()
@@ -68,8 +68,8 @@ def check_attachments(given: Sequence[GivenAttachment]) -> tuple[Attachment, ...
         folded = folded_name(file.name)
         if folded in taken:
             raise Invalid(
-                f"Attachments {_shown(taken[folded])} and {_shown(file.name)} have one name where case and composition "
-                "do not count. Rename one.",
+                f"Attachments {_shown(taken[folded])} and {_shown(file.name)} have the same name, apart from case and "
+                "Unicode form. Rename one.",
                 code="attachment_duplicate",
             )
         taken[folded] = file.name
@@ -77,8 +77,8 @@ def check_attachments(given: Sequence[GivenAttachment]) -> tuple[Attachment, ...
         total += len(data)
         if total > MAX_TOTAL_BYTES:
             raise Invalid(
-                f"Attachments are too large together: more than {MAX_TOTAL_BYTES} bytes, reached at "
-                f"{_shown(file.name)}. Give fewer or smaller ones.",
+                f"Attachments are too large together: more than {MAX_TOTAL_BYTES} bytes, up to "
+                f"{_shown(file.name)}. Attach fewer or smaller files.",
                 code="attachments_too_large",
             )
         checked.append(Attachment(name=file.name, data=data, sha256=sha256(data).hexdigest(), mime_type=file.mime_type))
@@ -118,16 +118,16 @@ def _check_name(name: str) -> None:
 def _problem_of(name: str) -> str | None:
     """Why a file cannot have this name; None if it can."""
     if any("\ud800" <= character <= "\udfff" for character in name):
-        return "holds half of a character (a lone surrogate)"
+        return "contains half of a character (a lone surrogate)"
     size = max(len(normalize(form, name).encode()) for form in ("NFC", "NFD"))
     if name.strip() == "" or name in (".", ".."):
-        return "names no file"
+        return "is not the name of a file"
     if any(character in _FORBIDDEN for character in name):
-        return "holds one of / \\ :"
+        return "contains one of / \\ :"
     if any(category(character) in ("Cc", "Cf", "Zl", "Zp") for character in name):
-        return "holds a control or invisible character"
+        return "contains a control or invisible character"
     if name[-1] in ". " or name[0] == " ":
-        return "begins or ends with a blank, or ends with a dot"
+        return "begins or ends with a space, or ends with a dot"
     if size > MAX_NAME_BYTES:
         return f"has more than {MAX_NAME_BYTES} bytes in UTF-8"
     folded = normalize("NFKC", name).casefold()
@@ -145,8 +145,8 @@ def _data_of(file: GivenAttachment) -> bytes:
         data = file.content.encode()
     except UnicodeEncodeError as error:
         raise Invalid(
-            f"Attachment is not text: {_shown(file.name)} holds half of a character (a lone surrogate). "
-            "Give its bytes with encoding 'base64'.",
+            f"Attachment is not text: {_shown(file.name)} contains half of a character (a lone surrogate). "
+            "Send its bytes with encoding 'base64'.",
             code="attachment_text",
         ) from error
     if len(data) > MAX_FILE_BYTES:
@@ -165,7 +165,7 @@ def _decoded(file: GivenAttachment) -> bytes:
     except ValueError as error:
         raise Invalid(
             f"Attachment is not valid base64: {_shown(file.name)}. Encode it with the alphabet A-Z a-z 0-9 + / and "
-            "its padding, or give text with encoding 'utf8'.",
+            "its padding, or send text with encoding 'utf8'.",
             code="attachment_base64",
         ) from error
     if len(data) > MAX_FILE_BYTES:
@@ -175,7 +175,7 @@ def _decoded(file: GivenAttachment) -> bytes:
 
 def _too_large(file: GivenAttachment) -> Invalid:
     return Invalid(
-        f"Attachment is too large: {_shown(file.name)}, at most {MAX_FILE_BYTES} bytes. Give a part of it.",
+        f"Attachment is too large: {_shown(file.name)}, at most {MAX_FILE_BYTES} bytes. Attach a part of it.",
         code="attachment_too_large",
     )
 

@@ -115,7 +115,7 @@ class Compartments:
             raise Conflict(f"Compartment exists or existed: {name!r}. Choose another name.", code="compartment_exists")
         if len(self.names) == MAX_COMPARTMENTS:
             raise Conflict(
-                f"Compartments are used up: {MAX_COMPARTMENTS} is the most, retired ones included.",
+                f"Compartments are used up: at most {MAX_COMPARTMENTS} can exist, including retired ones.",
                 code="too_many_compartments",
             )
         return replace(self, names=(*self.names, name))
@@ -167,7 +167,7 @@ def from_wire(wire: Mapping[str, JsonValue], compartments: Compartments) -> Clas
             )
         case _:
             raise Invalid(
-                f"Classification must have a level, and beside it only compartments and integrity: {sorted(wire)!r}",
+                f"Classification needs a level, and may have compartments and integrity: {sorted(wire)!r}",
                 code="invalid_classification",
             )
 

@@ -64,6 +64,6 @@ def read_event_id(text: str) -> int:
 
 def _bad_cursor() -> Invalid:
     return Invalid(
-        "Cursor is not valid. Take nextCursor from an answer as it is, and ask for the same otherwise.",
+        "Cursor is not valid. Use nextCursor from an answer unchanged, with the same parameters (limit may differ).",
         code="invalid_cursor",
     )

@@ -19,8 +19,8 @@ class ResultSource(StrEnum):
 
 
 _SOURCE_NOTES = {
-    ResultSource.TOOL: "The sub-agent said nothing; the result is that of its last tool call.",
-    ResultSource.EARLIER_WORDS: "The sub-agent's last reply is empty; the result is what it said before.",
+    ResultSource.TOOL: "The sub-agent wrote no reply; the result is from its last tool call.",
+    ResultSource.EARLIER_WORDS: "The sub-agent's last reply is empty; the result is its last text before that.",
 }
 
 
@@ -43,9 +43,7 @@ class Finding:
 
 
 NO_RESULT = "(no output)"
-WITHHELD = (
-    "[A result waits that this session may not read: it holds data above this session. The owner can release it.]"
-)
+WITHHELD = "[A result is waiting that this session may not read: it is classified higher. The owner can release it.]"
 
 
 def status_line(status: RunStatus, error: str | None) -> str:
@@ -62,7 +60,7 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
     if finding.result and finding.source in _SOURCE_NOTES:
         notes.insert(0, _SOURCE_NOTES[finding.source])
     if finding.status is RunStatus.TIMEOUT:
-        notes.insert(0, "The time limit was reached; the result is what there was by then.")
+        notes.insert(0, "The time limit was reached; the result may be incomplete.")
     lead = f"Sub-agent: {flat(finding.name)}\nStatus: {status_line(finding.status, finding.error)}\nResult:\n"
     told = f"\nNotes: {' '.join(notes) if notes else 'none'}\n{_stats(finding)}"
     return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))

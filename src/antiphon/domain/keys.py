@@ -334,13 +334,13 @@ def _check_text(text: str) -> None:
     if text in RESERVED:
         raise _invalid("is reserved", text, "Use 'main'")
     if not text.isprintable() or " " in text:
-        raise _invalid("has a blank or control character", text, "Percent-encode it in platform ids")
+        raise _invalid("has a space or control character", text, "Percent-encode it in platform ids")
     if len(text.encode()) > MAX_KEY_BYTES:
-        raise _invalid("is too long", text, f"It may have {MAX_KEY_BYTES} bytes")
+        raise _invalid("is too long", text, f"Use at most {MAX_KEY_BYTES} bytes")
     if not unicodedata.is_normalized("NFC", text):
         raise _invalid("is not in Unicode form NFC", text, "Normalise it first")
     if ".." in text:
-        raise _invalid("holds '..'", text, "In platform ids write the second dot as %2E")
+        raise _invalid("contains '..'", text, "In platform ids write the second dot as %2E")
     if not all(text.split(":")):
         raise _invalid("has an empty segment", text, "Each part between colons needs text")
 
@@ -353,7 +353,7 @@ def _check_name(noun: str, name: str) -> None:
 
 def _check_not_marker(noun: str, name: str) -> None:
     if name in _MARKERS or _is_node(name):
-        raise Invalid(f"{noun} has a name that keys use for something else: {name!r}. Rename it.", code="invalid_key")
+        raise Invalid(f"{noun} has a name that is reserved in keys: {name!r}. Rename it.", code="invalid_key")
 
 
 def _linked_person(links: Mapping[str, Sequence[str]], channel: str, peer: str) -> str | None:

@@ -15,10 +15,10 @@ def parse_label(text: str) -> str:
     Raises `ValueError` for a label without visible text, and for a line break or another control character.
     """
     if has_controls(text):
-        raise ValueError("holds a line break or another control character; use plain text on one line")
+        raise ValueError("contains a line break or another control character; use plain text on one line")
     label = unicodedata.normalize("NFC", text.strip())
     if not any(character.isprintable() and character != " " for character in label):
-        raise ValueError("is blank; give it text, or leave it out")
+        raise ValueError("is empty; write some text, or leave it out")
     return label
 
 

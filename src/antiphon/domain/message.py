@@ -109,7 +109,7 @@ def step_for_people(stage: str, turn: int, of: int, source: str) -> str:
         case ExchangeStage.TURN:
             return f"turn {turn} of {of} with {source}"
         case ExchangeStage.ANNOUNCE:
-            return f"what to announce of the exchange with {source}"
+            return f"what to announce about the exchange with {source}"
         case _:
             return f"{stage} from {source}"
 
@@ -120,7 +120,7 @@ def report_for_people(stage: str, source: str) -> str:
         case ReportStage.RECORD:
             return f"result of {source}"
         case ReportStage.CONTINUATION:
-            return "results came"
+            return "results arrived"
         case ReportStage.ANNOUNCE:
             return f"what to announce to {source}"
         case _:
@@ -261,13 +261,13 @@ def text_content(text: str) -> tuple[Part, ...]:
 def check_content(content: tuple[Part, ...]) -> None:
     """Raises `Invalid` for an empty message, and `TooLarge` for too many parts or too long texts."""
     if not content:
-        raise Invalid("Message is empty. Give it a text.", code="empty_message")
+        raise Invalid("Message is empty. Write some text.", code="empty_message")
     if len(content) > MAX_PARTS:
         raise TooLarge(f"Message has more than {MAX_PARTS} parts. Send several messages.", code="too_many_parts")
     for place, part in enumerate(content):
         if isinstance(part, TextPart) and is_text_too_large(part.text):
             raise TooLarge(
-                f"Text of part {place + 1} is larger than {MAX_TEXT_BYTES} bytes. Send a shorter one, or several.",
+                f"Text of part {place + 1} is larger than {MAX_TEXT_BYTES} bytes. Send a shorter text, or several.",
                 code="text_too_large",
             )
 

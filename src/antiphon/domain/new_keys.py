@@ -54,9 +54,9 @@ def _check_segment(text: str) -> None:
         if character.isascii() and not character.isprintable():
             raise _invalid(f"has a control character, U+{ord(character):04X}", "Leave it out")
         if unicodedata.category(character) == "Cn":  # its normal form is unknown
-            raise _invalid(f"has a character of a newer Unicode, U+{ord(character):04X}", "Leave it out")
+            raise _invalid(f"has a character from a newer Unicode version, U+{ord(character):04X}", "Leave it out")
     if text != text.strip():
-        raise _invalid("has an id with a blank at its edge", "Leave it out")
+        raise _invalid("has an id that begins or ends with a space", "Leave it out")
     if text.isascii():
         return
     if not unicodedata.is_normalized("NFKC", text):
@@ -91,4 +91,4 @@ def _script(name: str) -> str:
 
 
 def _invalid(what: str, advice: str) -> Invalid:
-    return Invalid(f"Session key {what}. {advice}; sessions that exist keep theirs.", code="invalid_key")
+    return Invalid(f"Session key {what}. {advice}; existing sessions keep their keys.", code="invalid_key")

@@ -191,16 +191,13 @@ def on_waited(report: Report, *, is_wording_called_off: bool) -> ReportTransitio
             return ReportTransition(report)
 
 
-def on_announce_ended(
-    report: Report, status: RunStatus, reply: str, record: str, situation: Situation
-) -> ReportTransition:
-    """Handles the end of the announce turn. The text reaches the channel if it may still flow to the requester.
+def on_announce_ended(report: Report, text: str | None, situation: Situation) -> ReportTransition:
+    """Handles the end of the announce turn, whose `text` reaches the channel if it may still flow to the requester.
 
     After a reset of the requester, nothing is announced.
     """
     assert report.stage is ReportState.ANNOUNCING
     done = replace(report, stage=ReportState.DONE)
-    text = announced_text(status, reply, record)
     if text is None or report.place is None or not situation.has_requester or not situation.is_present:
         return ReportTransition(done, (PutAway(),))
     return ReportTransition(done, (Tell(text) if situation.may_flow else Answer(), PutAway()))

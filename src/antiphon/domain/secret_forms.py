@@ -159,14 +159,14 @@ def _find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
     for form in FORMS:
         for prefix in form.prefixes:
             if text.find(prefix, start, end + len(prefix) - 1) >= 0:
-                yield from _find_form(text, form, prefix, start, end)
+                yield from _find_form(text, form, prefix, start=start, end=end)
     yield from _find_drawn(text, start, end)
     yield from _find_hashes(text, start, end)
     yield from _find_bots(text, start, end)
     yield from _find_signed(text, start, end)
 
 
-def _find_form(text: str, form: Form, prefix: str, start: int, end: int) -> Iterator[Span]:
+def _find_form(text: str, form: Form, prefix: str, *, start: int, end: int) -> Iterator[Span]:
     runs = CharacterRuns(text, form.characters)
     limit = end + len(prefix) - 1
     place = start - 1

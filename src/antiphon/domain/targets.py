@@ -34,6 +34,14 @@ class NamedTarget:
 Target: TypeAlias = RelativeTarget | NamedTarget
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenTarget:
+    """A target, and the text by which a caller gave it."""
+
+    target: Target
+    text: str
+
+
 def parse_target(text: str, *, agent_id: AgentId) -> Target:
     """The target that the text names; `main` and short keys belong to `agent_id`, the caller's agent.
 
@@ -60,7 +68,7 @@ def _unreadable(text: str, error: Invalid) -> Invalid:
     if ":" in text or text in RESERVED:
         return error
     return Invalid(
-        f"Session is named by no key or id: {text[:80]!r}. Use 'main', 'current', 'parent', a key as listed "
+        f"Session name is not a key or id: {text[:80]!r}. Use 'main', 'current', 'parent', a key as listed "
         "('agent:<agentId>:…') or a session id ('<namespace>:<rest>').",
         code="invalid_key",
     )

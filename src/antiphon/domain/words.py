@@ -70,7 +70,7 @@ def query_words(query: str) -> list[str]:
     pieces = list(dict.fromkeys(_pieces(query)))
     if not pieces:
         raise Invalid(
-            "Query has no word. Give one or more words with letters or digits; all of them must be in the message.",
+            "Query has no word. Use one or more words with letters or digits; a message must contain all of them.",
             code="invalid_query",
         )
     if len(pieces) > MAX_QUERY_WORDS:

@@ -160,7 +160,7 @@ class Reader:
         "view",
     )
 
-    def __init__(self, hub: "Hub", feed: _Feed, cursor: int, view: View, on_stall: Callable[[], None]) -> None:
+    def __init__(self, hub: "Hub", feed: _Feed, cursor: int, view: View, *, on_stall: Callable[[], None]) -> None:
         self._hub = hub
         self._feed = feed
         self._waiter: asyncio.Future[None] | None = None
@@ -306,7 +306,7 @@ class Hub:
         if feed is None:
             feed = self._feeds[session] = _Feed(session, after)
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
-        reader = Reader(self, feed, after, view, on_stall)
+        reader = Reader(self, feed, after, view, on_stall=on_stall)
         if self.is_closed:
             reader.ending = HubClosed()
         feed.readers.add(reader)

@@ -64,7 +64,7 @@ class Addresses:
         """The address must not have this method yet."""
         address = self._by_path.get(path) or self._begin(path)
         if method in address.endpoints:
-            raise ValueError(f"Address stands twice: {method} {path}")
+            raise ValueError(f"Address is listed twice: {method} {path}")
         address.endpoints[method] = endpoint
 
     def _begin(self, path: str) -> Route:

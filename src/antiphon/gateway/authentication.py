@@ -190,7 +190,7 @@ def with_cookie(send: Send, cookie: str) -> Send:
 
 def _bad_token() -> Unproven:
     return Unproven(
-        "Token is not valid: unknown, expired, revoked or replaced. The owner's is in owner.token; "
-        "`antiphon tokens rotate` makes another.",
+        "Token is not valid: unknown, expired, revoked or replaced. The owner's token is in owner.token; "
+        "`antiphon tokens rotate` replaces it.",
         code="bad_token",
     )

@@ -10,7 +10,7 @@ LARGE_BYTES = 8 * 1024 * 1024
 
 
 def body_too_large(limit: int) -> TooLarge:
-    return TooLarge(f"Body is larger than {limit} bytes, the most that is taken here.", code="body_too_large")
+    return TooLarge(f"Body is larger than {limit} bytes, the limit here. Send less.", code="body_too_large")
 
 
 def limit_of(most: int, setting: int) -> int:

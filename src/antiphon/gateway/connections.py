@@ -243,7 +243,7 @@ class HttpConnection(HttpToolsProtocol):
         self._seen = set()
         if len(self.pipeline) >= self._limits.pipelined:
             raise _RefusedRequest(
-                "too_many_requests_at_once", "Connection has too many requests that wait. Use several."
+                "too_many_requests_at_once", "Connection has too many waiting requests. Use several connections."
             )
 
     def on_url(self, url: bytes) -> None:
@@ -273,7 +273,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _head_too_large(self) -> _RefusedRequest:
         return _RefusedRequest(
-            "head_too_large", f"Head is larger than {self._limits.head_bytes} bytes, the most that is taken."
+            "head_too_large", f"Head is larger than {self._limits.head_bytes} bytes. Send fewer or shorter headers."
         )
 
     def on_headers_complete(self) -> None:
@@ -292,7 +292,7 @@ class HttpConnection(HttpToolsProtocol):
         self._chunks += 1
         if self._chunks > self._limits.chunks + self._body_bytes // self._limits.chunk_bytes:
             raise _RefusedRequest(
-                "chunks_too_small", "Body comes in too many small chunks. Send larger ones, or its length."
+                "chunks_too_small", "Body comes in too many small chunks. Send larger chunks, or a Content-Length."
             )
 
     def on_body(self, body: bytes) -> None:

@@ -68,7 +68,7 @@ class Guard:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
                 return
-            raise ValueError(f"Kind of connection is not known: {scope['type'][:40]!r}.")
+            raise ValueError(f"Connection type is not supported: {scope['type'][:40]!r}.")
         scope["antiphon.send"] = send
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
@@ -245,7 +245,7 @@ def _host_name(host: str) -> str:
 _CREDENTIAL_ENDED = _Refused(
     401,
     "credential_ended",
-    "Token or sign-in ended before this was answered. What was asked may be done.",
+    "Token or sign-in ended before the answer. The request may have been carried out.",
 )
 
 
@@ -253,7 +253,7 @@ async def _ended(scope: Scope, receive: Receive, send: Send) -> None:
     await _answer(send, _CREDENTIAL_ENDED)
 
 
-_CROWDED = _Refused(503, "too_many_bodies", "Gateway reads too many bodies at once. Try again.", retry_after=1)
+_CROWDED = _Refused(503, "too_many_bodies", "Gateway is reading too many request bodies. Try again.", retry_after=1)
 
 
 async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:

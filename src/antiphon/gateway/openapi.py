@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from antiphon.gateway.binding import Binding
-from antiphon.gateway.operations.operation import AnswerKind, AnyOperation
+from antiphon.gateway.operations.operation import AnyOperation
 from antiphon.gateway.sse import SSE_TYPE
 from antiphon.version import VERSION
 from antiphon.wire.errors import TYPES, ErrorAnswer
@@ -61,7 +61,7 @@ class _Schemas:
         self._queries = {query: of_queries.pop(name) for query, name in zip(queries, names, strict=True)}
         for found in (of_queries, {name: _without_nulls(schema) for name, schema in of_answers.items()}):
             for name, schema in found.items():
-                assert self.components.setdefault(name, schema) == schema, f"two schemas of one name: {name}"
+                assert self.components.setdefault(name, schema) == schema, f"Schemas have the same name: {name}"
 
     def of_body(self, binding: Binding[Any]) -> Json | None:
         return None if binding.body is None else self._bodies[binding.body]
@@ -151,7 +151,7 @@ def _responses(there: Sequence[AnyOperation], schemas: _Schemas) -> Json:
                 continue
             content: Json = response.setdefault("content", {})
             content.setdefault(operation.http.media_type, {"schema": _answer_schema(operation, schemas)})
-            if operation.kind is AnswerKind.STREAM:
+            if operation.http.is_streamed:
                 content.setdefault(SSE_TYPE, {"schema": {"type": "string"}})
     refusal = {_JSON: {"schema": schemas.of_answer(ErrorAnswer)}}
     for status in TYPES:

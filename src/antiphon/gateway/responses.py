@@ -33,14 +33,14 @@ def response_to(error: Exception, scope: Scope) -> Response:
             return error_response(status_of(error), error.code, error.message, _headers_of(error))
         case HTTPException() if error.status_code in TYPES:
             phrase = HTTPStatus(error.status_code).name.lower()
-            messages = {404: f"No such address: {scope['path'][:200]!r}", 405: "Method is not allowed here"}
+            messages = {404: f"Address not found: {scope['path'][:200]!r}", 405: "Method is not allowed here"}
             text = messages.get(error.status_code, str(error.detail))
             return error_response(error.status_code, phrase, text, error.headers)
         case ClientDisconnect():
             return Response(status_code=400)  # the client left before its body was complete: nobody reads this
         case _:
             logger.error("Request failed", exc_info=error, extra={"action": "request_failed", "path": scope["path"]})
-            return error_response(500, "internal_error", "Antiphon failed inside; its log says more.")
+            return error_response(500, "internal_error", "Antiphon had an internal error; see its log.")
 
 
 def _headers_of(error: AntiphonError) -> dict[str, str]:

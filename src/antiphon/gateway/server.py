@@ -68,7 +68,7 @@ _REFUSED = error_response(503, "draining", "Gateway is stopping. Nothing was don
 _CUT = error_response(
     503,
     "stopped",
-    "Gateway stops before this is answered. What was asked may be done; ask again with the same id or key.",
+    "Gateway is stopping. The request may have been carried out; send it again with the same id or key.",
     _AGAIN,
 )
 

@@ -12,7 +12,7 @@ def may_flow(source: Session, target: Session) -> bool:
 
 def decide_flow(source: Session, target: Session) -> Decision:
     """Like `may_flow`, with the reason, for messages from a session to another."""
-    return ALLOW if may_flow(source, target) else Deny("write_down", "this session holds data above that one.")
+    return ALLOW if may_flow(source, target) else Deny("write_down", "this session is classified above that one.")
 
 
 def may_enter(content: Classification, clearance: Classification) -> bool:

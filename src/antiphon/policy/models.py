@@ -18,7 +18,7 @@ def decide_child_model(name: str, agent: Agent, agents: Mapping[AgentId, Agent])
         return ALLOW
     return Deny(
         "spawn_model",
-        "This session may not choose that model for a sub-agent. Leave model out; the owner may allow it by "
+        "This session may not choose that model for a sub-agent. Leave model out; the owner can allow it with "
         "agents.defaults.subagents.models.",
     )
 

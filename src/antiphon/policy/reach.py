@@ -97,8 +97,8 @@ def reach_of_session(
     if visibility is None:
         return Deny(
             "act_off",
-            f"Act is switched off for agent {session.agent_id!r}: {act.value!r}. "
-            f"The owner may allow it by agents.list[].tools.sessions.{act.value}.",
+            f"Act {act.value!r} is switched off for agent {session.agent_id!r}. "
+            f"The owner can allow it with agents.list[].tools.sessions.{act.value}.",
         )
     return Reach(
         act=act,
@@ -120,14 +120,14 @@ def decide(
     grant = Grant(act=reach.act, session=session.row, incarnation=incarnation)
     own = viewer.session
     if not may_enter(taint, reach.clearance):
-        return Deny("flow.read_up", "The session holds data above this one.")
+        return Deny("flow.read_up", "The session contains data that may not flow to this session.")
     if session.row == own.row:
         return grant
     if reach.act is Act.SEND and session.row == own.parent:
         return grant
     is_descendant = len(session.ancestors) > own.depth and session.ancestors[own.depth] == own.row
     if reach.participant is not None and not (is_descendant or is_participant):
-        return Deny("access.participant", "Whoever asked takes no part in the session.")
+        return Deny("access.participant", "The person who asked does not take part in the session.")
     match viewer.visibility:
         case visibility if visibility is not Visibility.SELF and is_descendant:
             return grant
@@ -136,7 +136,7 @@ def decide(
         case Visibility.ALL if viewer.agent_to_agent.allows(own.agent_id, session.agent_id):
             return grant
         case _:
-            return Deny(f"visibility.{viewer.visibility.value}", "The session lies outside of what this one sees.")
+            return Deny(f"visibility.{viewer.visibility.value}", "The session is not visible to this session.")
 
 
 def is_as_far(one: Reach, other: Reach) -> bool:
@@ -158,4 +158,4 @@ def decide_participation(reach: Reach, session: SessionRow, key: str, *, is_part
     is_bound = reach.act is Act.CALL and reach.participant == str(session_principal(key))
     if reach.participant is None or is_participant or is_bound:
         return Grant(act=reach.act, session=session, incarnation=None)
-    return Deny("access.participant", "You take no part in this session.")
+    return Deny("access.participant", "You do not take part in this session.")

@@ -12,17 +12,20 @@ GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", 
 _TRUSTED = (PrincipalKind.OWNER, PrincipalKind.AGENT)
 """The owner, and tokens that the owner bound to a session, which have the session's own rights."""
 
+FAVOURED = PrincipalKind.OWNER
+"""The principals for whom places, requests and storage are reserved."""
+
 _OWNERS: Mapping[Act, str] = {
-    Act.LIST: "Sessions are listed for the owner only",
-    Act.LIST_RUNS: "Runs are listed for the owner only",
-    Act.LIST_TREES: "Trees are shown to the owner only",
-    Act.LIST_WORK: "Who is at work is shown to the owner only",
-    Act.DELIVER: "Deliveries are shown to the owner only",
-    Act.TOKENS: "Tokens are for the owner only",
-    Act.LINK: "Sign-in links are for the owner only",
-    Act.SET_MODEL: "Model is set by the owner only",
-    Act.SET_SEND_POLICY: "Send policy is set by the owner only",
-    Act.OPEN: "Session keys are chosen by the owner, channels and configured hooks only",
+    Act.LIST: "Only the owner may list sessions",
+    Act.LIST_RUNS: "Only the owner may list runs",
+    Act.LIST_TREES: "Only the owner may see trees",
+    Act.LIST_WORK: "Only the owner may see who is at work",
+    Act.DELIVER: "Only the owner may see and change deliveries",
+    Act.TOKENS: "Only the owner may use tokens",
+    Act.LINK: "Only the owner may create sign-in links",
+    Act.SET_MODEL: "Only the owner may set the model",
+    Act.SET_SEND_POLICY: "Only the owner may set the send policy",
+    Act.OPEN: "Only the owner, channels and configured hooks may choose session keys",
 }
 """Acts that only the owner may perform, with the message that others get."""
 
@@ -40,7 +43,7 @@ def reaches_all(principal: Principal) -> bool:
 
 def is_favoured(principal: Principal) -> bool:
     """Whether places, requests and storage are reserved for the principal; all others have a share."""
-    return principal.is_owner
+    return principal.kind is FAVOURED
 
 
 def is_heard_unnamed(principal: Principal) -> bool:

@@ -46,7 +46,7 @@ def is_bound_to_parent(subagent_tools: Collection[str]) -> bool:
 
 
 def allowed_session_tools(
-    agent_id: AgentId, depth: int, max_depth: int, rules: VisibilityRules, subagent_tools: Collection[str]
+    agent_id: AgentId, depth: int, max_depth: int, *, rules: VisibilityRules, subagent_tools: Collection[str]
 ) -> frozenset[str]:
     """All session tools, except for acts that are switched off; sub-agents get the configured ones and may always send.
 

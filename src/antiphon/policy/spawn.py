@@ -32,14 +32,14 @@ def decide_spawn(facts: SpawnFacts) -> Decision:
     if facts.depth >= facts.max_depth:
         return Deny(
             "spawn_depth",
-            f"This session is {facts.depth} deep, and may spawn down to {facts.max_depth} "
+            f"This session is at depth {facts.depth}, and sessions may spawn down to depth {facts.max_depth} "
             "(agents.defaults.subagents.maxSpawnDepth). Do the task here.",
         )
     if isinstance(decision := decide_work(facts.active_children, facts.max_children), Deny):
         return decision
     allowed = facts.allowed_agents
     if facts.child_agent_id != facts.agent_id and "*" not in allowed and facts.child_agent_id not in allowed:
-        named = ", ".join(sorted(allowed)) or "none beside its own"
+        named = ", ".join(sorted(allowed)) or "only its own"
         return Deny(
             "spawn_agent",
             f"This session may not spawn under agent {facts.child_agent_id!r}; allowed: {named} "
@@ -54,7 +54,7 @@ def decide_spawn(facts: SpawnFacts) -> Decision:
     if facts.requires_sandbox and not facts.will_be_sandboxed:
         return Deny(
             "spawn_unsandboxed",
-            f"A sandbox is required, and agent {facts.child_agent_id!r} has none (agents.list[].sandbox.mode).",
+            f"Sandbox is required. Agent {facts.child_agent_id!r} has none (agents.list[].sandbox.mode).",
         )
     return ALLOW
 
@@ -66,5 +66,5 @@ def decide_work(active_children: int, max_children: int) -> Decision:
     return Deny(
         "spawn_children",
         f"This session has {active_children} of at most {max_children} children at work "
-        "(agents.defaults.subagents.maxChildrenPerAgent). Wait for one by sessions_wait, or cancel one.",
+        "(agents.defaults.subagents.maxChildrenPerAgent). Wait for one with sessions_wait, or cancel one.",
     )

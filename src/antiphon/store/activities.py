@@ -1,7 +1,7 @@
 """Sessions with a run that has not ended, and how the last runs ended."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -10,8 +10,9 @@ from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.run import RunStatus
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
-from antiphon.store.database import Query, Row, SqlValue
+from antiphon.store.database import Query, SqlValue
 from antiphon.store.scopes import within
+from antiphon.store.select_list import SelectList
 
 LONGEST_PAYLOAD = 65_536
 """Characters of a stored request; longer ones, such as one with an image, are not read for a list."""
@@ -72,6 +73,24 @@ class LastRun:
     ended_at: datetime | None
 
 
+_ACTIVITY = SelectList(
+    Activity,
+    "r.session, s.key AS session_key, COALESCE(s.label, s.display_name) AS label, r.agent_id, r.id AS run, r.seq, "
+    "r.status, r.created_at, r.started_at, r.process, s.preview, r.is_parked, placed.runs AS unfinished",
+    status=codec.member_of(RunStatus),
+    created_at=codec.moment,
+    started_at=codec.moment,
+    is_parked=bool,
+    unfinished=int,
+)
+_LAST_RUN = SelectList(
+    LastRun,
+    "r.id AS run, r.status, r.code, r.error, r.ended_at",
+    status=codec.member_of(RunStatus),
+    ended_at=codec.moment,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ActivityPage:
     activities: list[Activity]
@@ -88,28 +107,38 @@ async def list_activities(
     values: tuple[SqlValue, ...] = () if sessions is None else tuple(sessions) * 3
     inside = await within(query, reach, "r.session")
     columns = "SELECT r.id, r.session, r.seq, r.mode, r.status FROM runs r WHERE"
-    found = await query.fetch_all(
+    rows = await query.fetch_all(
         f"WITH unfinished AS ({columns} r.status IN ('running', 'awaiting_approval'){these} "
         f"UNION ALL {columns} r.status = 'queued'{these} UNION ALL {columns} r.is_parked = 1{these}), "
         "placed AS (SELECT id, COUNT(*) OVER (PARTITION BY session) AS runs, ROW_NUMBER() OVER (PARTITION BY session "
         "ORDER BY CASE WHEN status IN ('running', 'awaiting_approval') THEN 0 WHEN status <> 'queued' THEN 3 "
         "WHEN mode = 'interrupt' THEN 1 ELSE 2 END, seq) AS place "
         "FROM unfinished) "
-        "SELECT r.session, s.key, COALESCE(s.label, s.display_name), r.agent_id, r.id, r.seq, r.status, r.created_at, "
-        "r.started_at, r.process, s.preview, r.is_parked, r.waiting_for, r.wait_until, placed.runs, COUNT(*) OVER () "
-        "FROM placed JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session WHERE placed.place = 1 "
+        f"SELECT {_ACTIVITY.text}, r.waiting_for, r.wait_until, COUNT(*) OVER () FROM placed "
+        "JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session WHERE placed.place = 1 "
         f"AND {inside.text} "
         "ORDER BY CASE r.status WHEN 'queued' THEN 1 ELSE 0 END, COALESCE(r.started_at, r.created_at), r.id LIMIT ?",
         (*values, *inside.values, limit),
     )
-    awaited = await _read_awaited(query, reach, found)
-    return ActivityPage([_activity(row, awaited) for row in found], int(found[0][-1]) if found else 0)
+    found = [(_ACTIVITY.read(activity), waiting_for, wait_until) for *activity, waiting_for, wait_until, _ in rows]
+    total = next((total for *_, total in rows), 0)
+    waiting = {activity.run: waiting_for.split(",") for activity, waiting_for, _ in found if waiting_for is not None}
+    parked = [activity.run for activity, *_ in found if activity.is_parked]
+    awaited = await _read_awaited(query, reach, waiting, parked)
+    activities = [
+        replace(activity, waits_for=tuple(others), waits_until=codec.optional_moment(wait_until))
+        if (others := awaited.get(activity.run))
+        else activity
+        for activity, _, wait_until in found
+    ]
+    return ActivityPage(activities, int(total))
 
 
-async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dict[str, list[AwaitedSession]]:
-    """By run: the sessions in the reach for whose runs it waits or, if it is parked, for whose results it waits."""
-    awaited: dict[str, list[AwaitedSession]] = {}
-    waiting = {row[4]: row[12].split(",") for row in found if row[12] is not None}
+async def _read_awaited(
+    query: Query, reach: Reach, waiting: Mapping[RunId, Sequence[str]], parked: Sequence[RunId]
+) -> dict[RunId, list[AwaitedSession]]:
+    """By run: the sessions in the reach whose runs or, if it is parked, whose results it waits for."""
+    awaited: dict[RunId, list[AwaitedSession]] = {}
     inside = await within(query, reach, "s.id")
     if ids := sorted({run for runs in waiting.values() for run in runs}):
         rows = await query.fetch_all(
@@ -118,9 +147,9 @@ async def _read_awaited(query: Query, reach: Reach, found: Sequence[Row]) -> dic
             f"AND (w.is_parked = 1 OR w.status IN ('queued', 'running', 'awaiting_approval')) AND {inside.text}",
             (*ids, *inside.values),
         )
-        sessions = {row[0]: AwaitedSession(row[1], row[2]) for row in rows}
+        sessions = {run: AwaitedSession(key, label) for run, key, label in rows}
         awaited = {waiter: [sessions[run] for run in runs if run in sessions] for waiter, runs in waiting.items()}
-    if parked := [row[4] for row in found if row[11]]:
+    if parked:
         rows = await query.fetch_all(
             "SELECT t.waiter, s.key, COALESCE(s.label, s.display_name) FROM reports t "
             "JOIN sessions s ON s.id = t.child "
@@ -157,40 +186,10 @@ async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionR
         return {}
     inside = await within(query, reach, "s.id")
     found = await query.fetch_all(
-        "SELECT r.session, r.id, r.status, r.code, r.error, r.ended_at FROM runs r WHERE r.id IN ("
+        f"SELECT r.session, {_LAST_RUN.text} FROM runs r WHERE r.id IN ("
         "SELECT (SELECT e.id FROM runs e WHERE e.session = s.id "
         "AND e.status NOT IN ('queued', 'running', 'awaiting_approval') ORDER BY e.seq DESC LIMIT 1) "
         f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(sessions))}) AND {inside.text})",
         (*sessions, *inside.values),
     )
-    return {
-        SessionRow(row[0]): LastRun(
-            run=RunId(row[1]),
-            status=RunStatus(row[2]),
-            code=row[3],
-            error=row[4],
-            ended_at=codec.optional_moment(row[5]),
-        )
-        for row in found
-    }
-
-
-def _activity(row: Row, awaited: Mapping[str, Sequence[AwaitedSession]]) -> Activity:
-    waits_for = tuple(awaited.get(row[4], ()))
-    return Activity(
-        session=SessionRow(row[0]),
-        session_key=row[1],
-        label=row[2],
-        agent_id=AgentId(row[3]),
-        run=RunId(row[4]),
-        seq=row[5],
-        status=RunStatus(row[6]),
-        created_at=codec.moment(row[7]),
-        started_at=codec.optional_moment(row[8]),
-        process=row[9],
-        preview=row[10],
-        is_parked=row[11] == 1,
-        waits_for=waits_for,
-        waits_until=codec.optional_moment(row[13]) if waits_for else None,
-        unfinished=int(row[14]),
-    )
+    return {SessionRow(session): _LAST_RUN.read(run) for session, *run in found}

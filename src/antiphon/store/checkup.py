@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.store.migrations import StoreUnusable, migrations
+from antiphon.store.migrations import StoreUnusable, newest_schema
 from antiphon.store.search import LAG, SCHEMA
 
 COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
@@ -33,7 +33,7 @@ class DatabaseState:
 
 def check_database(path: Path) -> DatabaseState:
     """The state of the file, which another process may be using. Raises `StoreUnusable` if it is not a database."""
-    known = max(number for number, _, _ in migrations())
+    known = newest_schema()
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)").fetchall()]

@@ -1,19 +1,24 @@
 """Converts between rows and nouns: JSON text, milliseconds, bit masks. The only module that reads stored JSON."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.json import Decoder, Encoder
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage, role_of
 from antiphon.domain.session import DeliveryContext
 from antiphon.store.database import Row, SqlValue
+from antiphon.store.select_list import Combined
 
+E = TypeVar("E", bound=StrEnum)
 _INTEGRITIES = (Integrity.TRUSTED, Integrity.UNTRUSTED)
 _from_timestamp = datetime.fromtimestamp
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,6 +65,22 @@ def optional_moment(ms: int | None) -> datetime | None:
     return None if ms is None else moment(ms)
 
 
+def duration(ms: int) -> timedelta:
+    return timedelta(milliseconds=ms)
+
+
+def optional_milliseconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else duration // timedelta(milliseconds=1)
+
+
+def member_of(kind: type[E]) -> Callable[[str], E]:
+    """Finds members of the enumeration by their stored values; faster than a call of the enumeration."""
+    return {str(member.value): member for member in kind}.__getitem__
+
+
+stored_principal = lru_cache(maxsize=4096)(Principal.parse)
+
+
 def classification(level: int, compartments: int, integrity: int) -> Classification:
     if level == 0 and compartments == 0 and integrity == 0:
         return PUBLIC
@@ -80,9 +101,21 @@ def place(text: str) -> DeliveryContext:
     return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
 
 
-def usage(row: Row) -> Usage:
-    """From the columns input_tokens, output_tokens, cached_tokens, cost_microusd, steps."""
-    return Usage(*row)
+USAGE = Combined(
+    Usage,
+    input_tokens="input_tokens",
+    output_tokens="output_tokens",
+    cached_tokens="cached_tokens",
+    cost_microusd="cost_microusd",
+    steps="steps",
+)
+
+
+def combined_classification(kind: str) -> Combined:
+    """From columns whose names begin with `kind`."""
+    return Combined(
+        classification, level=f"{kind}_level", compartments=f"{kind}_compartments", integrity=f"{kind}_integrity"
+    )
 
 
 EVENT_COLUMNS = "session, seq, incarnation, type, created_at, actor, run_id, level, compartments, integrity, payload"

@@ -13,17 +13,27 @@ from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
-from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.scopes import within
+from antiphon.store.select_list import Combined, SelectList
 
 OUTBOX = SessionRow(0)
 """Not a session's row; woken when a text is queued."""
 
-_COLUMNS = (
-    "d.id, d.session, s.key, d.incarnation, d.run_id, d.channel, d.recipient, d.account_id, d.thread_id, d.text, "
-    "d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at, d.process, d.platform_id"
+HEADS_AT_ONCE = 256
+
+_DELIVERY = SelectList(
+    Delivery,
+    "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
+    "d.account_id, d.thread_id, d.text, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at, "
+    "d.process, d.platform_id",
+    status=codec.member_of(DeliveryStatus),
+    due_at=codec.moment,
+    created_at=codec.moment,
+    ended_at=codec.moment,
+    place=Combined(DeliveryContext, channel="channel", to="recipient", account_id="account_id", thread_id="thread_id"),
 )
-_SELECT = f"SELECT {_COLUMNS} FROM deliveries d JOIN sessions s ON s.id = d.session"
+_SELECT = f"SELECT {_DELIVERY.text} FROM deliveries d JOIN sessions s ON s.id = d.session"
 _WAITS = "d.status IN ('queued', 'claimed')"
 _IS_FREE = (
     "((d.status = 'queued' AND d.due_at <= ?) OR (d.status = 'claimed' AND (d.process = ? OR NOT EXISTS "
@@ -58,18 +68,22 @@ class DeliveryFilter:
     """The last id of the previous page."""
 
 
-async def insert(
-    tx: Transaction,
-    *,
-    name: str,
-    session: SessionRow,
-    incarnation: SessionId,
-    run_id: RunId | None,
-    place: DeliveryContext,
-    text: str,
-    at_ms: int,
-) -> None:
-    """Queues a text for the place, due at once. The id consists of the time and `name`, 20 random characters."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDelivery:
+    """A text to be queued."""
+
+    name: str
+    """20 characters that distinguish it from all others; the time and these are its id."""
+    session: SessionRow
+    incarnation: SessionId
+    run_id: RunId | None
+    place: DeliveryContext
+    text: str
+
+
+async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> None:
+    """Queues the text for its place, due at once."""
+    place = new.place
     newest = await tx.fetch_one(
         f"SELECT MAX(d.id) FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ?",
         (place.channel, place.to),
@@ -81,15 +95,15 @@ async def insert(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
         "status, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
         (
-            f"dlv_{number:011x}{name}",
-            session,
-            incarnation,
-            run_id,
+            f"dlv_{number:011x}{new.name}",
+            new.session,
+            new.incarnation,
+            new.run_id,
             place.channel,
             place.to,
             place.account_id,
             place.thread_id,
-            text,
+            new.text,
             at_ms,
             at_ms,
         ),
@@ -101,12 +115,10 @@ def _number_in(id: str) -> int:
     return int(id.removeprefix("dlv_")[:11], 16)
 
 
-async def list_heads(
-    query: Query, accounts: Collection[ChannelAccount], process: ProcessId, now_ms: int, limit: int
-) -> list[Head]:
+async def list_heads(query: Query, accounts: Collection[ChannelAccount], process: ProcessId, now_ms: int) -> list[Head]:
     """The first texts of their places that are due, or whose sender is dead; the longest due first.
 
-    Includes texts that this process is sending.
+    At most `HEADS_AT_ONCE`, including texts that this process is sending.
     """
     marks = ", ".join(["(?, ?)"] * len(accounts))
     served = [part for account in accounts for part in (account.channel, account.account_id or "")]
@@ -114,19 +126,19 @@ async def list_heads(
         f"SELECT d.id, d.session, d.channel, d.account_id FROM deliveries d WHERE {_WAITS} "
         f"AND (d.channel, COALESCE(d.account_id, '')) IN (VALUES {marks}) "
         f"AND {_IS_FREE} AND {_IS_FIRST} ORDER BY d.due_at, d.id LIMIT ?",
-        (*served, now_ms, process, limit),
+        (*served, now_ms, process, HEADS_AT_ONCE),
     )
-    return [Head(row[0], SessionRow(row[1]), ChannelAccount(row[2], row[3])) for row in found]
+    return [Head(id, session, ChannelAccount(channel, account_id)) for id, session, channel, account_id in found]
 
 
-async def claim(tx: Transaction, reach: Reach, id: str, process: ProcessId, now_ms: int) -> Delivery | None:
+async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:
     """The text as claimed by the process; None if another process claimed it, or if it is no longer its turn."""
     row = await tx.fetch_one(
         f"{_SELECT} WHERE d.id = ? AND {_WAITS} AND {_IS_FREE} AND {_IS_FIRST}", (id, now_ms, process)
     )
     if row is None:
         return None
-    waiting = _delivery(row)
+    waiting = _DELIVERY.read(row)
     is_ours = await tx.change(
         "UPDATE deliveries SET status = 'claimed', process = ?, attempts = attempts + 1 "
         "WHERE id = ? AND status = ? AND attempts = ?",
@@ -164,7 +176,7 @@ async def find(query: Query, reach: Reach, id: str) -> Delivery | None:
     """The text, if its session is in the reach."""
     inside = await within(query, reach, "d.session")
     row = await query.fetch_one(f"{_SELECT} WHERE d.id = ? AND {inside.text}", (id, *inside.values))
-    return None if row is None else _delivery(row)
+    return None if row is None else _DELIVERY.read(row)
 
 
 async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: int) -> list[Delivery]:
@@ -180,30 +192,9 @@ async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: in
     found = await query.fetch_all(
         f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY d.id DESC LIMIT ?", (*values, limit)
     )
-    return [_delivery(row) for row in found]
+    return [_DELIVERY.read(row) for row in found]
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
     """Deletes the sent and unsent texts of a deleted session."""
     await tx.execute("DELETE FROM deliveries WHERE session = ?", (session,))
-
-
-def _delivery(row: Row) -> Delivery:
-    return Delivery(
-        id=row[0],
-        session=row[1],
-        session_key=row[2],
-        session_id=row[3],
-        run_id=row[4],
-        place=DeliveryContext(channel=row[5], to=row[6], account_id=row[7], thread_id=row[8]),
-        text=row[9],
-        status=DeliveryStatus(row[10]),
-        attempts=row[11],
-        due_at=codec.moment(row[12]),
-        error=row[13],
-        code=row[14],
-        created_at=codec.moment(row[15]),
-        ended_at=codec.optional_moment(row[16]),
-        process=row[17],
-        platform_id=row[18],
-    )

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.reach import Grant
@@ -25,25 +27,28 @@ class Position(NamedTuple):
     """The session's present incarnation; differs from that of the events if they arrive late."""
 
 
-async def append(
-    tx: Transaction,
-    session: SessionRow,
-    incarnation: SessionId,
-    events: Sequence[NewEvent],
-    *,
-    at_ms: int,
-    set: Mapping[str, SqlValue] | None = None,
-    add: Mapping[str, int] | None = None,
-    end: LogEnd | None = None,
-) -> Position:
+class Addition(Struct, frozen=True, kw_only=True):
+    """New events of an incarnation, present or ended, and the changes of the session's row that come with them."""
+
+    incarnation: SessionId
+    events: Sequence[NewEvent]
+    at_ms: int
+    set: Mapping[str, SqlValue] = {}
+    """New values of columns."""
+    add: Mapping[str, int] = {}
+    """Amounts by which columns grow."""
+    end: LogEnd | None = None
+    """The end of the log before, if known; saves a query."""
+
+
+async def append(tx: Transaction, session: SessionRow, addition: Addition) -> Position:
     """Numbers and stores the events, and changes columns of the session's row in the same statement.
 
-    `set` gives columns new values, `add` raises counters. `updated_at` never goes back. `end` saves the query for
-    the log's end. Wakes the readers.
-    Contract: events 1, sessions 5.
+    `updated_at` never goes back. Wakes the readers. Contract: events 1, sessions 5.
     """
-    set, add = set or {}, add or {}
-    count = len(events)
+    incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
+    set, add = addition.set, addition.add
+    count = len(addition.events)
     values = (count, at_ms, at_ms, *set.values(), *add.values(), session)
     if end is None:
         row = await tx.fetch_one(_advance(tuple(set), tuple(add)), values)
@@ -54,7 +59,7 @@ async def append(
         last_seq, present = end.last_seq + count, end.incarnation
     seq = first_seq = last_seq - count + 1
     rows: list[SqlValue] = []
-    for event in events:
+    for event in addition.events:
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
         rows += (session, seq, incarnation, created_at, *event_values(event))
         seq += 1
@@ -95,7 +100,7 @@ class Stretch(NamedTuple):
     size: int
 
 
-async def read_stretch(query: Query, grant: Grant, after: int, limit: int, max_bytes: int) -> Stretch:
+async def read_stretch(query: Query, grant: Grant, after: int, *, limit: int, max_bytes: int) -> Stretch:
     """Events of the log with `seq` above `after`, ascending; stops once it has `limit` events or `max_bytes`."""
     events: list[Event] = []
     size, count = 0, 8
@@ -137,7 +142,7 @@ async def read_messages_before(
 
 
 async def read_incarnation_after(
-    query: Query, grant: Grant, incarnation: SessionId, after: int, limit: int
+    query: Query, grant: Grant, incarnation: SessionId, after: int, *, limit: int
 ) -> list[Event]:
     """Events of one incarnation with `seq` above `after`, ascending, at most `limit`."""
     assert grant.covers(incarnation)

@@ -1,41 +1,26 @@
 """Rows of exchanges. `domain/exchange` decides which state may follow which."""
 
-from typing import Any
-
-from antiphon.domain.actor import Principal
 from antiphon.domain.exchange import Exchange, ExchangeState
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.store import codec
-from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.select_list import SelectList
 
-_COLUMNS = (
-    "id",
-    "origin",
-    "origin_run",
-    "requester",
-    "requester_incarnation",
-    "target",
-    "target_incarnation",
-    "principal",
-    "chain",
-    "hops",
-    "is_sandboxed",
-    "request",
-    "request_run",
-    "stage",
-    "turn",
-    "max_turns",
-    "max_chain_tokens",
-    "is_awaited",
-    "wait_until",
-    "is_withheld",
-    "first_reply",
-    "latest_reply",
-    "code",
+_EXCHANGE = SelectList(
+    Exchange,
+    "id, origin, origin_run, requester, requester_incarnation, target, target_incarnation, principal, chain, hops, "
+    "is_sandboxed, request, request_run, stage, turn, max_turns, max_chain_tokens, is_awaited, wait_until, "
+    "is_withheld, first_reply, latest_reply, code",
+    principal=codec.stored_principal,
+    is_sandboxed=bool,
+    stage=codec.member_of(ExchangeState),
+    is_awaited=bool,
+    wait_until=codec.moment,
+    is_withheld=bool,
 )
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM exchanges"
-_PLACES = ", ".join("?" * (len(_COLUMNS) + 1))
-_INSERT = f"INSERT INTO exchanges ({', '.join(_COLUMNS)}, created_at) VALUES ({_PLACES})"
+_SELECT = f"SELECT {_EXCHANGE.text} FROM exchanges"
+_PLACES = ", ".join("?" * (len(_EXCHANGE.names) + 1))
+_INSERT = f"INSERT INTO exchanges ({_EXCHANGE.text}, created_at) VALUES ({_PLACES})"
 _CHANGING = ("stage", "turn", "is_awaited", "is_withheld", "first_reply", "latest_reply", "code")
 _SET = ", ".join(f"{column} = ?" for column in _CHANGING)
 _UPDATE = f"UPDATE exchanges SET {_SET}, ended_at = ? WHERE id = ?"
@@ -43,7 +28,7 @@ _UPDATE = f"UPDATE exchanges SET {_SET}, ended_at = ? WHERE id = ?"
 
 async def insert(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
     values = _values(exchange)
-    await tx.execute(_INSERT, (*(values[column] for column in _COLUMNS), at_ms))
+    await tx.execute(_INSERT, (*(values[column] for column in _EXCHANGE.names), at_ms))
 
 
 async def update(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
@@ -55,18 +40,18 @@ async def update(tx: Transaction, exchange: Exchange, at_ms: int) -> None:
 
 async def find(query: Query, id: str) -> Exchange | None:
     row = await query.fetch_one(f"{_SELECT} WHERE id = ?", (id,))
-    return None if row is None else _exchange(row)
+    return None if row is None else _EXCHANGE.read(row)
 
 
 async def find_by_origin(query: Query, origin: str) -> Exchange | None:
     row = await query.fetch_one(f"{_SELECT} WHERE origin = ?", (origin,))
-    return None if row is None else _exchange(row)
+    return None if row is None else _EXCHANGE.read(row)
 
 
 async def list_answered(query: Query, origin_run: RunId) -> list[Exchange]:
     """Exchanges whose first reply is a tool result of the run, in the order of the calls."""
     rows = await query.fetch_all(f"{_SELECT} WHERE origin_run = ? AND stage = 'answered' ORDER BY id", (origin_run,))
-    return [_exchange(row) for row in rows]
+    return [_EXCHANGE.read(row) for row in rows]
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
@@ -101,14 +86,3 @@ def _values(exchange: Exchange) -> dict[str, SqlValue]:
         "latest_reply": exchange.latest_reply,
         "code": exchange.code,
     }
-
-
-def _exchange(row: Row) -> Exchange:
-    values = dict[str, Any](zip(_COLUMNS, row, strict=True))
-    values["principal"] = Principal.parse(values["principal"])
-    values["stage"] = ExchangeState(values["stage"])
-    values["is_sandboxed"] = bool(values["is_sandboxed"])
-    values["is_awaited"] = bool(values["is_awaited"])
-    values["is_withheld"] = bool(values["is_withheld"])
-    values["wait_until"] = codec.optional_moment(values["wait_until"])
-    return Exchange(**values)

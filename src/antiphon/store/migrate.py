@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.store.migrations import SQLITE_WORDS, StoreUnusable, migrations, statements
+from antiphon.store.migrations import SQLITE_WORDS, Migration, StoreUnusable, migrations, statements
 from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
 from antiphon.store.step import Step
 from antiphon.store.webhook_peers import name_peers
@@ -27,7 +27,7 @@ def recognise(connection: "SqliteConnection", path: Path) -> list[int]:
     """
     applied = _applied(connection, path)
     known = list(migrations())
-    newest, _, _ = known[-1]
+    newest = known[-1].number
     if applied and applied[-1] > newest:
         raise StoreUnusable(
             f"Database is of a newer version: {str(path)!r} has schema {applied[-1]}, this program knows "
@@ -46,9 +46,9 @@ def migrate(connection: "SqliteConnection", *, path: Path, now_ms: int) -> None:
     """
     try:
         applied = recognise(connection, path)
-        for number, name, text in migrations():
-            if number not in applied:
-                _apply(connection, number, name, text, now_ms)
+        for migration in migrations():
+            if migration.number not in applied:
+                _apply(connection, migration, now_ms)
         _keep_hashes(connection)
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
@@ -57,7 +57,7 @@ def migrate(connection: "SqliteConnection", *, path: Path, now_ms: int) -> None:
                 code="disk_full",
             ) from error
         raise StoreUnusable(
-            f"Database is corrupt: {str(path)!r} ({error}). It was left as it is; restore a backup.",
+            f"Database is corrupt: {str(path)!r} ({error}). It was not changed. Restore a backup.",
             code="store_corrupt",
         ) from error
 
@@ -80,7 +80,7 @@ def _applied(connection: "SqliteConnection", path: Path) -> list[int]:
         return [int(row[0]) for row in rows]
     if tables:
         raise StoreUnusable(
-            f"Database is not Antiphon's: {str(path)!r} holds other tables. Choose another home with --home.",
+            f"Database is not Antiphon's: {str(path)!r} contains other tables. Choose another home with --home.",
             code="store_foreign",
         )
     return []
@@ -105,7 +105,8 @@ def _keep_hashes(connection: "SqliteConnection") -> None:
         connection.execute("INSERT OR IGNORE INTO schema_hashes VALUES (?, ?)", (number, hash_of(text)))
 
 
-def _apply(connection: "SqliteConnection", number: int, name: str, text: str, now_ms: int) -> None:
+def _apply(connection: "SqliteConnection", migration: Migration, now_ms: int) -> None:
+    number, name, text = migration
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from antiphon.domain.errors import AntiphonError
 
@@ -16,8 +16,17 @@ class StoreUnusable(AntiphonError):
     default_code = "store_unusable"
 
 
-def migrations(dialect: Literal["sqlite", "postgres"] | None = "sqlite") -> Iterator[tuple[int, str, str]]:
-    """Number, name and text of each migration, ascending.
+class Migration(NamedTuple):
+    """One step of the schema."""
+
+    number: int
+    name: str
+    text: str
+    """Its statements, with placeholders."""
+
+
+def migrations(dialect: Literal["sqlite", "postgres"] | None = "sqlite") -> Iterator[Migration]:
+    """Each migration, ascending by number.
 
     Text for one database only is in its own file, `NNNN_name.<dialect>.sql`, and follows the rest; it is left out
     without a dialect.
@@ -27,12 +36,12 @@ def migrations(dialect: Literal["sqlite", "postgres"] | None = "sqlite") -> Iter
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", entry.name):
             own = folder.joinpath(f"{match[1]}_{match[2]}.{dialect}.sql")
             text = entry.read_text("utf-8") + (own.read_text("utf-8") if own.is_file() else "")
-            yield int(match[1]), match[2], text
+            yield Migration(int(match[1]), match[2], text)
 
 
 def newest_schema() -> int:
     """The number of this program's newest migration."""
-    return max(number for number, _, _ in migrations())
+    return max(migration.number for migration in migrations())
 
 
 def statements(text: str, words: Mapping[str, str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from antiphon.domain.ids import AgentId, ProcessId
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
+from antiphon.store.select_list import SelectList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,13 @@ class Process:
     """The agents whose runs it can work on; empty if it works on none."""
     beats: int = 0
     """Increases while it lives."""
+
+
+def _agents(text: str) -> tuple[AgentId, ...]:
+    return tuple(map(AgentId, codec.json_list(text)))
+
+
+_PROCESS = SelectList(Process, "id, role, host, pid, version, fingerprint, agents, beats", agents=_agents)
 
 
 async def insert(tx: Transaction, process: Process, at_ms: int) -> None:
@@ -59,22 +67,8 @@ async def delete(tx: Transaction, process: ProcessId) -> None:
 
 async def list_all(query: Query) -> list[Process]:
     """By start time."""
-    found = await query.fetch_all(
-        "SELECT id, role, host, pid, version, fingerprint, agents, beats FROM processes ORDER BY started_at, id"
-    )
-    return [
-        Process(
-            id=ProcessId(row[0]),
-            role=row[1],
-            host=row[2],
-            pid=row[3],
-            version=row[4],
-            fingerprint=row[5],
-            agents=tuple(map(AgentId, codec.json_list(row[6]))),
-            beats=row[7],
-        )
-        for row in found
-    ]
+    found = await query.fetch_all(f"SELECT {_PROCESS.text} FROM processes ORDER BY started_at, id")
+    return [_PROCESS.read(row) for row in found]
 
 
 async def is_alive(query: Query, process: ProcessId | None) -> bool:

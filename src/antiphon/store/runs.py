@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
@@ -17,20 +17,47 @@ from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.scopes import within
+from antiphon.store.select_list import Combined, SelectList
 from antiphon.store.sessions import LogEnd, delivery_context
 
-_COLUMNS = """r.id, r.session, s.key, r.incarnation, r.agent_id, r.seq, r.newest_seq, r.status, r.mode,
-r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline, r.waiting_for,
-r.wait_until, r.cancel_requested, r.reply, r.error, r.code,
-r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps,
-r.exchange, r.partner, r.chain, r.hops, r.has_sent, r.place,
-r.report, r.has_spawned, r.has_attachments, r.time_limit, r.wait_call, r.is_yielding, r.is_parked, r.continued_by,
-r.announces, r.continues, r.is_sandboxed, r.purpose"""
 
+def _run_ids(text: str | None) -> tuple[RunId, ...]:
+    return () if text is None else tuple(RunId(run_id) for run_id in text.split(","))
+
+
+_RUN = SelectList(
+    Run,
+    """r.id, r.session, s.key AS session_key, r.incarnation AS session_id, r.agent_id, r.seq, r.newest_seq, r.status,
+r.mode, r.purpose, r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline,
+r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.report, r.announces, r.has_spawned,
+r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.is_yielding, r.is_parked, r.continues,
+r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error, r.code,
+r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
+    status=codec.member_of(RunStatus),
+    mode=codec.member_of(QueueMode),
+    purpose=codec.member_of(Purpose),
+    principal=codec.stored_principal,
+    created_at=codec.moment,
+    started_at=codec.moment,
+    ended_at=codec.moment,
+    deadline=codec.moment,
+    place=codec.place,
+    is_sandboxed=bool,
+    has_sent=bool,
+    has_spawned=bool,
+    has_attachments=bool,
+    time_limit=codec.duration,
+    waiting_for=Combined(_run_ids, text="waiting_for"),
+    wait_until=codec.moment,
+    is_yielding=bool,
+    is_parked=bool,
+    is_cancel_requested=bool,
+    usage=codec.USAGE,
+)
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
-_SELECT = f"SELECT {_COLUMNS} {_FROM}"
+_SELECT = f"SELECT {_RUN.text} {_FROM}"
 _SELECT_WITH_END = (
-    f"SELECT {_COLUMNS}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
+    f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
     f"s.depth, s.last_seq, s.incarnation {_FROM}"
 )
 
@@ -61,7 +88,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     time_limit: timedelta | None = None
 
 
-async def insert(tx: Transaction, session: SessionRow, run: NewRun, seq: int, at_ms: int) -> None:
+async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, seq: int, at_ms: int) -> None:
     """Queues the run after the message of that `seq`."""
     columns: dict[str, SqlValue] = {
         "id": run.id,
@@ -94,7 +121,7 @@ def _more_columns(run: NewRun) -> dict[str, SqlValue]:
         "has_spawned": int(run.has_spawned),
         "has_attachments": int(run.has_attachments),
         "deadline": None if run.deadline is None else codec.milliseconds(run.deadline),
-        "time_limit": None if run.time_limit is None else run.time_limit // timedelta(milliseconds=1),
+        "time_limit": codec.optional_milliseconds(run.time_limit),
     }
 
 
@@ -123,15 +150,15 @@ async def list_awaited_sessions(query: Query, session: SessionRow) -> list[Sessi
         rows = await query.fetch_all(
             f"SELECT session, status, is_parked, id, continued_by FROM runs WHERE id IN ({marks})", ids
         )
-        found += [row[0] for row in rows if not RunStatus(row[1]).is_terminal]
-        parked = [row[3] for row in rows if row[2]]
+        found += [session for session, status, *_ in rows if not RunStatus(status).is_terminal]
+        parked = [run_id for _, _, is_parked, run_id, _ in rows if is_parked]
         if parked:
             marks = ", ".join("?" * len(parked))
             children = await query.fetch_all(
                 f"SELECT child FROM reports WHERE waiter IN ({marks}) AND stage = 'open'", parked
             )
-            found += [child[0] for child in children]
-        ids = [row[4] for row in rows if row[4] is not None]
+            found += [child for (child,) in children]
+        ids = [continued_by for *_, continued_by in rows if continued_by is not None]
     return found
 
 
@@ -144,7 +171,7 @@ async def find_ends(query: Query, run_ids: Sequence[RunId]) -> dict[RunId, Run]:
         for start in range(0, len(missing), 500):
             part = missing[start : start + 500]
             rows = await query.fetch_all(f"{_SELECT} WHERE r.id IN ({', '.join('?' * len(part))})", part)
-            found += map(_run, rows)
+            found += map(_RUN.read, rows)
         known |= {run.id: run for run in found}
         missing = [run.continued_by for run in found if run.continued_by is not None and run.continued_by not in known]
     return {run_id: followed(known[run_id], _last(known, run_id)) for run_id in run_ids if run_id in known}
@@ -159,7 +186,7 @@ def _last(known: Mapping[RunId, Run], run_id: RunId) -> Run:
 
 async def find(query: Query, run_id: RunId) -> Run | None:
     row = await query.fetch_one(f"{_SELECT} WHERE r.id = ?", (run_id,))
-    return None if row is None else _run(row)
+    return None if row is None else _RUN.read(row)
 
 
 class InLog(NamedTuple):
@@ -181,7 +208,7 @@ async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
 async def find_active(query: Query, session: SessionRow) -> Run | None:
     """The run that holds the session; there is at most one."""
     row = await query.fetch_one(f"{_SELECT} WHERE r.session = ? AND {_ACTIVE}", (session,))
-    return None if row is None else _run(row)
+    return None if row is None else _RUN.read(row)
 
 
 async def newest_principal(query: Query, session: SessionRow) -> str | None:
@@ -195,11 +222,11 @@ async def is_active(query: Query, session: SessionRow) -> bool:
     return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
 
 
-async def is_busy(query: Query, session: SessionRow, *, favoured: bool = False) -> bool:
-    """Whether the session has a run that has not ended; with `favoured`, a run of the owner."""
-    whose = " AND r.principal LIKE 'owner:%'" if favoured else ""
+async def is_busy(query: Query, session: SessionRow, *, kind: PrincipalKind | None = None) -> bool:
+    """Whether the session has a run that has not ended; with `kind`, a run of such a principal."""
+    whose, values = ("", (session,)) if kind is None else (" AND r.principal LIKE ?", (session, f"{kind}:%"))
     row = await query.fetch_one(
-        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", (session,)
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", values
     )
     return row is not None
 
@@ -211,7 +238,7 @@ async def find_queued(query: Query, session: SessionRow) -> list[Run]:
         "ORDER BY CASE r.mode WHEN 'interrupt' THEN 0 ELSE 1 END, r.seq",
         (session,),
     )
-    return [_run(row) for row in rows]
+    return [_RUN.read(row) for row in rows]
 
 
 async def call_off_announcement(tx: Transaction, child: SessionRow, report: str) -> bool:
@@ -245,7 +272,7 @@ async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None
 
 
 async def count_queued_by(query: Query, principal: Principal, limit: int) -> int:
-    """How many runs of a principal other than the owner wait; counts up to the limit."""
+    """How many runs of the principal wait; counts up to the limit. The index has no runs of the owner."""
     row = await query.fetch_one(
         "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE principal = ? AND status = 'queued' "
         "AND principal <> 'owner:owner' LIMIT ?) queued",
@@ -260,20 +287,22 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
     return [row[0] for row in rows]
 
 
-async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Principal]:
-    """The principal of each session that has work: the owner if a run is the owner's, else that of the next run."""
+async def find_askers(
+    query: Query, sessions: Sequence[SessionRow], first: PrincipalKind
+) -> dict[SessionRow, Principal]:
+    """The principal of each session that has work: one of the kind `first` if a run has one, else the next run's."""
     found: dict[SessionRow, Principal] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
         rows = await query.fetch_all(
             "SELECT session, principal FROM (SELECT r.session, r.principal, ROW_NUMBER() OVER (PARTITION BY r.session "
-            "ORDER BY CASE WHEN r.principal LIKE 'owner:%' THEN 0 ELSE 1 END, CASE WHEN r.status <> 'queued' THEN 0 "
+            "ORDER BY CASE WHEN r.principal LIKE ? THEN 0 ELSE 1 END, CASE WHEN r.status <> 'queued' THEN 0 "
             "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
             f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR {_ACTIVE})) ranked "
             "WHERE place = 1",
-            part,
+            (f"{first}:%", *part),
         )
-        found |= {SessionRow(row[0]): Principal.parse(row[1]) for row in rows}
+        found |= {SessionRow(session): Principal.parse(principal) for session, principal in rows}
     return found
 
 
@@ -286,7 +315,7 @@ async def find_called_off(query: Query, claims: Sequence[tuple[RunId, int]]) -> 
             f"SELECT id, fence, cancel_requested FROM runs WHERE id IN ({', '.join('?' * len(part))})",
             [run_id for run_id, _ in part],
         )
-        standing = {row[0]: row[1] for row in rows if not row[2]}
+        standing = {run_id: fence for run_id, fence, is_cancelled in rows if not is_cancelled}
         found += [run_id for run_id, fence in part if standing.get(run_id) != fence]
     return found
 
@@ -319,7 +348,7 @@ async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int)
     rows = await query.fetch_all(
         f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ?", (*values, limit)
     )
-    return [_run(row) for row in rows]
+    return [_RUN.read(row) for row in rows]
 
 
 async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> None:
@@ -342,9 +371,8 @@ def _assignments(columns: Mapping[str, SqlValue]) -> str:
 
 async def find_parked(query: Query, session: SessionRow) -> list[Run]:
     """Runs of the session that have ended and wait for its children."""
-    return [
-        _run(row) for row in await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
-    ]
+    rows = await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
+    return [_RUN.read(row) for row in rows]
 
 
 class ReportWork(NamedTuple):
@@ -361,9 +389,10 @@ async def work_for(query: Query, report: str) -> ReportWork:
         (report,),
     )
     assert row is not None
-    tokens_in, tokens_out, cached, cost, steps = (None if value is None else int(value) for value in row[:5])
+    *sums, started_at = row
+    tokens_in, tokens_out, cached, cost, steps = (None if value is None else int(value) for value in sums)
     return ReportWork(
-        Usage(tokens_in or 0, tokens_out or 0, cached or 0, cost, steps or 0), codec.optional_moment(row[5])
+        Usage(tokens_in or 0, tokens_out or 0, cached or 0, cost, steps or 0), codec.optional_moment(started_at)
     )
 
 
@@ -390,7 +419,8 @@ async def used_before(query: Query, run: Run) -> UsedBefore:
             (run.session, earlier.seq, run.seq, earlier.id),
         )
         assert row is not None
-        model_calls, tool_calls = model_calls + row[0], tool_calls + row[1]
+        models, tools = row
+        model_calls, tool_calls = model_calls + models, tool_calls + tools
         before = earlier.continues
     return UsedBefore(usage, model_calls, tool_calls)
 
@@ -436,67 +466,18 @@ async def add_spent(tx: Transaction, day: str, agent_id: AgentId, spent: Spent) 
 async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
     """Each agent's usage on the UTC day `yyyy-mm-dd`, if it has any."""
     rows = await query.fetch_all("SELECT agent_id, tokens, microusd FROM daily_usage WHERE day = ?", (day,))
-    return {AgentId(row[0]): Spent(row[1], row[2]) for row in rows}
+    return {AgentId(agent_id): Spent(tokens, microusd) for agent_id, tokens, microusd in rows}
 
 
 def _in_log(row: Row | None) -> InLog | None:
-    return None if row is None else InLog(_run(row), delivery_context(*row[-7:-3]), row[-3], LogEnd(row[-2], row[-1]))
-
-
-def _run(row: Row) -> Run:
-    def when(value: int | None) -> datetime | None:
-        return codec.optional_moment(value)
-
-    return Run(
-        id=row[0],
-        session=row[1],
-        session_key=row[2],
-        session_id=row[3],
-        agent_id=row[4],
-        seq=row[5],
-        newest_seq=row[6],
-        status=RunStatus(row[7]),
-        mode=QueueMode(row[8]),
-        principal=Principal.parse(row[9]),
-        attempt=row[10],
-        fence=row[11],
-        process=row[12],
-        created_at=codec.moment(row[13]),
-        started_at=when(row[14]),
-        ended_at=when(row[15]),
-        deadline=when(row[16]),
-        waiting_for=() if row[17] is None else _run_ids(row[17]),
-        wait_until=when(row[18]),
-        is_cancel_requested=bool(row[19]),
-        reply=row[20],
-        error=row[21],
-        code=row[22],
-        usage=codec.usage(row[23:28]),
-        exchange=row[28],
-        partner=row[29],
-        chain=row[30],
-        hops=row[31],
-        has_sent=bool(row[32]),
-        place=None if row[33] is None else codec.place(row[33]),
-        report=row[34],
-        has_spawned=bool(row[35]),
-        has_attachments=bool(row[36]),
-        time_limit=None if row[37] is None else timedelta(milliseconds=row[37]),
-        wait_call=row[38],
-        is_yielding=bool(row[39]),
-        is_parked=bool(row[40]),
-        continued_by=row[41],
-        announces=row[42],
-        continues=row[43],
-        is_sandboxed=bool(row[44]),
-        purpose=Purpose(row[45]),
+    if row is None:
+        return None
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation = row
+    return InLog(
+        _RUN.read(run), delivery_context(channel, to, account_id, thread_id), depth, LogEnd(last_seq, incarnation)
     )
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:
     """The value of the column `waiting_for`; ids contain no comma."""
     return ",".join(run_ids) or None
-
-
-def _run_ids(text: str) -> tuple[RunId, ...]:
-    return tuple(RunId(run_id) for run_id in text.split(","))

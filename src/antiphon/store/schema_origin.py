@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from antiphon.store.migrations import SQLITE_WORDS, StoreUnusable, migrations, statements
+from antiphon.store.migrations import SQLITE_WORDS, Migration, StoreUnusable, migrations, statements
 
 Columns = Mapping[str, frozenset[str]]
 """Column names by table."""
@@ -17,7 +17,7 @@ def hash_of(text: str) -> str:
 
 
 def check_origin(
-    place: str, newest: int, known: Iterable[tuple[int, str, str]], *, hashes: Mapping[int, str], columns: Columns
+    place: str, newest: int, known: Iterable[Migration], *, hashes: Mapping[int, str], columns: Columns
 ) -> None:
     """Raises `StoreUnusable` (`store_other`) if migrations other than ours made the database.
 
@@ -37,7 +37,7 @@ def columns_by_table(rows: Iterable[tuple[str, str]]) -> dict[str, frozenset[str
     return {table: frozenset(columns) for table, columns in found.items()}
 
 
-def _check_hashes(place: str, hashes: Mapping[int, str], known: Iterable[tuple[int, str, str]]) -> None:
+def _check_hashes(place: str, hashes: Mapping[int, str], known: Iterable[Migration]) -> None:
     for number, name, text in known:
         if number in hashes and hashes[number] != hash_of(text):
             raise _other(place, f"its migration {number:04d} ({name}) is not this program's")
@@ -64,7 +64,7 @@ def expected_columns(newest: int) -> Columns:
                     connection.execute(statement)
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         return {
-            table: frozenset(row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall())
+            table: frozenset(name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall())
             for (table,) in tables
         }
     finally:
@@ -73,7 +73,7 @@ def expected_columns(newest: int) -> Columns:
 
 def _other(place: str, why: str) -> StoreUnusable:
     return StoreUnusable(
-        f"Database is of another build of Antiphon: {place}: {why}, though their numbers are the same. It was left as "
-        "it is. Start the build that made it, or restore a backup of a released version.",
+        f"Database is of another build of Antiphon: {place}: {why}, although the schema numbers match. It was not "
+        "changed. Start the build that made it, or restore a backup of a released version.",
         code="store_other",
     )

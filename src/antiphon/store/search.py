@@ -151,7 +151,8 @@ async def find_messages(
         (asked, before, depth),
     )
     assert end is not None
-    return found, end[0] if end[1] == depth else None
+    last_id, count = end
+    return found, last_id if count == depth else None
 
 
 async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessage]:
@@ -164,9 +165,9 @@ async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessa
         "FROM place CROSS JOIN events e WHERE e.session = place.session AND e.seq = place.seq",
         [value for place in places for value in (place.session, place.seq)],
     )
-    events = {(row[0], row[1]): row for row in rows}
+    events = {(event.session, event.seq): event for event in map(event_from_row, rows)}
     return [
-        FoundMessage(codec.stored_key(place.key), event_from_row(events[place.session, place.seq]))
+        FoundMessage(codec.stored_key(place.key), events[place.session, place.seq])
         for place in places
         if (place.session, place.seq) in events
     ]
@@ -212,7 +213,7 @@ async def find_states(query: Query, sessions: Sequence[SessionRow]) -> Sequence[
         f"{BACKLOG} AND s.id IN ({', '.join('?' * len(sessions))})",
         sessions,
     )
-    return [LogState(row[0], row[1], row[2], row[3], row[4], bool(row[5])) for row in rows]
+    return [LogState(*numbers, is_outdated=bool(is_outdated)) for *numbers, is_outdated in rows]
 
 
 async def read_unindexed(query: Query, grant: Grant, state: LogState, limit: int) -> list[Event]:

@@ -1,15 +1,18 @@
 """Rows of sessions and incarnations."""
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
+from antiphon.domain.message import JsonObject
 from antiphon.domain.session import (
     NOWHERE,
     DeliveryContext,
@@ -25,30 +28,85 @@ from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.scopes import MAX_DEPTH, Condition, any_of, branches
+from antiphon.store.select_list import Combined, SelectList
 
-_SUMMARY_COLUMNS = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.last_seq, s.created_at, s.updated_at,
-s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count, p.key, s.send_policy,
-s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, s.model, s.thinking_level,
-s.verbose_level, s.context_tokens, s.aborted_last_run,
+
+def delivery_context(
+    channel: str | None, to: str | None, account_id: str | None, thread_id: str | None
+) -> DeliveryContext:
+    if channel is None and to is None and account_id is None and thread_id is None:
+        return NOWHERE
+    return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
+
+
+def _metadata(text: str) -> JsonObject:
+    return {} if text == "{}" else codec.json_object(text)
+
+
+def _clearance(level: int | None, compartments: int) -> Classification | None:
+    return None if level is None else codec.classification(level, compartments, 1)
+
+
+def _ancestors(depth: int, **stored: SessionRow | None) -> tuple[SessionRow | None, ...]:
+    return tuple(stored.values())[:depth]
+
+
+_SUMMARY_COLUMNS = """s.id AS row, s.key, s.agent_id, s.incarnation AS id, s.status, s.last_seq, s.created_at,
+s.updated_at, s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count,
+p.key AS parent_key, s.send_policy, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id,
+s.model, s.thinking_level, s.verbose_level, s.context_tokens, s.aborted_last_run,
 s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
 s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type"""
-
-_SUMMARY_WIDTH = 36
-
-_OTHER_COLUMNS = """s.first_seq, i.first_seq, i.started_at, s.interacted_at, s.description_source, i.working_memory,
-i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level, s.base_compartments, s.base_integrity,
-s.clearance_level, s.clearance_compartments, s.parent, s.depth,
-s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4"""
-
-_SELECT = (
-    f"SELECT {_SUMMARY_COLUMNS}, {_OTHER_COLUMNS} FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
-    "LEFT JOIN sessions p ON p.id = s.parent"
+_SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
+    "key": codec.stored_key,
+    "status": codec.member_of(SessionStatus),
+    "created_at": codec.moment,
+    "updated_at": codec.moment,
+    "metadata": _metadata,
+    "send_policy": codec.member_of(SendOverride),
+    "aborted_last_run": bool,
+    "source_interactive": bool,
+    "type": codec.member_of(SessionType),
+    "delivery": Combined(
+        delivery_context,
+        channel="delivery_channel",
+        to="delivery_to",
+        account_id="delivery_account_id",
+        thread_id="delivery_thread_id",
+    ),
+    "usage": codec.USAGE,
+    "source": Combined(
+        Source,
+        kind="source_kind",
+        interactive="source_interactive",
+        platform="source_platform",
+        trigger_id="source_trigger_id",
+        type="type",
+    ),
+}
+_SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
+_SESSION = SelectList(
+    Session,
+    f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, i.started_at, s.interacted_at,
+s.description_source, i.working_memory, i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level,
+s.base_compartments, s.base_integrity, s.clearance_level, s.clearance_compartments, s.parent, s.depth,
+s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
+    **_SUMMARY_FIELDS,
+    started_at=codec.moment,
+    interacted_at=codec.moment,
+    description_source=codec.member_of(DescriptionSource),
+    taint=codec.combined_classification("taint"),
+    base=codec.combined_classification("base"),
+    clearance=Combined(_clearance, level="clearance_level", compartments="clearance_compartments"),
+    ancestors=Combined(
+        _ancestors, depth="ancestor_count", **{name: name for name in (f"ancestor_{n}" for n in range(MAX_DEPTH))}
+    ),
 )
-_SELECT_SUMMARY = f"SELECT {_SUMMARY_COLUMNS} FROM sessions s LEFT JOIN sessions p ON p.id = s.parent"
-_SELECT_PRESENT = (
-    f"SELECT {_SUMMARY_COLUMNS} FROM sessions s JOIN incarnations i ON i.id = s.incarnation "
-    "LEFT JOIN sessions p ON p.id = s.parent"
-)
+
+_FROM_PRESENT = "FROM sessions s JOIN incarnations i ON i.id = s.incarnation LEFT JOIN sessions p ON p.id = s.parent"
+_SELECT = f"SELECT {_SESSION.text} {_FROM_PRESENT}"
+_SELECT_SUMMARY = f"SELECT {_SUMMARY.text} FROM sessions s LEFT JOIN sessions p ON p.id = s.parent"
+_SELECT_PRESENT = f"SELECT {_SUMMARY.text} {_FROM_PRESENT}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +209,7 @@ async def list_rows(query: Query, sessions: Sequence[SessionRow]) -> list[Sessio
         rows = await query.fetch_all(
             f"{_SELECT} WHERE s.deleted_at IS NULL AND s.id IN ({', '.join('?' * len(part))})", part
         )
-        found += [session_from_row(row) for row in rows]
+        found += map(_SESSION.read, rows)
     return found
 
 
@@ -169,8 +227,10 @@ async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation |
     )
     if row is None:
         return None
-    taint = codec.classification(*row[4:7])
-    return Incarnation(id=row[0], session=row[1], first_seq=row[2], last_seq=row[3], taint=taint)
+    id, session, first_seq, last_seq, *taint = row
+    return Incarnation(
+        id=id, session=session, first_seq=first_seq, last_seq=last_seq, taint=codec.classification(*taint)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +246,7 @@ async def find_bounds(query: Query, session: SessionRow) -> Bounds | None:
     row = await query.fetch_one(
         "SELECT first_seq, last_seq FROM sessions WHERE id = ? AND deleted_at IS NULL", (session,)
     )
-    return None if row is None else Bounds(row[0], row[1])
+    return None if row is None else Bounds(*row)
 
 
 async def find_last_seqs(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, int]:
@@ -197,26 +257,30 @@ async def find_last_seqs(query: Query, sessions: Sequence[SessionRow]) -> dict[S
         rows = await query.fetch_all(
             f"SELECT id, last_seq FROM sessions WHERE id IN ({', '.join('?' * len(part))})", part
         )
-        found |= {row[0]: row[1] for row in rows}
+        found |= dict(rows)
     return found
 
 
-async def insert(
-    tx: Transaction,
-    *,
-    key: SessionKey,
-    agent_id: AgentId,
-    session_id: SessionId,
-    source: Source,
-    metadata: Mapping[str, object],
-    at_ms: int,
-    columns: Mapping[str, SqlValue],
-) -> SessionRow:
+class NewSession(Struct, frozen=True, kw_only=True):
+    """A session to be created."""
+
+    key: SessionKey
+    agent_id: AgentId
+    id: SessionId
+    """The id of its first incarnation."""
+    source: Source
+    metadata: JsonObject = {}
+    columns: Mapping[str, SqlValue] = {}
+    """Values of more columns."""
+
+
+async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     """Creates a row and its first incarnation, with an empty log; revives the row of a deleted key."""
+    source = new.source
     values: dict[str, SqlValue] = {
-        "agent_id": agent_id,
-        "kind": key.kind.value,
-        "incarnation": session_id,
+        "agent_id": new.agent_id,
+        "kind": new.key.kind.value,
+        "incarnation": new.id,
         "status": SessionStatus.IDLE.value,
         "deleted_at": None,
         "source_kind": source.kind,
@@ -224,11 +288,11 @@ async def insert(
         "source_platform": source.platform,
         "source_trigger_id": source.trigger_id,
         "type": source.type.value,
-        "metadata": codec.json_text(metadata),
+        "metadata": codec.json_text(new.metadata),
         "created_at": at_ms,
         "interacted_at": at_ms,
         "updated_at": at_ms,
-        **columns,
+        **new.columns,
     }
     names = ("key", *values)
     statement = (
@@ -236,10 +300,11 @@ async def insert(
         f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)} "
         "RETURNING id, last_seq"
     )
-    row = await tx.fetch_one(statement, (key.value, *values.values()))
+    row = await tx.fetch_one(statement, (new.key.value, *values.values()))
     assert row is not None
-    await start_incarnation(tx, row[0], session_id, first_seq=row[1] + 1, at_ms=at_ms)
-    return row[0]
+    session, last_seq = row
+    await start_incarnation(tx, session, new.id, first_seq=last_seq + 1, at_ms=at_ms)
+    return session
 
 
 async def start_incarnation(
@@ -292,7 +357,7 @@ async def list_logs(query: Query, after: SessionRow, limit: int) -> list[tuple[S
     rows = await query.fetch_all(
         "SELECT id, first_seq FROM sessions WHERE deleted_at IS NULL AND id > ? ORDER BY id LIMIT ?", (after, limit)
     )
-    return [(SessionRow(row[0]), row[1]) for row in rows]
+    return [(SessionRow(session), first_seq) for session, first_seq in rows]
 
 
 async def hide_idle_before(tx: Transaction, before_ms: int, limit: int) -> int:
@@ -318,7 +383,7 @@ async def list_deleted(query: Query, sessions: Sequence[SessionRow]) -> list[Del
     found = await query.fetch_all(
         f"SELECT id, agent_id, created_at FROM sessions WHERE deleted_at IS NOT NULL AND id IN ({marks})", sessions
     )
-    return [Deleted(row[0], row[1], codec.moment(row[2])) for row in found]
+    return [Deleted(row, agent_id, codec.moment(created_at)) for row, agent_id, created_at in found]
 
 
 async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
@@ -370,7 +435,7 @@ async def taken_by(query: Query, principal: str) -> Taken:
         "SELECT COUNT(*), COALESCE(SUM(stored_bytes), 0) FROM participants WHERE principal = ?", (principal,)
     )
     assert row is not None
-    return Taken(int(row[0]), int(row[1]))
+    return Taken(*map(int, row))
 
 
 async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -> None:
@@ -387,7 +452,7 @@ async def set_parent(tx: Transaction, session: SessionRow, parent: SessionRow) -
 
 
 async def find_visible_by_label(
-    query: Query, reach: Reach, label: str, agent_id: AgentId | None, limit: int
+    query: Query, reach: Reach, label: str, agent_id: AgentId | None, *, limit: int
 ) -> list[SessionSummary]:
     """Listed sessions with that label in the reach, at most `limit`."""
     return await list_page(query, reach, SessionFilter(label=label, agent_id=agent_id), limit=limit, after=None)
@@ -436,7 +501,7 @@ async def _list_branch(query: Query, select: str, conditions: list[Condition], l
         "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
         (*(value for condition in conditions for value in condition.values), limit),
     )
-    return [SessionSummary(**_summary(row)) for row in rows]
+    return [_SUMMARY.read(row) for row in rows]
 
 
 def _conditions(where: SessionFilter) -> list[Condition]:
@@ -475,67 +540,4 @@ def _like(text: str) -> str:
 
 
 def _one(row: Row | None) -> Session | None:
-    return None if row is None else session_from_row(row)
-
-
-_STATUSES = {status.value: status for status in SessionStatus}
-_TYPES = {type.value: type for type in SessionType}
-
-
-def _summary(row: Row) -> dict[str, Any]:
-    return {
-        "row": row[0],
-        "key": codec.stored_key(row[1]),
-        "agent_id": row[2],
-        "id": row[3],
-        "status": _STATUSES[row[4]],
-        "last_seq": row[5],
-        "created_at": codec.moment(row[6]),
-        "updated_at": codec.moment(row[7]),
-        "metadata": {} if row[8] == "{}" else codec.json_object(row[8]),
-        "label": row[9],
-        "display_name": row[10],
-        "description": row[11],
-        "preview": row[12],
-        "message_count": row[13],
-        "turn_count": row[14],
-        "parent_key": row[15],
-        "send_policy": None if row[16] is None else SendOverride(row[16]),
-        "delivery": delivery_context(*row[17:21]),
-        "model": row[21],
-        "thinking_level": row[22],
-        "verbose_level": row[23],
-        "context_tokens": row[24],
-        "aborted_last_run": row[25] == 1,
-        "usage": codec.usage(row[26:31]),
-        "source": Source(
-            kind=row[31], interactive=row[32] == 1, platform=row[33], trigger_id=row[34], type=_TYPES[row[35]]
-        ),
-    }
-
-
-def session_from_row(row: Row) -> Session:
-    other = row[_SUMMARY_WIDTH:]
-    return Session(
-        **_summary(row),
-        first_seq=other[0],
-        incarnation_seq=other[1],
-        started_at=codec.moment(other[2]),
-        interacted_at=codec.moment(other[3]),
-        description_source=None if other[4] is None else DescriptionSource(other[4]),
-        working_memory=other[5],
-        taint=codec.classification(*other[6:9]),
-        base=codec.classification(*other[9:12]),
-        clearance=None if other[12] is None else codec.classification(other[12], other[13], 1),
-        parent=other[14],
-        depth=other[15],
-        ancestors=other[16 : 16 + other[15]],
-    )
-
-
-def delivery_context(
-    channel: str | None, to: str | None, account_id: str | None, thread_id: str | None
-) -> DeliveryContext:
-    if channel is None and to is None and account_id is None and thread_id is None:
-        return NOWHERE
-    return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
+    return None if row is None else _SESSION.read(row)

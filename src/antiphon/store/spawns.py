@@ -1,10 +1,8 @@
 """Rows of children: their spawns, their attachments, and the results that they owe."""
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
-from antiphon.domain.actor import Principal
 from antiphon.domain.attachments import Attachment
 from antiphon.domain.ids import MessageId, RunId, SessionRow
 from antiphon.domain.report import Report, ReportState
@@ -14,19 +12,36 @@ from antiphon.domain.spawn import Cleanup, Mode, Spawn
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.scopes import MAX_DEPTH
+from antiphon.store.select_list import SelectList
 
 AT_ONCE = 500
 """Ids in one statement."""
 DUE = SessionRow(-1)
 """Not a session's row; woken when something gets a time at which it is due."""
 
-_SPAWN_COLUMNS = (
+_SPAWN = SelectList(
+    Spawn,
     "p.child, p.origin, p.run, p.task, p.mode, p.cleanup, p.time_limit, p.archive_after, p.attach_as, p.receipt, "
-    "p.due_at, p.kept_until, p.request"
+    "p.due_at, p.kept_until, p.request",
+    mode=codec.member_of(Mode),
+    cleanup=codec.member_of(Cleanup),
+    time_limit=codec.duration,
+    archive_after=codec.duration,
+    attach_as=codec.json_object,
+    receipt=codec.json_object,
+    due_at=codec.moment,
+    kept_until=codec.moment,
 )
-_REPORT_COLUMNS = (
+_REPORT = SelectList(
+    Report,
     "t.id, t.run, t.child, t.requester, t.requester_incarnation, t.origin_run, t.is_from_outside, t.waiter, t.place, "
-    "t.principal, t.stage, t.is_taken, t.is_sandboxed"
+    "t.principal, t.stage, t.is_taken, t.is_sandboxed",
+    is_from_outside=bool,
+    place=codec.place,
+    principal=codec.stored_principal,
+    stage=codec.member_of(ReportState),
+    is_taken=bool,
+    is_sandboxed=bool,
 )
 
 _CHILDREN = (
@@ -67,8 +82,8 @@ async def insert(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
             spawn.task,
             spawn.mode.value,
             spawn.cleanup.value,
-            None if spawn.time_limit is None else spawn.time_limit // timedelta(milliseconds=1),
-            None if spawn.archive_after is None else spawn.archive_after // timedelta(milliseconds=1),
+            codec.optional_milliseconds(spawn.time_limit),
+            codec.optional_milliseconds(spawn.archive_after),
             None if spawn.attach_as is None else codec.json_text(spawn.attach_as),
             None if spawn.receipt is None else codec.json_text(spawn.receipt),
             at_ms,
@@ -77,13 +92,13 @@ async def insert(tx: Transaction, spawn: Spawn, at_ms: int) -> None:
 
 
 async def find(query: Query, child: SessionRow) -> Spawn | None:
-    row = await query.fetch_one(f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.child = ?", (child,))
-    return None if row is None else _spawn(row)
+    row = await query.fetch_one(f"SELECT {_SPAWN.text} FROM spawns p WHERE p.child = ?", (child,))
+    return None if row is None else _SPAWN.read(row)
 
 
 async def find_by_origin(query: Query, origin: str) -> Spawn | None:
-    row = await query.fetch_one(f"SELECT {_SPAWN_COLUMNS} FROM spawns p WHERE p.origin = ?", (origin,))
-    return None if row is None else _spawn(row)
+    row = await query.fetch_one(f"SELECT {_SPAWN.text} FROM spawns p WHERE p.origin = ?", (origin,))
+    return None if row is None else _SPAWN.read(row)
 
 
 class Governed(NamedTuple):
@@ -111,7 +126,7 @@ async def list_children(
         conditions.append(f"({_IS_EXACT} OR s.label = ?)")
         values = [*[name] * 3, *values, *[name] * 4]
     rows = await query.fetch_all(
-        f"SELECT * FROM (SELECT {_SPAWN_COLUMNS}, (SELECT COALESCE(MAX(CASE WHEN t.stage = 'open' THEN t.id END), "
+        f"SELECT * FROM (SELECT {_SPAWN.text}, (SELECT COALESCE(MAX(CASE WHEN t.stage = 'open' THEN t.id END), "
         "MAX(t.id)) FROM reports t WHERE t.child = p.child) AS report, "
         f"CASE WHEN {_IS_AT_WORK} THEN 1 ELSE 0 END AS at_work, s.status AS status, "
         f"{is_exact} AS is_exact "
@@ -121,8 +136,11 @@ async def list_children(
         f"{'' if limit is None else ' LIMIT ?'}",
         (*values, *(() if limit is None else (limit,))),
     )
-    found = [row for row in rows if row[-1]] or rows
-    return [Governed(_spawn(row), row[-4], bool(row[-3])) for row in found]
+    children = [
+        (is_exact, Governed(_SPAWN.read(spawn), report, bool(is_at_work)))
+        for *spawn, report, is_at_work, _, is_exact in rows
+    ]
+    return [child for is_exact, child in children if is_exact] or [child for _, child in children]
 
 
 async def find_told(query: Query, requester: SessionRow, message_id: MessageId) -> SessionRow | None:
@@ -205,7 +223,10 @@ async def add_attachments(tx: Transaction, child: SessionRow, attachments: Seque
 async def list_attachments(query: Query, child: SessionRow) -> list[Attachment]:
     """In no order; the receipt has the order."""
     rows = await query.fetch_all("SELECT name, data, sha256, mime_type FROM attachments WHERE child = ?", (child,))
-    return [Attachment(name=row[0], data=bytes(row[1]), sha256=row[2], mime_type=row[3]) for row in rows]
+    return [
+        Attachment(name=name, data=bytes(data), sha256=sha256, mime_type=mime_type)
+        for name, data, sha256, mime_type in rows
+    ]
 
 
 async def drop_attachments(tx: Transaction, child: SessionRow) -> None:
@@ -242,7 +263,7 @@ async def take_open(tx: Transaction, child: SessionRow) -> None:
 
 
 async def find_report(query: Query, report_id: str) -> Report | None:
-    return _one(await query.fetch_one(f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE t.id = ?", (report_id,)))
+    return _one(await query.fetch_one(f"SELECT {_REPORT.text} FROM reports t WHERE t.id = ?", (report_id,)))
 
 
 async def list_reports(query: Query, report_ids: Sequence[str]) -> list[Report]:
@@ -320,7 +341,7 @@ async def list_of_child(query: Query, child: SessionRow) -> list[Report]:
 async def find_newest_of_child(query: Query, child: SessionRow) -> Report | None:
     return _one(
         await query.fetch_one(
-            f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE t.child = ? ORDER BY t.id DESC LIMIT 1", (child,)
+            f"SELECT {_REPORT.text} FROM reports t WHERE t.child = ? ORDER BY t.id DESC LIMIT 1", (child,)
         )
     )
 
@@ -388,7 +409,7 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> Cancelle
         f"UPDATE runs SET cancel_requested = 1 WHERE is_parked = 1 AND session IN ({below})", (root,)
     )
     await tx.execute(f"UPDATE reports SET is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,))
-    return CancelledTree([row[0] for row in rows if row[1] != "queued"], len(rows) + parked)
+    return CancelledTree([session for session, status in rows if status != "queued"], len(rows) + parked)
 
 
 async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
@@ -403,7 +424,7 @@ async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
         "AND (status IN ('queued', 'running', 'awaiting_approval') OR is_parked = 1) RETURNING session, status",
         (run,),
     ):
-        at_work += [row[0] for row in rows if row[1] in ("running", "awaiting_approval")]
+        at_work += [session for session, status in rows if status in ("running", "awaiting_approval")]
     await tx.execute(
         f"{_BELOW} UPDATE reports SET is_taken = 1 WHERE stage = 'open' AND run IN (SELECT run FROM below)", (run,)
     )
@@ -421,12 +442,12 @@ async def delete_all(tx: Transaction, child: SessionRow) -> None:
 
 
 async def _list(query: Query, condition: str, *values: SqlValue) -> list[Report]:
-    rows = await query.fetch_all(f"SELECT {_REPORT_COLUMNS} FROM reports t WHERE {condition} ORDER BY t.id", values)
-    return [_report(row) for row in rows]
+    rows = await query.fetch_all(f"SELECT {_REPORT.text} FROM reports t WHERE {condition} ORDER BY t.id", values)
+    return [_REPORT.read(row) for row in rows]
 
 
 def _one(row: Row | None) -> Report | None:
-    return None if row is None else _report(row)
+    return None if row is None else _REPORT.read(row)
 
 
 def _report_values(report: Report) -> dict[str, Any]:
@@ -445,39 +466,3 @@ def _report_values(report: Report) -> dict[str, Any]:
         "is_taken": int(report.is_taken),
         "is_sandboxed": int(report.is_sandboxed),
     }
-
-
-def _report(row: Row) -> Report:
-    return Report(
-        id=row[0],
-        run=row[1],
-        child=row[2],
-        requester=row[3],
-        requester_incarnation=row[4],
-        origin_run=row[5],
-        is_from_outside=bool(row[6]),
-        waiter=row[7],
-        place=None if row[8] is None else codec.place(row[8]),
-        principal=Principal.parse(row[9]),
-        stage=ReportState(row[10]),
-        is_taken=bool(row[11]),
-        is_sandboxed=bool(row[12]),
-    )
-
-
-def _spawn(row: Row) -> Spawn:
-    return Spawn(
-        child=row[0],
-        origin=row[1],
-        run=row[2],
-        task=row[3],
-        mode=Mode(row[4]),
-        cleanup=Cleanup(row[5]),
-        time_limit=None if row[6] is None else timedelta(milliseconds=row[6]),
-        archive_after=None if row[7] is None else timedelta(milliseconds=row[7]),
-        attach_as=None if row[8] is None else codec.json_object(row[8]),
-        receipt=None if row[9] is None else codec.json_object(row[9]),
-        due_at=codec.optional_moment(row[10]),
-        kept_until=codec.optional_moment(row[11]),
-        request=row[12],
-    )

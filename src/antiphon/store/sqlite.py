@@ -420,7 +420,7 @@ def _close(connection: SqliteConnection) -> None:
     try:
         connection.close()
     except sqlite3.Error as error:
-        logger.warning("Database was not folded", extra={"action": "store_close_failed", "error": str(error)})
+        logger.warning("Database was not closed cleanly", extra={"action": "store_close_failed", "error": str(error)})
 
 
 def _translate(error: BaseException) -> BaseException:
@@ -436,7 +436,7 @@ def _translate(error: BaseException) -> BaseException:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return Unavailable(f"Store is corrupt ({error}). Restore a backup.", code="store_corrupt")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return Unavailable("Store is busy: another program holds the database.", code="store_busy")
+            return Unavailable("Store is busy: another program has locked the database. Try again.", code="store_busy")
         case _:
             return error
 
@@ -447,7 +447,7 @@ def _closed() -> Unavailable:
 
 def _failed(error: BaseException) -> Unavailable:
     return Unavailable(
-        f"Store failed ({error}): nothing more is acknowledged until the process is started anew.",
+        f"Store failed ({error}): nothing is stored until the process is restarted.",
         code="store_failed",
     )
 
@@ -456,8 +456,8 @@ def _unusable(path: Path, error: sqlite3.DatabaseError) -> StoreUnusable:
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return StoreUnusable(
-            f"Database is corrupt: {str(path)!r} ({error}). It was left as it is; "
-            "restore a backup, or move it away to start anew.",
+            f"Database is corrupt: {str(path)!r} ({error}). It was not changed. "
+            "Restore a backup, or move it away to start with an empty database.",
             code="store_corrupt",
         )
     return StoreUnusable(f"Database cannot be opened: {str(path)!r} ({error})")

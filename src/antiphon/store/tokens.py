@@ -31,7 +31,7 @@ async def delete_expired(tx: Transaction, at_ms: int) -> None:
     await tx.execute("DELETE FROM tokens WHERE expires_at <= ? OR used_at IS NOT NULL", (at_ms,))
 
 
-async def insert_link(tx: Transaction, hash: str, principal: Principal, at_ms: int, expires_at_ms: int) -> None:
+async def insert_link(tx: Transaction, hash: str, principal: Principal, *, at_ms: int, expires_at_ms: int) -> None:
     await tx.execute(
         "INSERT INTO tokens (hash, kind, principal, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
         (hash, TokenKind.LINK.value, str(principal), at_ms, expires_at_ms),

@@ -33,7 +33,7 @@ Report = Callable[[str, int, int], None]
 """Called with a table, the number of its rows copied so far, and their total."""
 
 
-async def transfer(path: Path, old_path: Path, url: str, now_ms: int, report: Report) -> dict[str, int]:
+async def transfer(path: Path, old_path: Path, url: str, *, now_ms: int, report: Report) -> dict[str, int]:
     """Copies the database file to the PostgreSQL database; returns the number of rows by table.
 
     Then renames the file to `old_path`, with all its content, so that nobody keeps using it by accident.
@@ -44,7 +44,7 @@ async def transfer(path: Path, old_path: Path, url: str, now_ms: int, report: Re
     if not path.exists():
         raise StoreUnusable(f"Database is missing: {str(path)!r}. There is nothing to move.", code="store_missing")
     if old_path.exists():
-        raise Conflict(f"File of an earlier move is in the way: {str(old_path)!r}. Put it away.", code="moved_before")
+        raise Conflict(f"File from an earlier move still exists: {str(old_path)!r}. Move it away.", code="moved_before")
     await _bring_up_to_date(path, now_ms)
     await prepare(url, now_ms)
     lock = take_lock(path)
@@ -85,7 +85,7 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
             await target.execute("LOCK TABLE sessions IN EXCLUSIVE MODE")
             if await _number(target, sql.SQL("SELECT count(*) FROM sessions")):
                 raise Conflict(
-                    f"Database has sessions already: {place(url)}. Move a home to a database that has none.",
+                    f"Database has sessions already: {place(url)}. Move the home to an empty database.",
                     code="target_not_empty",
                 )
             await target.execute("DELETE FROM home_keys")  # the copied home brings its own
@@ -97,8 +97,8 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
     except psycopg.Error as error:
         reason = str(error).strip().splitlines()
         raise StoreUnusable(
-            f"Database did not take the rows: {place(url)} ({reason[0] if reason else 'no answer'}). "
-            "The home is as it was; try again with an empty database.",
+            f"Database did not accept the rows: {place(url)} ({reason[0] if reason else 'no answer'}). "
+            "The home was not changed. Try again with an empty database.",
             code="move_failed",
         ) from error
     finally:
@@ -112,7 +112,7 @@ def _tables(source: sqlite3.Connection) -> list[str]:
 
 
 async def _copy(source: sqlite3.Connection, target: AsyncConnection[Any], table: str, report: Report) -> int:
-    columns = [row[1] for row in source.execute(f'PRAGMA table_info("{table}")').fetchall()]
+    columns = [name for _, name, *_ in source.execute(f'PRAGMA table_info("{table}")').fetchall()]
     total: int = source.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
     listed = sql.SQL(", ").join(map(sql.Identifier, columns))
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), listed)
@@ -162,6 +162,6 @@ async def _number(target: AsyncConnection[Any], statement: sql.Composed | sql.SQ
 
 def _differs(what: str) -> StoreUnusable:
     return StoreUnusable(
-        f"Database does not hold what was copied: it has {what}. Nothing was moved; the home is as it was.",
+        f"Database differs from what was copied: it has {what}. Nothing was moved, and the home was not changed.",
         code="move_failed",
     )

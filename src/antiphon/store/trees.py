@@ -66,7 +66,7 @@ async def list_descendants(
         first = await query.fetch_all(
             f"SELECT id, place FROM ({placed}) p ORDER BY place LIMIT ?", (*where.values, limit)
         )
-        order = {SessionRow(row[0]): int(row[1]) for row in first}
+        order = {SessionRow(session): int(place) for session, place in first}
         found += [(order[session.row], session) for session in await rows.list_rows(query, list(order))]
     found.sort(key=lambda each: (each[0], each[1].row))
     return [session for _, session in found[:limit]]
@@ -86,7 +86,7 @@ async def list_children(
         most = max(parents[place] for place in places)
         placed = _placed(depth, where, f"{_at_work_first(depth)}, {_NEWEST}")
         first = await query.fetch_all(f"SELECT id, place FROM ({placed}) p WHERE place <= ?", (*where.values, most))
-        order = {SessionRow(row[0]): int(row[1]) for row in first}
+        order = {SessionRow(session): int(place) for session, place in first}
         for session in await rows.list_rows(query, list(order)):
             parent = session.ancestors[depth]
             assert parent is not None
@@ -110,7 +110,7 @@ async def count_children(
             f"GROUP BY s.ancestor_{depth}",
             where.values,
         )
-        found |= {SessionRow(row[0]): int(row[1]) for row in counted}
+        found |= {SessionRow(root): int(count) for root, count in counted}
     return found
 
 

@@ -46,7 +46,7 @@ class CommandArguments(Arguments):
 
 
 def run_command(
-    callers: Callers, workspaces: Workspaces, rules: Rules, mode: CommandMode, home: Path
+    callers: Callers, workspaces: Workspaces, rules: Rules, *, mode: CommandMode, home: Path
 ) -> SessionTool[CommandArguments]:
     """The tool for a mode other than `off`."""
     commands = Commands()
@@ -54,13 +54,13 @@ def run_command(
     async def carry_out(caller: Caller, arguments: CommandArguments) -> Mapping[str, Any]:
         session = await callers.session_of(caller)
         agent = rules.agent(caller.agent_id)
-        workspace = await to_thread.run_sync(workspaces.open, session.agent_id, session.row, session.created_at)
+        workspace = workspaces.of(session.agent_id, session.row, session.created_at)
         limits = agent.command_limits
         if arguments.timeout_seconds is not None:
             limits = replace(limits, time=min(limits.time, _seconds(arguments.timeout_seconds)))
         command = Command(
             text=arguments.command,
-            workspace=workspace,
+            workspace=await to_thread.run_sync(workspace.open),
             home=home,
             limits=limits,
             is_sandboxed=_needs_walls(caller, agent, session, mode),

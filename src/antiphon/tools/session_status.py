@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from antiphon.domain.targets import parse_target
+from antiphon.domain.targets import WrittenTarget, parse_target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.views.views import Views
@@ -23,6 +23,8 @@ DESCRIPTION = (
 
 
 class StatusArguments(Arguments):
+    aliases = {"session_id": "sessionKey"}
+
     session_key: str = Field(
         "current", description="The session's key or session id, or 'main', 'current' (default) or 'parent'."
     )
@@ -31,7 +33,8 @@ class StatusArguments(Arguments):
 def session_status(views: Views, rules: Rules) -> SessionTool[StatusArguments]:
     async def carry_out(caller: Caller, arguments: StatusArguments) -> Mapping[str, Any]:
         name = arguments.session_key
-        view = await views.status(caller, parse_target(name, agent_id=caller.agent_id), name)
+        target = WrittenTarget(parse_target(name, agent_id=caller.agent_id), name)
+        view = await views.status(caller, target)
         session = view.session
         agent = rules.agents.get(session.agent_id)
         answer: dict[str, Any] = {
@@ -59,5 +62,4 @@ def session_status(views: Views, rules: Rules) -> SessionTool[StatusArguments]:
         StatusArguments,
         carry_out,
         codes=("invalid_key", "not_found"),
-        aliases={"session_id": "sessionKey"},
     )

@@ -7,7 +7,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from msgspec.json import Encoder
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
@@ -33,6 +33,11 @@ _IDENTITY = frozenset(
 
 class Arguments(BaseModel):
     """The arguments of one tool, camelCase on the wire; any other argument is rejected."""
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names that are accepted, with the names that they stand for."""
+    self_checked: ClassVar[frozenset[str]] = frozenset()
+    """Parameters whose text the tool checks itself, as `list.name` without a number."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -69,8 +74,6 @@ class SessionTool(Generic[A]):
         *,
         codes: tuple[str, ...] = (),
         effects: frozenset[Effect] = frozenset({Effect.READS}),
-        aliases: Mapping[str, str] | None = None,
-        checks_text_of: frozenset[str] = frozenset(),
         is_idempotent: bool = True,
     ) -> None:
         self._arguments = arguments
@@ -78,9 +81,6 @@ class SessionTool(Generic[A]):
         self.codes = ("invalid_arguments", *codes)
         """Codes of failures that the tool answers itself."""
         self._effects = effects
-        self._aliases = aliases or {}
-        self._checks_text_of = checks_text_of
-        """Parameters whose text the tool checks itself, as `list.name` without a number."""
         self._is_idempotent = is_idempotent
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
 
@@ -111,7 +111,7 @@ class SessionTool(Generic[A]):
         except Misfit as error:
             raise self._misfit(str(error)) from None
         named = dict(arguments)
-        for alias, name in self._aliases.items():
+        for alias, name in self._arguments.aliases.items():
             if alias in named and name in named:
                 raise Invalid(
                     f"Arguments of {self._schema.name} do not fit: {alias} and {name} mean the same; give only one",
@@ -134,7 +134,7 @@ class SessionTool(Generic[A]):
         """Rejects halves of surrogate pairs: they can be neither stored nor sent."""
         for place, text in _texts_in(arguments):
             general = ".".join(part for part in place.split(".") if not part.isdigit())
-            if general not in self._checks_text_of and not _is_whole(text):
+            if general not in self._arguments.self_checked and not _is_whole(text):
                 raise Invalid(
                     f"Arguments of {self._schema.name} do not fit: {ascii(place)[1:-1][:80]}: holds half a surrogate "
                     "pair; send valid Unicode",

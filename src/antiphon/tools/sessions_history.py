@@ -8,7 +8,7 @@ from pydantic import Field
 from antiphon.domain.actor import Principal
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.targets import Target, parse_target
+from antiphon.domain.targets import Target, WrittenTarget, parse_target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.views.views import Views
@@ -25,6 +25,8 @@ TARGET = "The session's key or session id, or 'main', 'current' or 'parent'."
 
 
 class HistoryArguments(Arguments):
+    aliases = {"session_id": "sessionKey"}
+
     session_key: str = Field(description=TARGET)
     limit: int = Field(50, description="Maximum number of messages, 1 to 1000.")
     cursor: str | None = Field(None, description="nextCursor of the previous answer, for older messages.")
@@ -42,8 +44,7 @@ def sessions_history(views: Views, cursors: Cursors) -> SessionTool[HistoryArgum
         about = question(caller.session, caller.principal, target, include_tools=arguments.include_tools)
         page = await views.history(
             caller,
-            target,
-            arguments.session_key,
+            WrittenTarget(target, arguments.session_key),
             limit=min(max(arguments.limit, 1), MAX_LIMIT),
             before=None if arguments.cursor is None else cursors.unseal(about, arguments.cursor)[0],
             include_tools=arguments.include_tools,
@@ -72,5 +73,4 @@ def sessions_history(views: Views, cursors: Cursors) -> SessionTool[HistoryArgum
         HistoryArguments,
         carry_out,
         codes=("invalid_key", "not_found", "invalid_cursor", "cursor_pruned"),
-        aliases={"session_id": "sessionKey"},
     )

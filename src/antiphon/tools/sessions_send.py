@@ -28,6 +28,8 @@ CODES = (
 
 
 class SendArguments(Arguments):
+    aliases = {"session_id": "sessionKey", "content": "message"}
+
     session_key: str | None = Field(
         None, description="The session's key or session id, or 'main' or 'parent'. Or give label."
     )
@@ -52,7 +54,6 @@ def sessions_send(exchanges: Exchanges) -> SessionTool[SendArguments]:
         carry_out,
         codes=CODES,
         effects=frozenset({Effect.WRITES}),
-        aliases={"session_id": "sessionKey", "content": "message"},
     )
 
 

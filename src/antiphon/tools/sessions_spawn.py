@@ -40,6 +40,9 @@ class AttachAsArgument(Arguments):
 
 
 class SpawnArguments(Arguments):
+    aliases = {"timeoutSeconds": "runTimeoutSeconds"}
+    self_checked = frozenset({"attachments.name", "attachments.content"})
+
     task: str = Field(description="The task, with everything the sub-agent needs to know.")
     label: Annotated[str, Field(max_length=MAX_LABEL_LENGTH), AfterValidator(parse_child_label)] | None = Field(
         None, description="A name for the sub-agent, on one line; not 'all'."
@@ -82,8 +85,6 @@ def sessions_spawn(spawns: Spawns) -> SessionTool[SpawnArguments]:
         carry_out,
         codes=CODES,
         effects=frozenset({Effect.WRITES}),
-        aliases={"timeoutSeconds": "runTimeoutSeconds"},
-        checks_text_of=frozenset({"attachments.name", "attachments.content"}),
     )
 
 

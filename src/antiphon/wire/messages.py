@@ -142,49 +142,36 @@ def message(event: Event, *, with_images: bool = True) -> MessageShape:
         label = ClassificationShape(
             level=event.classification.level.name, integrity=event.classification.integrity.value
         )
-    content = _parts(body.content, with_images=with_images)
-    created_at = milliseconds(event.created_at)
+    return MessageShape(
+        seq=event.seq,
+        message_id=body.message_id,
+        role=role_of(body),
+        content=_parts(body.content, with_images=with_images),
+        created_at=milliseconds(event.created_at),
+        run_id=event.run_id,
+        classification=label,
+        **_own_fields(body),
+    )
+
+
+def _own_fields(body: UserMessage | AssistantMessage | ToolResult) -> dict[str, Any]:
+    """The fields that only messages of its role have."""
     match body:
         case UserMessage():
-            return MessageShape(
-                seq=event.seq,
-                message_id=body.message_id,
-                role=role_of(body),
-                content=content,
-                created_at=created_at,
-                run_id=event.run_id,
-                sender=body.sender,
-                provenance=None if body.provenance == EXTERNAL else _provenance(body.provenance),
-                exchange=None if body.exchange is None else _exchange(body.exchange),
-                report=None if body.report is None else _report(body.report),
-                classification=label,
-            )
+            return {
+                "sender": body.sender,
+                "provenance": None if body.provenance == EXTERNAL else _provenance(body.provenance),
+                "exchange": None if body.exchange is None else _exchange(body.exchange),
+                "report": None if body.report is None else _report(body.report),
+            }
         case AssistantMessage():
-            return MessageShape(
-                seq=event.seq,
-                message_id=body.message_id,
-                role=role_of(body),
-                content=content,
-                created_at=created_at,
-                run_id=event.run_id,
-                model=body.model,
-                partial=body.partial or None,
-                provenance=_provenance(body.provenance) if body.provenance else None,
-                classification=label,
-            )
+            return {
+                "model": body.model,
+                "partial": body.partial or None,
+                "provenance": _provenance(body.provenance) if body.provenance else None,
+            }
         case ToolResult():
-            return MessageShape(
-                seq=event.seq,
-                message_id=body.message_id,
-                role=role_of(body),
-                content=content,
-                created_at=created_at,
-                run_id=event.run_id,
-                tool_call_id=body.tool_call_id,
-                tool_name=body.tool,
-                is_error=body.is_error or None,
-                classification=label,
-            )
+            return {"tool_call_id": body.tool_call_id, "tool_name": body.tool, "is_error": body.is_error or None}
 
 
 def _parts(content: Sequence[Part], *, with_images: bool) -> list[Content]:

@@ -18,9 +18,12 @@ class Conversation:
     """The messages of one session for one dialect, with ids of calls that are unique and stay the same as it grows."""
 
     def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._begin()
+
+    def _begin(self) -> None:
         self.size = 0
         """Bytes of memory, about."""
-        self._dialect = dialect
         self._entries: list[PromptEntry] = []
         self._pieces: list[Piece] = []
         self._used_ids: set[str] = set()
@@ -31,7 +34,7 @@ class Conversation:
         """All entries, encoding those that follow the ones of before; all anew if these are others now."""
         known = len(self._entries)
         if self._entries != entries[:known]:
-            self.__init__(self._dialect)
+            self._begin()
             known = 0
         for entry in entries[known:]:
             self._entries.append(entry)

@@ -9,6 +9,8 @@ from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_ru
 from antiphon.domain.message import JsonObject
 
 app = typer.Typer(no_args_is_help=True, help="List, read, follow, send to and fork sessions.")
+InactiveOption = Annotated[bool, typer.Option("--all", help="Include inactive sessions.")]
+CursorOption = Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")]
 ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results of tools.")]
 
 
@@ -25,9 +27,9 @@ def list_sessions(
         ),
     ] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Only sessions of this agent.")] = None,
-    include_inactive: Annotated[bool, typer.Option("--all", help="Include inactive sessions.")] = False,
+    include_inactive: InactiveOption = False,
     limit: LimitOption = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")] = None,
+    cursor: CursorOption = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -79,7 +81,7 @@ def show_tree(
         str | None,
         typer.Argument(metavar="SESSION", help="Only this session and what it spawned; default: all sessions."),
     ] = None,
-    include_inactive: Annotated[bool, typer.Option("--all", help="Include inactive sessions.")] = False,
+    include_inactive: InactiveOption = False,
     limit: Annotated[
         int,
         typer.Option(
@@ -137,7 +139,7 @@ def show_history(
     session: SessionArgument,
     limit: LimitOption = 50,
     tools: ToolsOption = False,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")] = None,
+    cursor: CursorOption = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from socket import socket
 from threading import Lock
@@ -53,6 +53,23 @@ _ERRORS: dict[int, type[AntiphonError]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    method: str
+    path: str
+    parameters: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
+    body: JsonObject | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    seconds: float = 0.0
+    """How long the answer may take, in addition to the usual time."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it has the same effect if it is sent twice."""
+        is_named = "Idempotency-Key" in self.headers or "messageId" in (self.body or {})
+        return self.method == "GET" or is_named or self.path == "/sessions" or self.path.endswith("/cancel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEvent:
     """One event of a stream. `keep_alive` ones have no data."""
 
@@ -86,36 +103,40 @@ class Client:
 
     def prove(self) -> None:
         """Opens a connection, on which the gateway has to prove itself. Raises `Denied`, `Unavailable`."""
-        self._ask_here("GET", "/health", {}, None, None, 0.0)
+        self._ask_here(_Request(method="GET", path="/health"))
 
     def close(self) -> None:
         for http in (self._http, *self._left):
             http.close()
 
     def get(self, path: str, **parameters: Parameter) -> JsonObject:
-        return self._ask("GET", path, parameters)
+        return self._ask(_Request(method="GET", path=path, parameters=parameters))
 
     def post(self, path: str, body: JsonObject | None = None, **parameters: Parameter) -> JsonObject:
-        return self._ask("POST", path, parameters, body)
+        return self._ask(_Request(method="POST", path=path, parameters=parameters, body=body))
 
     def post_message(self, key: str, body: JsonObject, **parameters: Parameter) -> JsonObject:
         """Posts it under an id of its own, so that it is stored once however often it has to be sent."""
         named = body if "messageId" in body else {**body, "messageId": new_message_id()}
-        return self._ask("POST", session_path(key, "/messages"), parameters, named)
+        return self.post(session_path(key, "/messages"), named, **parameters)
 
     def delete(self, path: str) -> JsonObject:
-        return self._ask("DELETE", path, {})
+        return self._ask(_Request(method="DELETE", path=path))
 
     def call_tool(
         self, name: str, session: str, arguments: JsonObject, *, idempotency_key: str | None, seconds: float
     ) -> JsonObject:
         """The tool's answer, failures too; `seconds` is how long the tool itself may take."""
-        headers = {"Idempotency-Key": idempotency_key or f"cli-{secrets.token_hex(16)}"}
-        body: JsonObject = {"sessionKey": session, "arguments": arguments}
-        path = f"/tools/{quote(name, safe='')}"
+        request = _Request(
+            method="POST",
+            path=f"/tools/{quote(name, safe='')}",
+            body={"sessionKey": session, "arguments": arguments},
+            headers={"Idempotency-Key": idempotency_key or f"cli-{secrets.token_hex(16)}"},
+            seconds=seconds,
+        )
         while True:
             url = self.url
-            answer = self._ask("POST", path, {}, body, headers=headers, seconds=seconds)
+            answer = self._ask(request)
             if answer.get("code") != "stopped" or not self.move(url):
                 return answer
 
@@ -248,23 +269,13 @@ class Client:
                 raise self._unreachable()
             time.sleep(pause_seconds)
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        parameters: Mapping[str, Parameter],
-        body: JsonObject | None = None,
-        headers: Mapping[str, str] | None = None,
-        seconds: float = 0.0,
-    ) -> JsonObject:
-        is_named = "Idempotency-Key" in (headers or {}) or "messageId" in (body or {})
-        is_repeatable = method == "GET" or is_named or path == "/sessions" or path.endswith("/cancel")
+    def _ask(self, request: _Request) -> JsonObject:
         while True:
             url = self.url
             try:
-                return self._ask_here(method, path, parameters, body, headers, seconds)
+                return self._ask_here(request)
             except Unavailable as error:
-                may_repeat = is_repeatable or was_not_done(error)
+                may_repeat = request.is_repeatable or was_not_done(error)
                 if error.code not in ENDED or not may_repeat or not self.move(url):
                     raise
 
@@ -290,24 +301,16 @@ class Client:
             self._must_prove = other._must_prove
             return True
 
-    def _ask_here(
-        self,
-        method: str,
-        path: str,
-        parameters: Mapping[str, Parameter],
-        body: JsonObject | None,
-        headers: Mapping[str, str] | None,
-        seconds: float,
-    ) -> JsonObject:
-        wait = parameters.get("wait")
-        limit = ANSWER_SECONDS + (wait if isinstance(wait, float) else seconds)
+    def _ask_here(self, request: _Request) -> JsonObject:
+        wait = request.parameters.get("wait")
+        limit = ANSWER_SECONDS + (wait if isinstance(wait, float) else request.seconds)
         try:
             response = self._http.request(
-                method,
-                path,
-                params=_present(parameters),
-                json=body,
-                headers=headers,
+                request.method,
+                request.path,
+                params=_present(request.parameters),
+                json=request.body,
+                headers=request.headers,
                 timeout=httpx.Timeout(limit, connect=CONNECT_SECONDS),
                 extensions={"trace": self._watch_connections},
             )

@@ -86,7 +86,7 @@ class AgentSandboxSection(Section):
 
 class SubagentsSection(Section):
     allow_agents: tuple[Annotated[str, AfterValidator(_allowed_agent)], ...] = ()
-    """Other agents under which the agent may spawn sessions; `*` for any. Under itself it always may."""
+    """Other agents under which the agent may spawn sessions; `*` for any. It may always spawn under itself."""
     max_spawn_depth: Annotated[int, Field(ge=1, le=5)] = 1
     """How many levels of children are allowed; with 1, children may not spawn."""
     max_children_per_agent: Annotated[int, Field(ge=1, le=1000)] = 5
@@ -97,7 +97,7 @@ class SubagentsSection(Section):
     run_timeout_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = 0
     """How long a child's run may take, unless its spawn sets a limit; 0 sets none."""
     archive_after_minutes: Annotated[float, Field(ge=0, le=MOST_MINUTES)] = 60
-    """How long after their result children are hidden from lists; 0 for never."""
+    """How long after its result a child is hidden from lists; 0 for never."""
 
     def overlaid(self, own: "SubagentsSection | None") -> "SubagentsSection":
         """With what an agent's own section sets."""
@@ -130,7 +130,7 @@ class McpServerSection(Section):
     tools: tuple[str, ...] | None = None
     """The names of its tools that the agent may call; all unless set."""
     effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict[str, tuple[Effect, ...]])
-    """What each tool does to the world; `*` for the others. Unless set, a tool writes and leaves."""
+    """What each tool does to the world; `*` for the others. Unless set: `writes`, `leaves`."""
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     """How long a call, and the start of the server, may take."""
 
@@ -199,7 +199,7 @@ class AgentSection(Section):
 
 class AgentsSection(Section):
     default: str | None = None
-    """The agent whose main session `main` means; the first in the list unless set."""
+    """`main` means this agent's main session; the first agent in the list unless set."""
     defaults: AgentDefaults = AgentDefaults()
     list: tuple[AgentSection, ...] = ()
 

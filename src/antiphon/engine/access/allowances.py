@@ -23,8 +23,8 @@ async def refuse_session(tx: Transaction, principal: Principal, shares: Shares) 
         return None
     return Refusal(
         Denied(
-            f"Guest takes part in {taken.sessions} sessions, the most that it may. Write in one of these; "
-            "the owner may raise limits.guest.sessions.",
+            f"Guest takes part in {taken.sessions} sessions, the maximum. Write in one of these; "
+            "the owner can raise limits.guest.sessions.",
             code="guest_sessions",
         )
     )
@@ -40,7 +40,7 @@ async def refuse_message(tx: Transaction, principal: Principal, size: int, share
     return Refusal(
         Denied(
             f"Guest has stored {taken.stored_bytes} bytes, and may store {shares.stored_bytes}. "
-            "The owner may delete sessions, or raise limits.guest.storedBytes.",
+            "The owner can delete sessions, or raise limits.guest.storedBytes.",
             code="guest_bytes",
         )
     )
@@ -55,7 +55,7 @@ async def refuse_run(tx: Transaction, principal: Principal, shares: Shares) -> R
         return None
     return Refusal(
         Limited(
-            f"Guest has {waiting} runs waiting, the most that it may. Wait for answers before asking more.",
+            f"Guest has {waiting} waiting runs, the maximum. Wait for answers before asking more.",
             code="guest_runs",
             retry_after_seconds=PATIENCE_SECONDS,
         )

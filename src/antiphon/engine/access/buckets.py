@@ -48,7 +48,7 @@ class Buckets:
         if bucket.tokens < 1:
             seconds = max(1, math.ceil((1 - bucket.tokens) / rate.per_second))
             raise Limited(
-                f"Requests come too fast: more than {rate.per_minute} a minute. Try again in {seconds} s.",
+                f"Requests are too frequent: more than {rate.per_minute} a minute. Try again in {seconds} s.",
                 code="rate_limited",
                 retry_after_seconds=seconds,
             )

@@ -7,7 +7,7 @@ from antiphon.domain.errors import NotFound
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.access.reach import find_session, look_up
+from antiphon.engine.access.reach import Rights, find_session, look_up
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -30,7 +30,7 @@ class Callers:
 
     async def find(self, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller:
         """A client outside that acts as the session. Raises `NotFound` if it is missing or out of reach."""
-        return accepted(await self._database.read(_find_caller, principal, target, call_id, self._rules))
+        return accepted(await self._database.read(_find_caller, Rights(principal, self._rules), target, call_id))
 
     async def are_one(self, target: NamedTarget, other: NamedTarget) -> bool:
         """Whether both targets name the same existing session."""
@@ -40,7 +40,7 @@ class Callers:
         """The caller's current row. Raises `NotFound` if it was deleted."""
         session = await self._database.read(rows.find_by_row, caller.session)
         if session is None:
-            raise NotFound("Session not found: the caller's own was deleted.")
+            raise NotFound("Session not found: the caller's own session was deleted.")
         return session
 
 
@@ -49,17 +49,15 @@ async def _are_one(query: Query, target: NamedTarget, other: NamedTarget) -> boo
     return one is not None and another is not None and one.session.row == another.session.row
 
 
-async def _find_caller(
-    query: Query, principal: Principal, target: NamedTarget, call_id: str, rules: Rules
-) -> FoundCaller | Refusal:
-    found = await find_session(query, principal, Act.CALL, target, rules)
+async def _find_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller | Refusal:
+    found = await find_session(query, rights, Act.CALL, target)
     if isinstance(found, Refusal):
         return found
     session = found.session
     caller = Caller(
         session=session.row,
         agent_id=session.agent_id,
-        principal=principal,
+        principal=rights.principal,
         call_id=f"{session.row}:{call_id}",
         run=None,
     )

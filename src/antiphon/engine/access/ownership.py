@@ -10,7 +10,7 @@ from anyio import to_thread
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import Ids
-from antiphon.engine.access.reach import find_reach
+from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Ownership:
-    def __init__(self, database: Database, rules: Rules, home: Path, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, home: Path, *, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._rules = rules
         self._home = home
@@ -67,7 +67,7 @@ class Ownership:
 
         Raises `Denied` for anyone but the owner.
         """
-        accepted(await self._database.read(find_reach, principal, Act.TOKENS, self._rules))
+        accepted(await self._database.read(find_reach, Rights(principal, self._rules), Act.TOKENS))
         async with self._rotating:
             making = next_token(self._home, self._ids)
             new = await to_thread.run_sync(making.__enter__)  # waits for other processes of the home
@@ -87,7 +87,8 @@ class Ownership:
     async def replace(self, principal: Principal, token: str) -> None:
         """Replaces the owner's token, and ends the browsers and links that the previous one let in."""
         self._known = None
-        accepted(await self._database.run(_replace, principal, self._rules, hash_of(token), self._clock.now_ms()))
+        rights = Rights(principal, self._rules)
+        accepted(await self._database.run(_replace, rights, hash_of(token), self._clock.now_ms()))
         self._known = None  # a read may have begun before the COMMIT
 
     async def holds(self, token: str, *, first: str) -> bool:
@@ -123,8 +124,8 @@ class Ownership:
         return known
 
 
-async def _replace(tx: Transaction, principal: Principal, rules: Rules, hash: str, at_ms: int) -> Refusal | None:
-    reach = await find_reach(tx, principal, Act.TOKENS, rules)
+async def _replace(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> Refusal | None:
+    reach = await find_reach(tx, rights, Act.TOKENS)
     if isinstance(reach, Refusal):
         return reach
     await tokens.replace_owner_hash(tx, hash, at_ms)

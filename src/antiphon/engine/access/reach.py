@@ -7,6 +7,7 @@ same number of statements. Contract: answers 2, access 1, visibility.
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
@@ -38,6 +39,18 @@ NOBODY = SessionRow(-1)
 
 Actor: TypeAlias = Principal | Caller
 """A person or program, or a session that calls a tool."""
+
+
+class Rights(Struct, frozen=True):
+    """An actor, and the rules that decide what it may do."""
+
+    actor: Actor
+    rules: Rules
+
+    @property
+    def principal(self) -> Principal:
+        """The actor itself; for a session that calls a tool, the principal whose rights the call has."""
+        return self.actor if isinstance(self.actor, Principal) else self.actor.principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +93,15 @@ class FoundHead:
     head: rows.SessionHead
 
 
-async def find_reach(query: Query, actor: Actor, act: Act, rules: Rules) -> Reach | Refusal:
+async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
     """The actor's reach; refused if policy never allows it this act, or if the calling session is gone."""
+    actor, rules = rights.actor, rights.rules
     if isinstance(actor, Principal):
         reach = reach_of_person(actor, act)
     else:
         session = await rows.find_by_row(query, actor.session)
         if session is None:
-            return Refusal(NotFound("Session not found: the caller's own was deleted."))
+            return Refusal(NotFound("Session not found: the caller's own session was deleted."))
         reach = reach_of_session(
             session,
             actor.principal,
@@ -114,17 +128,15 @@ async def find_target(query: Query, reach: Reach, target: Target, name: str | No
     return await admit(query, reach, candidate) or Refusal(not_found(reach, name or written))
 
 
-async def find_session(query: Query, actor: Actor, act: Act, target: NamedTarget, rules: Rules) -> Found | Refusal:
+async def find_session(query: Query, rights: Rights, act: Act, target: NamedTarget) -> Found | Refusal:
     """The session, if the actor may do this act on it."""
-    reach = await find_reach(query, actor, act, rules)
+    reach = await find_reach(query, rights, act)
     return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
 
 
-async def find_head(
-    query: Query, principal: Principal, act: Act, target: NamedTarget, rules: Rules
-) -> FoundHead | Refusal:
+async def find_head(query: Query, rights: Rights, act: Act, target: NamedTarget) -> FoundHead | Refusal:
     """Like `find_session`, for people, with only the head of the row."""
-    reach = await find_reach(query, principal, act, rules)
+    reach = await find_reach(query, rights, act)
     if isinstance(reach, Refusal):
         return reach
     by_key = await rows.find_head_by_key(query, target.key) if target.key is not None else None
@@ -218,7 +230,7 @@ _SEES = {
 def not_found(reach: Reach, name: str) -> NotFound:
     """The same text for missing and hidden sessions; it depends only on the actor's own policy."""
     if reach.viewer is None:
-        return NotFound(f"Session not found: {name!r}. Sessions that you may see are listed by `sessions list`.")
+        return NotFound(f"Session not found: {name!r}. `sessions list` shows the sessions that you may see.")
     visibility = reach.viewer.visibility
     return NotFound(
         f"Session not found: {name[:200]!r}. This session sees {_SEES[visibility]} "

@@ -11,7 +11,7 @@ from datetime import timedelta
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import Ids
-from antiphon.engine.access.reach import find_reach
+from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -45,9 +45,8 @@ class SignIn:
 
     async def new_link_code(self, principal: Principal) -> str:
         """A code that signs in one browser as the owner, once, within ten minutes. Raises `Denied`."""
-        code, now_ms = self._ids.random_hex(48), self._clock.now_ms()
-        expires_at_ms = now_ms + _milliseconds(LINK_LIFE)
-        accepted(await self._database.run(_store_link, principal, self._rules, hash_of(code), now_ms, expires_at_ms))
+        code, rights = self._ids.random_hex(48), Rights(principal, self._rules)
+        accepted(await self._database.run(_store_link, rights, hash_of(code), self._clock.now_ms()))
         return code
 
     async def exchange(self, code: str, name: str) -> NewBrowser | None:
@@ -83,26 +82,24 @@ class SignIn:
 
     async def list(self, principal: Principal) -> list[Browser]:
         """The signed-in browsers, oldest first. Raises `Denied`."""
-        return accepted(await self._database.read(_list, principal, self._rules, self._clock.now_ms()))
+        return accepted(await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms()))
 
     async def sign_out(self, browser: Browser) -> None:
         """Signs out the browser that asks, as returned by `find`."""
         await self._database.run(tokens.delete_by_id, browser.id)
 
 
-async def _store_link(
-    tx: Transaction, principal: Principal, rules: Rules, hash: str, at_ms: int, expires_at_ms: int
-) -> Refusal | None:
-    reach = await find_reach(tx, principal, Act.LINK, rules)
+async def _store_link(tx: Transaction, rights: Rights, hash: str, at_ms: int) -> Refusal | None:
+    reach = await find_reach(tx, rights, Act.LINK)
     if isinstance(reach, Refusal):
         return reach
     await tokens.delete_expired(tx, at_ms)
-    await tokens.insert_link(tx, hash, OWNER, at_ms, expires_at_ms)
+    await tokens.insert_link(tx, hash, OWNER, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
     return None
 
 
-async def _list(query: Query, principal: Principal, rules: Rules, at_ms: int) -> list[Browser] | Refusal:
-    reach = await find_reach(query, principal, Act.TOKENS, rules)
+async def _list(query: Query, rights: Rights, at_ms: int) -> list[Browser] | Refusal:
+    reach = await find_reach(query, rights, Act.TOKENS)
     return reach if isinstance(reach, Refusal) else await tokens.list_browsers(query, at_ms)
 
 

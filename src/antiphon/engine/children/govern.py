@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
 from antiphon.domain.label import ALL
@@ -25,7 +26,7 @@ from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.access.caller import Caller, find_origin
-from antiphon.engine.children.spawn import queue_work
+from antiphon.engine.children.spawn import ChildWork, queue_work
 from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
 from antiphon.engine.ledger.queue import join_run
 from antiphon.engine.refusal import Refusal, accepted
@@ -108,9 +109,9 @@ class Subagents:
         `others_work`, `spawn_children`).
         """
         if name == ALL:
-            raise Invalid("Action 'steer' speaks to one sub-agent. Name it; list shows them.", code="invalid_arguments")
+            raise Invalid("Action 'steer' needs one target. Action 'list' shows them.", code="invalid_arguments")
         if not text.strip():
-            raise Invalid("Message is empty. Say what the child is to do.", code="empty_message")
+            raise Invalid("Message is empty. Say what the child should do.", code="empty_message")
         if (size := len(text.encode())) > MAX_MESSAGE_BYTES:
             raise TooLarge(
                 f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Say where to find it.",
@@ -213,8 +214,10 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     assert source is not None
     if isinstance(denied := decide_flow(source, child), Deny):
         return Refusal(Denied(f"Message may not be sent to {command.name[:200]!r}: {denied.reason}", code=denied.rule))
-    joined = await _find_joined(tx, child, caller, source, rules)
-    if joined is None and (refusal := await _refuse_work(tx, command, found, source, child, rules)):
+    # A child that is not sandboxed hears a sandboxed session only in sandboxed runs.
+    is_confined = (caller.is_sandboxed or rules.are_sandboxed(source)) and not rules.are_sandboxed(child)
+    joined = await _find_joined(tx, child, caller.principal, is_confined=is_confined)
+    if joined is None and (refusal := await _refuse_work(tx, command, found, source=source, child=child, rules=rules)):
         return Refusal(refusal)
     report_id = command.run_id if joined is None or joined.report is None else RunId(joined.report)
     message = UserMessage(
@@ -227,21 +230,30 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     if joined is None:
         spawn = await spawns.find(tx, child.row)
         assert spawn is not None
-        await queue_work(tx, caller, spawn, source, child, origin, command.run_id, words, command.at_ms, rules)
+        work = ChildWork(
+            run_id=command.run_id,
+            caller=caller,
+            origin=origin,
+            parent=source,
+            child=child,
+            spawn=spawn,
+            is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source, child),
+        )
+        await queue_work(tx, work, words, command.at_ms)
     elif joined.is_parked:  # its continuation reads the text, or a run that begins before it
         await append_words(tx, child, words, command.at_ms)
     else:
-        await join_run(tx, child, words, joined.id, command.at_ms)
+        await join_run(tx, child, words, joined.id, at_ms=command.at_ms)
     return Steered(child, report_id)
 
 
-async def _find_joined(tx: Transaction, child: Session, caller: Caller, source: Session, rules: Rules) -> Run | None:
-    """The child's run that can read a text now; a parked run leaves it to its continuation."""
-    is_free = not rules.are_sandboxed(child)
-    is_sandboxed = caller.is_sandboxed or rules.are_sandboxed(source)
+async def _find_joined(tx: Transaction, child: Session, principal: Principal, *, is_confined: bool) -> Run | None:
+    """The child's run that can read the principal's text now; a parked run leaves it to its continuation.
+
+    A confined text is only for sandboxed runs.
+    """
     for run in await _list_joinable(tx, child):
-        may = may_join(run.principal, caller.principal)
-        if may and not (is_free and is_sandboxed and not run.is_sandboxed):
+        if may_join(run.principal, principal) and (run.is_sandboxed or not is_confined):
             return run
     return None
 
@@ -260,13 +272,13 @@ async def _list_joinable(tx: Transaction, child: Session) -> list[Run]:
 
 
 async def _refuse_work(
-    tx: Transaction, command: SteerChild, found: ChildView, source: Session, child: Session, rules: Rules
+    tx: Transaction, command: SteerChild, found: ChildView, *, source: Session, child: Session, rules: Rules
 ) -> AntiphonError | None:
     """The refusal if the child may not begin a run."""
     if found.mode is Mode.RUN:
         if await _list_joinable(tx, child):
             return Denied(
-                f"Child works for somebody else: {command.name[:200]!r}. It hears whom it works for, and the owner. "
+                f"Child works for somebody else: {command.name[:200]!r}. Only they and the owner may steer it. "
                 "Spawn one of your own.",
                 code="others_work",
             )

@@ -9,7 +9,6 @@ from datetime import timedelta
 from msgspec import Struct, to_builtins
 
 from antiphon.clock import Clock
-from antiphon.domain.agent import Agent
 from antiphon.domain.attachments import Attachment, GivenAttachment, check_attachments, receipt
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
@@ -37,7 +36,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.messages import SOURCE_TOOL
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import copy_conversation
-from antiphon.engine.sessions.sessions import OpenSession, create_session
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.decision import Deny
 from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
@@ -89,6 +88,27 @@ class SpawnChild(Struct, frozen=True, kw_only=True):
     message_id: MessageId
     at_ms: int
 
+    @property
+    def rel_dir(self) -> str | None:
+        """The directory of the attachments in the child's workspace."""
+        return f"{ATTACHMENTS_DIRECTORY}/{self.files_uuid}" if self.attachments else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildWork:
+    """Work that a session gives to its child."""
+
+    run_id: RunId
+    """Of the child's run, which also names the result that the child owes."""
+    caller: Caller
+    origin: Run | None
+    """The caller's run; None for a call from outside."""
+    parent: Session
+    child: Session
+    spawn: Spawn
+    is_sandboxed: bool
+    """Whether one of the sessions, or a session that caused the call, is sandboxed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawned:
@@ -102,7 +122,7 @@ class Spawns:
     """Spawns children of sessions."""
 
     def __init__(
-        self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]], clock: Clock, ids: Ids
+        self, database: Database, rules: Rules, check_model: Callable[[str], Awaitable[None]], *, clock: Clock, ids: Ids
     ) -> None:
         self._database = database
         self._rules = rules
@@ -177,10 +197,10 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
     agent_id = caller.agent_id if request.agent_id is None else parse_agent_id(request.agent_id)
     mode = request.mode or (Mode.SESSION if request.is_thread else Mode.RUN)
     if request.is_thread and mode is not Mode.SESSION:
-        raise Invalid("thread goes with mode 'session', which it implies. Leave out one.", code="invalid_arguments")
+        raise Invalid("Parameter thread implies mode 'session'. Leave out one of the two.", code="invalid_arguments")
     if request.is_thread:
         raise Invalid(
-            "Threads are not supported: no channel with threads is connected. Spawn without thread.",
+            "Threads are not supported: no connected channel has threads. Spawn without thread.",
             code="unsupported",
         )
     if request.runtime != "subagent":
@@ -190,14 +210,14 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
         )
     if mode is Mode.SESSION and request.cleanup is Cleanup.DELETE:
         raise Invalid(
-            "A child of mode 'session' stays; cleanup 'delete' goes with mode 'run'.", code="invalid_arguments"
+            "Cleanup 'delete' needs mode 'run', because a child of mode 'session' stays.", code="invalid_arguments"
         )
     if not request.task.strip():
-        raise Invalid("Task is empty. Say what the child is to do.", code="empty_task")
+        raise Invalid("Task is empty. Say what the child should do.", code="empty_task")
     size = len(request.task.encode())
     if size > MAX_TASK_BYTES:
         raise TooLarge(
-            f"Task is too large: {size} bytes, the most is {MAX_TASK_BYTES}. Attach what it works on.",
+            f"Task is too large: {size} bytes, the most is {MAX_TASK_BYTES}. Attach long material instead.",
             code="task_too_large",
         )
     return agent_id, mode
@@ -211,21 +231,18 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         return await _spawned_before(tx, made, command)
     parent = await rows.find_by_row(tx, caller.session)
     if parent is None:
-        return Refusal(NotFound("Session not found: the caller's own was deleted."))
-    key = subagent_key(command.agent_id, command.uuid)
-    agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
+        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
     if origin is not None and origin.is_cancel_requested:
         return Refusal(Conflict("This run is being cancelled.", code="cancelled"))
-    if refusal := await _refuse(tx, command, parent, key, agent, own):
+    if refusal := await _refuse(tx, command, parent, rules):
         return Refusal(refusal)
-    assert own is not None
-    child = await _create(tx, command, parent, key)
+    own, rel_dir = rules.agents[parent.agent_id], command.rel_dir
+    child = await _create(tx, command, parent)
     if request.context is Context.FORK:
-        child = await copy_conversation(tx, parent, child, origin, command.at_ms)
+        child = await copy_conversation(tx, parent, child, origin=origin, at_ms=command.at_ms)
     limit = own.subagents.time_limit
     if request.time_limit_seconds is not None:
         limit = timedelta(seconds=request.time_limit_seconds) if request.time_limit_seconds else None
-    rel_dir = f"{ATTACHMENTS_DIRECTORY}/{command.files_uuid}" if command.attachments else None
     spawn = Spawn(
         child=child.row,
         origin=caller.call_id,
@@ -241,8 +258,17 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     )
     await spawns.insert(tx, spawn, command.at_ms)
     await spawns.add_attachments(tx, child.row, command.attachments)
-    await _give_task(tx, command, spawn, parent, child, origin, rel_dir, rules)
-    return Spawned(run_id=command.run_id, child=key, mode=command.mode, receipt=spawn.receipt)
+    work = ChildWork(
+        run_id=command.run_id,
+        caller=caller,
+        origin=origin,
+        parent=parent,
+        child=child,
+        spawn=spawn,
+        is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(parent, child),
+    )
+    await queue_work(tx, work, _task_words(command, parent), command.at_ms)
+    return Spawned(run_id=command.run_id, child=child.key, mode=command.mode, receipt=spawn.receipt)
 
 
 async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned | Refusal:
@@ -255,10 +281,9 @@ async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> 
     return Spawned(run_id=made.run, child=key, mode=made.mode, receipt=made.receipt)
 
 
-async def _refuse(
-    tx: Transaction, command: SpawnChild, parent: Session, key: SessionKey, agent: Agent | None, own: Agent | None
-) -> AntiphonError | None:
+async def _refuse(tx: Transaction, command: SpawnChild, parent: Session, rules: Rules) -> AntiphonError | None:
     """The first reason to refuse the child, in the contract's order."""
+    agent, own = rules.agents.get(command.agent_id), rules.agents.get(parent.agent_id)
     if own is None:
         return Invalid(f"Agent is no longer configured: {parent.agent_id!r}.", code="unknown_agent")
     facts = SpawnFacts(
@@ -270,7 +295,7 @@ async def _refuse(
         max_children=own.subagents.max_children,
         allowed_agents=own.subagents.allowed,
         is_sandboxed=own.is_sandboxed(parent.key),
-        will_be_sandboxed=agent is not None and agent.is_sandboxed(key),
+        will_be_sandboxed=agent is not None and agent.is_sandboxed(_key_of(command)),
         requires_sandbox=command.request.requires_sandbox,
     )
     decision = decide_spawn(facts)
@@ -278,30 +303,32 @@ async def _refuse(
         return Denied(decision.reason, code=decision.rule)
     if agent is None:
         return Invalid(
-            f"Agent is not configured: {command.agent_id!r}. agents_list shows those that are.", code="unknown_agent"
+            f"Agent is not configured: {command.agent_id!r}. agents_list shows all agents.", code="unknown_agent"
         )
     if command.request.context is Context.FORK and command.agent_id != parent.agent_id:
         return Denied(
-            "A conversation is copied to children of the same agent only. Spawn with context 'none', and say in the "
-            "task what the child has to know.",
+            "Conversation can be copied only to a child of the same agent. Spawn with context 'none', and say in the "
+            "task what the child needs to know.",
             code="fork_agent",
         )
     return command.late_refusals[0] if command.late_refusals else None
 
 
-async def _create(tx: Transaction, command: SpawnChild, parent: Session, key: SessionKey) -> Session:
+def _key_of(command: SpawnChild) -> SessionKey:
+    return subagent_key(command.agent_id, command.uuid)
+
+
+async def _create(tx: Transaction, command: SpawnChild, parent: Session) -> Session:
     """The child's session: at its parent's taint, within its clearance, without a channel of its own."""
     request = command.request
     child = await create_session(
         tx,
         OpenSession(
             principal=command.caller.principal,
-            target=NamedTarget(key, None),
+            target=NamedTarget(_key_of(command), None),
             agent_id=command.agent_id,
             source=Source(kind="spawn", interactive=False, trigger_id=command.caller.call_id),
-            label=request.label,
-            taint=parent.taint,
-            clearance=parent.clearance,
+            attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=parent.clearance),
             parent=parent.row,
             new_session_id=command.session_id,
             at_ms=command.at_ms,
@@ -317,63 +344,41 @@ async def _create(tx: Transaction, command: SpawnChild, parent: Session, key: Se
     return child
 
 
-async def _give_task(
-    tx: Transaction,
-    command: SpawnChild,
-    spawn: Spawn,
-    parent: Session,
-    child: Session,
-    origin: Run | None,
-    rel_dir: str | None,
-    rules: Rules,
-) -> None:
-    """Stores the task as the child's first message, its run, and the result that it owes."""
-    request, at_ms, run_id = command.request, command.at_ms, command.run_id
+def _task_words(command: SpawnChild, parent: Session) -> Words:
+    """The task, as the child's first message."""
     message = UserMessage(
         message_id=command.message_id,
-        content=text_content(request.task),
+        content=text_content(command.request.task),
         provenance=Provenance(
             kind=ProvenanceKind.INTER_SESSION,
             source_session_key=str(parent.key),
             source_channel=parent.delivery.channel or parent.key.channel,
             source_tool=SOURCE_TOOL,
         ),
-        report=ReportStep(id=run_id, stage=ReportStage.TASK, attachments=rel_dir),
+        report=ReportStep(id=command.run_id, stage=ReportStage.TASK, attachments=command.rel_dir),
     )
-    words = words_from(parent, message, Arrival.POSTED)
-    await queue_work(tx, command.caller, spawn, parent, child, origin, run_id, words, at_ms, rules)
+    return words_from(parent, message, Arrival.POSTED)
 
 
-async def queue_work(
-    tx: Transaction,
-    caller: Caller,
-    spawn: Spawn,
-    parent: Session,
-    child: Session,
-    origin: Run | None,
-    run_id: RunId,
-    words: Words,
-    at_ms: int,
-    rules: Rules,
-) -> None:
+async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int) -> None:
     """Stores a text for the child, the run that answers it, and the result that it owes."""
+    run_id, origin, parent, child = work.run_id, work.origin, work.parent, work.child
     chain = None if origin is None else origin.chain or origin.id
-    is_sandboxed = caller.is_sandboxed or rules.are_sandboxed(parent, child)
     run = NewRun(
         id=run_id,
         purpose=Purpose.CHILD,
         incarnation=SessionId(child.id),
         agent_id=child.agent_id,
-        principal=caller.principal,
+        principal=work.caller.principal,
         partner=parent.row,
         chain=chain,
         hops=0 if origin is None else origin.hops,
         report=run_id,
-        is_sandboxed=is_sandboxed,
-        has_attachments=spawn.receipt is not None and run_id == spawn.run,
-        time_limit=spawn.time_limit,
+        is_sandboxed=work.is_sandboxed,
+        has_attachments=work.spawn.receipt is not None and run_id == work.spawn.run,
+        time_limit=work.spawn.time_limit,
     )
-    await queue_run(tx, child, words, run, at_ms)
+    await queue_run(tx, child, words, run, at_ms=at_ms)
     report = Report(
         id=run_id,
         run=run_id,
@@ -383,8 +388,8 @@ async def queue_work(
         origin_run=None if origin is None else origin.id,
         is_from_outside=origin is None,
         place=outbox.answers_to(origin, parent.delivery),
-        principal=caller.principal,
-        is_sandboxed=is_sandboxed,
+        principal=work.caller.principal,
+        is_sandboxed=work.is_sandboxed,
         stage=ReportState.OPEN,
     )
     await spawns.insert_report(tx, report, at_ms)

@@ -30,7 +30,7 @@ from antiphon.store.database import Database, Query, Transaction
 MARGIN = timedelta(seconds=60)
 """Children are kept for this long after a wait's deadline, so that the wait can still answer."""
 TAKEN = Outcome(
-    status=RunStatus.CANCELLED, error="The result that it was to answer was taken by sessions_wait.", code="taken"
+    status=RunStatus.CANCELLED, error="sessions_wait has already returned the result for this run.", code="taken"
 )
 
 
@@ -52,9 +52,11 @@ class Joined:
     """In the order of the call."""
 
 
-class BeginWait(Struct, frozen=True, kw_only=True):
+class WaitForRuns(Struct, frozen=True, kw_only=True):
     caller: Caller
     run_ids: tuple[RunId, ...]
+    for_all: bool
+    """Whether it waits for all of them, instead of for one."""
     until: datetime
 
 
@@ -80,17 +82,15 @@ class Joins:
         Results returned here are not announced. Raises `NotFound` for a run that belongs to none of the caller's
         children or requests, `Conflict` (`wait_cycle`) if waiting would never end.
         """
-        command = BeginWait(caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), until=self._clock.now() + timeout)
+        until = self._clock.now() + timeout
+        command = WaitForRuns(caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), for_all=for_all, until=until)
         begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
         left = max(begun.until - self._clock.now(), timedelta(0))
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
         if not begun.is_over:
             await wait(command.run_ids, begun.sessions, left, for_all=for_all)
-        return accepted(
-            await self._database.run(
-                end_wait, caller, command.run_ids, for_all, self._clock.now_ms(), sessions=(caller.session,)
-            )
-        )
+        at_ms = self._clock.now_ms()
+        return accepted(await self._database.run(end_wait, command, at_ms, sessions=(caller.session,)))
 
     async def yield_(self, caller: Caller) -> list[RunId]:
         """Ends the caller's run after this step, until its children are done; returns the children's runs.
@@ -100,7 +100,7 @@ class Joins:
         return accepted(await self._database.run(note_yield, caller, sessions=(caller.session,)))
 
 
-async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
+async def begin_wait(tx: Transaction, command: WaitForRuns) -> Begun | Refusal:
     caller = command.caller
     origin = await find_origin(tx, caller)
     runs = await _find_own(tx, caller, command.run_ids)
@@ -118,8 +118,8 @@ async def begin_wait(tx: Transaction, command: BeginWait) -> Begun | Refusal:
         if not run.is_over and await waits_for(tx, SessionRow(run.session), caller.session):
             return Refusal(
                 Conflict(
-                    f"Run waits for this session itself: {run.id!r}. End this turn, or call sessions_yield; "
-                    "then it is answered.",
+                    f"Run waits for this session: {run.id!r}. End this turn, or call sessions_yield; "
+                    "then that run continues.",
                     code="wait_cycle",
                 )
             )
@@ -144,9 +144,9 @@ async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> l
         if run is None or not await _is_own(query, caller, run):
             return Refusal(
                 NotFound(
-                    f"Run not found: {run_id[:80]!r}. This session waits for runs of its own children and requests; "
-                    "subagents lists them. The runs of a child that was deleted, also by its cleanup, are gone; its "
-                    "results stand in this session's history."
+                    f"Run not found: {run_id[:80]!r}. This session can wait for runs of its own children and requests; "
+                    "subagents lists them. The runs of a deleted child are gone, also after cleanup; its "
+                    "results are in this session's history."
                 )
             )
         runs.append(run)
@@ -161,10 +161,9 @@ async def _is_own(query: Query, caller: Caller, run: Run) -> bool:
     )
 
 
-async def end_wait(
-    tx: Transaction, caller: Caller, run_ids: Sequence[RunId], for_all: bool, at_ms: int
-) -> Joined | Refusal:
+async def end_wait(tx: Transaction, command: WaitForRuns, at_ms: int) -> Joined | Refusal:
     """The results so far; those returned here count as taken."""
+    caller, run_ids = command.caller, command.run_ids
     origin = await find_origin(tx, caller)
     if origin is not None:
         # The deadline stays: the call is repeated if the process dies before its result is stored.
@@ -187,7 +186,7 @@ async def end_wait(
     if origin is not None:
         await _call_off_answers(tx, caller.session, at_ms)
     over = sum(run.is_over for run in runs)
-    return Joined(is_complete=over == len(runs) or (over > 0 and not for_all), runs=awaited)
+    return Joined(is_complete=over == len(runs) or (over > 0 and not command.for_all), runs=awaited)
 
 
 async def _call_off_answers(tx: Transaction, session: SessionRow, at_ms: int) -> None:
@@ -209,7 +208,7 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
     if origin is None:
         return Refusal(
             Conflict(
-                "There is no run that could end: this call comes from outside one. Use sessions_wait.", code="no_run"
+                "Call comes from outside a run, so there is no run that could end. Use sessions_wait.", code="no_run"
             )
         )
     session = await rows.find_by_row(tx, caller.session)
@@ -219,8 +218,8 @@ async def note_yield(tx: Transaction, caller: Caller) -> list[RunId] | Refusal:
     if not (children or origin.is_yielding or has_come):
         return Refusal(
             Conflict(
-                "There is nothing to wait for: no child of this session is at work whose result this turn could go on "
-                "with. Another run waits for it, or it was spawned for somebody else, who will be told.",
+                "There is nothing to wait for: no child at work will give its result to this turn. Children that other "
+                "runs wait for, or that were spawned for somebody else, do not count. Continue without waiting.",
                 code="nothing_to_wait_for",
             )
         )

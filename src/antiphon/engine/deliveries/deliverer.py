@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 SWEEP_SECONDS = 1.0
 """Between looks without a wake, for retries that are due and claims of a dead process."""
 RETRY_SECONDS = 0.5
-MAX_LOOKED_AT = 256
 MAX_AT_ONCE = 64
 MAX_OF_ACCOUNT = 8
 """Sends at the same time by one account, so that a hanging account leaves room for the others."""
@@ -118,11 +117,9 @@ class Deliverer:
         if not open_ or room <= 0:
             return False
         try:
-            heads = await self._database.read(
-                outbox.list_heads, open_, self._process, self._clock.now_ms(), MAX_LOOKED_AT
-            )
+            heads = await self._database.read(outbox.list_heads, open_, self._process, self._clock.now_ms())
         except Unavailable as error:
-            logger.warning("Outbox was not read", extra={"action": "outbox_failed", "code": error.code})
+            logger.warning("Outbox could not be read", extra={"action": "outbox_failed", "code": error.code})
             return False
         begun = 0
         for head in heads:
@@ -142,10 +139,10 @@ class Deliverer:
                 await self._send(claimed, sender)
         except Unavailable as error:
             # Another look finds texts that this process claimed and does not send.
-            logger.warning("Delivery broke off", extra={"action": "delivery_broken", "code": error.code})
+            logger.warning("Delivery was interrupted", extra={"action": "delivery_broken", "code": error.code})
             await anyio.sleep(RETRY_SECONDS)
         except Exception:
-            logger.exception("Delivery failed inside", extra={"action": "delivery_crashed", "delivery_id": head.id})
+            logger.exception("Delivery failed by a bug", extra={"action": "delivery_crashed", "delivery_id": head.id})
             await anyio.sleep(RETRY_SECONDS)
         finally:
             del self._sending[head.id]
@@ -160,13 +157,13 @@ class Deliverer:
             await self._settle_failed(claimed, failed)
         except TimeoutError:
             failed = DeliveryFailed(
-                f"The platform did not answer within {sender.timeout_seconds:g} s; it may have the text.",
+                f"The platform did not answer within {sender.timeout_seconds:g} s; it may have received the text.",
                 code="channel_timeout",
             )
             await self._settle_failed(claimed, failed)
         except Exception:  # a bug in the adapter must not end the deliverer
             logger.exception("Adapter failed", extra={"action": "delivery_crashed", **facts})
-            await self._settle_failed(claimed, DeliveryFailed("The adapter failed; the log says more."))
+            await self._settle_failed(claimed, DeliveryFailed("The adapter failed; see the log of Antiphon."))
         else:
             if not await self._settle_sent(claimed, platform_id):
                 logger.warning("Delivery was taken over", extra={"action": "delivery_fenced", **facts})
@@ -180,7 +177,7 @@ class Deliverer:
             except Unavailable as error:
                 if error.code == "store_closed":
                     raise
-                logger.warning("Delivery was not noted", extra={"action": "settle_failed", "code": error.code})
+                logger.warning("Delivery outcome was not stored", extra={"action": "settle_failed", "code": error.code})
                 await anyio.sleep(RETRY_SECONDS)
 
     async def _settle_failed(self, claimed: Delivery, failed: DeliveryFailed) -> None:

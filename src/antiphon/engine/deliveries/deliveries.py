@@ -11,9 +11,9 @@ from antiphon.domain.actor import SYSTEM, Principal
 from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus, is_given_up, wait_before_next
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import ProcessId, SessionId, SessionRow
+from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
-from antiphon.engine.access.reach import find_reach
+from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.send_policy import may_deliver
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
@@ -26,6 +26,7 @@ from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.deliveries import DeliveryFilter
+from antiphon.store.events import Addition
 
 DEAD = "delivery_dead"
 SUPPRESSED = "send_denied"
@@ -41,11 +42,11 @@ class Deliveries:
 
     async def list(self, principal: Principal, where: DeliveryFilter, *, limit: int) -> list[Delivery]:
         """Newest first. Raises `Denied` for anyone but the owner."""
-        return accepted(await self._database.read(_list, principal, self._rules, where, limit))
+        return accepted(await self._database.read(_list, Rights(principal, self._rules), where, limit))
 
     async def get(self, principal: Principal, id: str) -> Delivery:
         """Raises `NotFound`, also for anyone but the owner."""
-        return accepted(await self._database.read(_find, principal, self._rules, id))
+        return accepted(await self._database.read(_find, Rights(principal, self._rules), id))
 
     async def retry(self, principal: Principal, id: str) -> Delivery:
         """Queues a dead or suppressed text again under its id; makes a waiting one due now.
@@ -53,35 +54,31 @@ class Deliveries:
         Raises `NotFound`, and `Conflict` for a text that was sent or is being sent.
         """
         found = await self.get(principal, id)
-        at_ms, sessions = self._clock.now_ms(), (SessionRow(found.session),)
-        return accepted(await self._database.run(retry_delivery, principal, self._rules, id, at_ms, sessions=sessions))
+        rights, at_ms = Rights(principal, self._rules), self._clock.now_ms()
+        return accepted(await self._database.run(retry_delivery, rights, id, at_ms, sessions=(found.session,)))
 
 
-async def _list(
-    query: Query, principal: Principal, rules: Rules, where: DeliveryFilter, limit: int
-) -> list[Delivery] | Refusal:
-    reach = await find_reach(query, principal, Act.DELIVER, rules)
+async def _list(query: Query, rights: Rights, where: DeliveryFilter, limit: int) -> list[Delivery] | Refusal:
+    reach = await find_reach(query, rights, Act.DELIVER)
     return reach if isinstance(reach, Refusal) else await outbox.list_page(query, reach, where, limit)
 
 
-async def _find(query: Query, principal: Principal, rules: Rules, id: str) -> Delivery | Refusal:
-    reach = await find_reach(query, principal, Act.DELIVER, rules)
+async def _find(query: Query, rights: Rights, id: str) -> Delivery | Refusal:
+    reach = await find_reach(query, rights, Act.DELIVER)
     found = None if isinstance(reach, Refusal) else await outbox.find(query, reach, id)
     return Refusal(_not_found(id)) if found is None else found
 
 
-async def retry_delivery(
-    tx: Transaction, principal: Principal, rules: Rules, id: str, at_ms: int
-) -> Delivery | Refusal:
-    delivery = await _find(tx, principal, rules, id)
+async def retry_delivery(tx: Transaction, rights: Rights, id: str, at_ms: int) -> Delivery | Refusal:
+    delivery = await _find(tx, rights, id)
     if isinstance(delivery, Refusal):
         return delivery
     if delivery.status is DeliveryStatus.SENT:
-        return Refusal(Conflict(f"Delivery was sent: {id!r}. Post the text anew.", code="delivery_sent"))
+        return Refusal(Conflict(f"Delivery was already sent: {id!r}. Post the text again.", code="delivery_sent"))
     is_being_sent = delivery.status is DeliveryStatus.CLAIMED
     if is_being_sent or not await outbox.queue_anew(tx, delivery, at_ms):
-        return Refusal(Conflict(f"Delivery is being sent: {id!r}. See what becomes of it.", code="delivery_busy"))
-    return await _find(tx, principal, rules, id)
+        return Refusal(Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy"))
+    return await _find(tx, rights, id)
 
 
 class ClaimDelivery(Struct, frozen=True, kw_only=True):
@@ -93,7 +90,7 @@ class ClaimDelivery(Struct, frozen=True, kw_only=True):
 
 async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | None:
     """The text, claimed for the process; None if it is not its turn, or if the send policy suppressed it."""
-    claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, command.process, command.at_ms)
+    claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, process=command.process, now_ms=command.at_ms)
     if claimed is None:
         return None
     session = await rows.find_by_row(tx, claimed.session)
@@ -109,7 +106,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
     }
     assert await outbox.settle(tx, claimed, columns)
     data: JsonObject = {**_named(claimed), "code": SUPPRESSED, "error": denied.reason}
-    await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, command.at_ms)
+    await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=command.at_ms)
     return None
 
 
@@ -127,7 +124,7 @@ async def settle_sent(tx: Transaction, claimed: Delivery, platform_id: str | Non
     data = _named(claimed)
     if platform_id is not None:
         data["platformId"] = platform_id
-    await _tell(tx, claimed, EventType.DELIVERED, data, at_ms)
+    await _tell(tx, claimed, EventType.DELIVERED, data, at_ms=at_ms)
     return True
 
 
@@ -162,7 +159,7 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
         return None
     if is_dead:
         data: JsonObject = {"code": DEAD, **_named(claimed), "error": failure.error, "reason": failure.code}
-        await _tell(tx, claimed, EventType.ERROR, data, at_ms)
+        await _tell(tx, claimed, EventType.ERROR, data, at_ms=at_ms)
         return replace(claimed, status=DeliveryStatus.DEAD, code=failure.code, error=failure.error)
     due_at = moment(at_ms + failure.wait_ms)
     return replace(claimed, status=DeliveryStatus.QUEUED, code=failure.code, error=failure.error, due_at=due_at)
@@ -172,10 +169,10 @@ def _named(delivery: Delivery) -> JsonObject:
     return {"deliveryId": delivery.id, "channel": delivery.place.channel, "to": delivery.place.to}
 
 
-async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, at_ms: int) -> None:
+async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, *, at_ms: int) -> None:
     """Appends to the incarnation that the text belongs to, even after a reset."""
     event = NewEvent(type=type, actor=str(SYSTEM), run_id=delivery.run_id, data=data)
-    await append_events(tx, SessionRow(delivery.session), SessionId(delivery.session_id), [event], at_ms=at_ms)
+    await append_events(tx, delivery.session, Addition(incarnation=delivery.session_id, events=[event], at_ms=at_ms))
 
 
 def _not_found(id: str) -> NotFound:

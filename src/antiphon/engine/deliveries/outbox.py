@@ -29,8 +29,8 @@ async def enqueue(
     run: Run,
     place: DeliveryContext,
     text: str,
-    at_ms: int,
     *,
+    at_ms: int,
     on_behalf_of: tuple[SessionRow, SessionId] | None = None,
 ) -> None:
     """Queues the run's reply for the place, if it says anything. A run has at most one delivery.
@@ -42,13 +42,7 @@ async def enqueue(
         return
     session, incarnation = on_behalf_of or (run.session, run.session_id)
     digest = hashlib.sha256(run.id.encode()).hexdigest()
-    await deliveries.insert(
-        tx,
-        name=digest[:20],
-        session=session,
-        incarnation=incarnation,
-        run_id=run.id,
-        place=place,
-        text=words,
-        at_ms=at_ms,
+    delivery = deliveries.NewDelivery(
+        name=digest[:20], session=session, incarnation=incarnation, run_id=run.id, place=place, text=words
     )
+    await deliveries.insert(tx, delivery, at_ms)

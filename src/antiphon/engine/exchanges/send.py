@@ -20,9 +20,9 @@ from antiphon.domain.silence import is_silent
 from antiphon.domain.targets import NamedTarget, Target
 from antiphon.engine.access.allowances import refuse_run
 from antiphon.engine.access.caller import Caller, find_origin
-from antiphon.engine.access.reach import find_by_label, find_reach, find_target
+from antiphon.engine.access.reach import Rights, find_by_label, find_reach, find_target
 from antiphon.engine.access.send_policy import may_send
-from antiphon.engine.exchanges.turns import provenance_of
+from antiphon.engine.exchanges.turns import Sides, provenance_of
 from antiphon.engine.ledger.append import Arrival, words_from
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.queue import queue_run
@@ -90,7 +90,7 @@ class Sent:
 class Exchanges:
     """Messages from session to session."""
 
-    def __init__(self, database: Database, waits: Waits, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, waits: Waits, rules: Rules, *, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._waits = waits
         self._rules = rules
@@ -168,24 +168,18 @@ class Exchanges:
 
 def _check_text(text: str) -> None:
     if not text.strip():
-        raise Invalid("Message is empty. Give it a text.", code="empty_message")
+        raise Invalid("Message is empty. Write some text.", code="empty_message")
     size = len(text.encode())
     if size > MAX_MESSAGE_BYTES:
         raise TooLarge(
-            f"Message is too large: {size} bytes, the most is {MAX_MESSAGE_BYTES}. Send a part, or where to find it.",
+            f"Message is too large: {size} bytes, at most {MAX_MESSAGE_BYTES}. Send a part, or say where to find it.",
             code="message_too_large",
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Resolved:
-    source: Session
-    target: Session
-
-
-async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolved | Refusal:
-    """The session that the caller names, if it is within reach."""
-    reach = await find_reach(query, command.caller, Act.SEND, rules)
+async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Sides | Refusal:
+    """The caller's session and the one that it names, if that is within reach."""
+    reach = await find_reach(query, Rights(command.caller, rules), Act.SEND)
     if isinstance(reach, Refusal):
         return reach
     address = command.address
@@ -197,7 +191,7 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules) -> _Resolve
     if isinstance(found, Refusal):
         return found
     assert reach.viewer is not None
-    return _Resolved(reach.viewer.session, found.session)
+    return Sides(reach.viewer.session, found.session)
 
 
 async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
@@ -206,10 +200,10 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     origin = await find_origin(tx, caller)
     if made := await rows_of_exchanges.find_by_origin(tx, caller.call_id):
         return Sent(made, is_repeated=True)
-    resolved = await _resolve(tx, command, rules)
-    if isinstance(resolved, Refusal):
-        return resolved
-    source, target = resolved.source, resolved.target
+    sides = await _resolve(tx, command, rules)
+    if isinstance(sides, Refusal):
+        return sides
+    source, target = sides.requester, sides.target
     if refusal := _refuse(source, target, rules):
         return Refusal(refusal)
     chain, hops = _chain_of(origin, command)
@@ -238,7 +232,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
         is_awaited=bool(command.timeout) and not is_cyclic,
         wait_until=command.now + command.timeout if command.timeout and not is_cyclic else None,
     )
-    await _store(tx, exchange, source, target, command)
+    await _store(tx, exchange, sides, command)
     if origin is not None:
         await _mark_origin(tx, origin, exchange)
     return Sent(exchange, is_cyclic)
@@ -246,7 +240,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
 
 def _refuse(source: Session, target: Session, rules: Rules) -> AntiphonError | None:
     if target.row == source.row:
-        return Invalid("Session cannot send to itself: say it in the reply.", code="self_send")
+        return Invalid("Session cannot send to itself. Write it in the reply.", code="self_send")
     name = repr(str(target.key))
     if isinstance(denied := decide_flow(source, target), Deny):
         return Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
@@ -266,20 +260,21 @@ async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> De
     spent = await ledger.spent_in_chain(query, chain)
     if hops > limits.max_hops:
         return Denied(
-            f"Message is one send too far: {limits.max_hops} came of one request already. "
-            "Answer instead; the owner may raise session.agentToAgent.maxHops.",
+            f"Message exceeds the limit: one request may cause {limits.max_hops} sends in a row. "
+            "Answer instead; the owner can raise session.agentToAgent.maxHops.",
             code="chain_too_long",
         )
     if spent > limits.max_chain_tokens:
         return Denied(
             f"Message is refused: the sends of one request used {spent} tokens, more than {limits.max_chain_tokens}. "
-            "Answer instead; the owner may raise session.agentToAgent.maxChainTokens.",
+            "Answer instead; the owner can raise session.agentToAgent.maxChainTokens.",
             code="chain_too_costly",
         )
     return None
 
 
-async def _store(tx: Transaction, exchange: Exchange, source: Session, target: Session, command: SendMessage) -> None:
+async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: SendMessage) -> None:
+    source, target = sides.requester, sides.target
     message = UserMessage(
         message_id=command.message_id,
         content=text_content(command.text),
@@ -298,7 +293,7 @@ async def _store(tx: Transaction, exchange: Exchange, source: Session, target: S
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
     )
-    await queue_run(tx, target, words_from(source, message, Arrival.POSTED), run, command.at_ms)
+    await queue_run(tx, target, words_from(source, message, Arrival.POSTED), run, at_ms=command.at_ms)
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
 
 
@@ -332,7 +327,7 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer
         run_id=exchange.request_run,
         status="timeout",
         code="timeout",
-        error="No reply in time. The message was delivered and the run goes on; the reply comes to this session later.",
+        error="No reply in time. The message was delivered and the run goes on; this session gets the reply later.",
     )
 
 
@@ -343,7 +338,7 @@ def _answer(exchange: Exchange, run: Run) -> SendAnswer:
         )
     if not exchange.is_awaited:  # it was given up before the reply came
         return SendAnswer(
-            run_id=run.id, status="timeout", code="timeout", error="The reply came late, and was put into this session."
+            run_id=run.id, status="timeout", code="timeout", error="The reply came late and was added to this session."
         )
     if exchange.is_withheld:
         return SendAnswer(run_id=run.id, status="ok", is_withheld=True)

@@ -5,6 +5,7 @@ its run.
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from antiphon.domain.exchange import (
     Action,
@@ -48,7 +49,7 @@ from antiphon.store.runs import NewRun
 
 SOURCE_TOOL = "sessions_send"
 _PURPOSES = {ExchangeStage.TURN: Purpose.EXCHANGE_TURN, ExchangeStage.ANNOUNCE: Purpose.EXCHANGE_ANNOUNCE}
-WITHHELD = "[A reply waits that this session may not read: it holds data above this session. The owner can release it.]"
+WITHHELD = "[A reply is waiting that this session may not read: it is classified higher. The owner can release it.]"
 
 
 async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_ms: int) -> None:
@@ -65,15 +66,15 @@ async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_
                 continue
             around = await _look_around(tx, exchange, sides, at_ms)
             step = on_requester_ended(exchange, around, has_result=exchange.origin not in open_calls)
-            await _carry_out(tx, step, sides, run, at_ms)
+            await _carry_out(tx, step, sides, at_ms)
 
 
-class _Sides:
+@dataclass(frozen=True, slots=True)
+class Sides:
     """Both sessions of an exchange, as they are now."""
 
-    def __init__(self, requester: Session, target: Session) -> None:
-        self.requester = requester
-        self.target = target
+    requester: Session
+    target: Session
 
     def of(self, side: Side) -> Session:
         return self.target if side is Side.TARGET else self.requester
@@ -82,10 +83,10 @@ class _Sides:
         return self.requester if side is Side.TARGET else self.target
 
 
-async def _find_sides(query: Query, exchange: Exchange) -> _Sides | None:
+async def _find_sides(query: Query, exchange: Exchange) -> Sides | None:
     requester = await rows.find_by_row(query, exchange.requester)
     target = await rows.find_by_row(query, exchange.target)
-    return None if requester is None or target is None else _Sides(requester, target)
+    return None if requester is None or target is None else Sides(requester, target)
 
 
 async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> None:
@@ -105,12 +106,12 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> N
             done, announcement = on_announce_ended(exchange, ended)
             await rows_of_exchanges.update(tx, done, at_ms)
             if announcement is not None:
-                await outbox.enqueue(tx, run, sides.target.delivery, announcement, at_ms)
+                await outbox.enqueue(tx, run, sides.target.delivery, announcement, at_ms=at_ms)
             return
-    await _carry_out(tx, step, sides, run, at_ms)
+    await _carry_out(tx, step, sides, at_ms)
 
 
-async def _look_around(query: Query, exchange: Exchange, sides: _Sides, at_ms: int) -> Surroundings:
+async def _look_around(query: Query, exchange: Exchange, sides: Sides, at_ms: int) -> Surroundings:
     requester, target = sides.requester, sides.target
     are_present = requester.id == exchange.requester_incarnation and target.id == exchange.target_incarnation
     spent = await ledger.spent_in_chain(query, exchange.chain)
@@ -131,52 +132,64 @@ def _is_waiting(exchange: Exchange, origin: Run | None, at_ms: int) -> bool:
     return origin is not None and origin.status.is_active
 
 
-async def _carry_out(tx: Transaction, step: ExchangeTransition, sides: _Sides, run: Run, at_ms: int) -> None:
-    await rows_of_exchanges.update(tx, step.exchange, at_ms)
-    for action in step.actions:
-        await _act(tx, step.exchange, action, sides, run, at_ms)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """A text of an exchange, for one of its sides."""
+
+    exchange: Exchange
+    side: Side
+    step: ExchangeStep
+    content: tuple[Part, ...]
 
 
-async def _act(tx: Transaction, exchange: Exchange, action: Action, sides: _Sides, run: Run, at_ms: int) -> None:
+async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sides, at_ms: int) -> None:
+    exchange = transition.exchange
+    await rows_of_exchanges.update(tx, exchange, at_ms)
+    for action in transition.actions:
+        text = _text_from_action(exchange, action)
+        if isinstance(action, RecordWords):
+            await _record(tx, text, sides, at_ms)
+        else:
+            await _queue(tx, text, sides, at_ms)
+
+
+def _text_from_action(exchange: Exchange, action: Action) -> _Text:
     match action:
         case Turn(number, side, words):
             content = text_content(words) if words else ()
-            stage = ExchangeStep(
+            step = ExchangeStep(
                 id=exchange.id,
                 stage=ExchangeStage.TURN,
                 turn=number,
                 of=exchange.max_turns,
                 asked_by=exchange.origin_run,
             )
-            await _queue(tx, exchange, side, sides, content, stage, at_ms)
         case Announce():
             said = (exchange.request, exchange.first_reply or "", exchange.latest_reply or "")
-            content = tuple(TextPart(text=text) for text in said)
-            stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.ANNOUNCE)
-            await _queue(tx, exchange, Side.TARGET, sides, content, stage, at_ms)
+            content, side = tuple(TextPart(text=text) for text in said), Side.TARGET
+            step = ExchangeStep(id=exchange.id, stage=ExchangeStage.ANNOUNCE)
         case RecordWords(side, words, is_error):
-            stage = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
-            incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation
-            message = _message(exchange, side, sides, text_content(text), stage, at_ms)
-            words = words_from(sides.other(side), message, incarnation=incarnation)
-            await append_words(tx, sides.of(side), words, at_ms)
+            content = text_content(text)
+            step = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
+    return _Text(exchange=exchange, side=side, step=step, content=content)
 
 
-async def _queue(
-    tx: Transaction,
-    exchange: Exchange,
-    side: Side,
-    sides: _Sides,
-    content: tuple[Part, ...],
-    stage: ExchangeStep,
-    at_ms: int,
-) -> None:
+async def _record(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None:
+    """Stores the text without a run, in the incarnation that began the exchange."""
+    exchange, side = text.exchange, text.side
+    incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation
+    words = words_from(sides.other(side), _message(text, sides, at_ms), incarnation=incarnation)
+    await append_words(tx, sides.of(side), words, at_ms)
+
+
+async def _queue(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None:
     """Queues the prompt of a turn and the run that answers it."""
-    session, other = sides.of(side), sides.other(side)
+    exchange, step = text.exchange, text.step
+    session, other = sides.of(text.side), sides.other(text.side)
     run = NewRun(
-        id=RunId(derived_id("run", at_ms, exchange.id, stage.stage.value, str(stage.turn))),
-        purpose=_PURPOSES[stage.stage],
+        id=RunId(derived_id("run", at_ms, exchange.id, step.stage.value, str(step.turn))),
+        purpose=_PURPOSES[step.stage],
         incarnation=SessionId(session.id),
         agent_id=session.agent_id,
         principal=exchange.principal,
@@ -186,19 +199,16 @@ async def _queue(
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
     )
-    message = _message(exchange, side, sides, content, stage, at_ms)
-    await queue_run(tx, session, words_from(other, message), run, at_ms)
+    await queue_run(tx, session, words_from(other, _message(text, sides, at_ms)), run, at_ms=at_ms)
 
 
-def _message(
-    exchange: Exchange, side: Side, sides: _Sides, content: tuple[Part, ...], stage: ExchangeStep, at_ms: int
-) -> UserMessage:
-    other = sides.other(side)
+def _message(text: _Text, sides: Sides, at_ms: int) -> UserMessage:
+    exchange, side, step = text.exchange, text.side, text.step
     return UserMessage(
-        message_id=MessageId(derived_id("msg", at_ms, exchange.id, side.value, stage.stage.value, str(stage.turn))),
-        content=content,
-        provenance=provenance_of(other),
-        exchange=stage,
+        message_id=MessageId(derived_id("msg", at_ms, exchange.id, side.value, step.stage.value, str(step.turn))),
+        content=text.content,
+        provenance=provenance_of(sides.other(side)),
+        exchange=step,
     )
 
 

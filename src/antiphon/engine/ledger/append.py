@@ -16,11 +16,13 @@ from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import AssistantMessage, UserMessage, text_of
+from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import SqlValue, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.sessions import LogEnd
 
 INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
@@ -101,31 +103,28 @@ async def append_words(
     """
     incarnation = words.incarnation or session.id
     is_present = incarnation == session.id
-    return await append_events(
-        tx,
-        session.row,
-        incarnation,
-        [_event(words, run_id)],
+    addition = Addition(
+        incarnation=incarnation,
+        events=[_event(words, run_id)],
         at_ms=at_ms,
         set=_changes(session, words, at_ms, is_present=is_present),
         add={"message_count": 1} if is_present else {},
         end=words.end,
     )
+    return await append_events(tx, session.row, addition)
 
 
 async def append_steps(
     tx: Transaction,
-    session: SessionRow,
-    incarnation: SessionId,
+    run: Run,
     events: Sequence[NewEvent],
     *,
-    is_present: bool,
     at_ms: int,
     set: Mapping[str, SqlValue],
     add: Mapping[str, int],
     end: LogEnd | None = None,
 ) -> int:
-    """Stores steps of a run and changes the row with them; returns the last `seq`.
+    """Stores steps of the run and changes the session's row with them; returns the last `seq`.
 
     Counts the messages and previews the last text. Late steps of an ended incarnation leave the columns of the
     present one unchanged.
@@ -140,10 +139,11 @@ async def append_steps(
                 set["preview"] = one_line(text, PREVIEW_LENGTH)
             if event.message.usage.steps:
                 set["context_tokens"] = event.message.usage.total_tokens
-    if not is_present:
+    if run.code == "reset":
         set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
         add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
-    return await append_events(tx, session, incarnation, events, at_ms=at_ms, set=set, add=add, end=end)
+    addition = Addition(incarnation=run.session_id, events=events, at_ms=at_ms, set=set, add=add, end=end)
+    return await append_events(tx, run.session, addition)
 
 
 async def append_copies(
@@ -167,24 +167,15 @@ async def append_copies(
     joined = join_all([taint, session.base, *(copy.classification for copy in copies)])
     await rows.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
-    await append_events(tx, session.row, SessionId(session.id), copies, at_ms=at_ms, set=set, add=add)
+    addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
+    await append_events(tx, session.row, addition)
 
 
-async def append_events(
-    tx: Transaction,
-    session: SessionRow,
-    incarnation: SessionId,
-    events: Sequence[NewEvent],
-    *,
-    at_ms: int,
-    set: Mapping[str, SqlValue] | None = None,
-    add: Mapping[str, int] | None = None,
-    end: LogEnd | None = None,
-) -> int:
-    """Stores events of the incarnation, present or ended, and changes the row; returns the last `seq`."""
-    position = await log.append(tx, session, incarnation, events, at_ms=at_ms, set=set, add=add, end=end)
-    if position.incarnation != incarnation:
-        await rows.stretch_incarnation(tx, incarnation, position.last_seq)
+async def append_events(tx: Transaction, session: SessionRow, addition: Addition) -> int:
+    """Stores the events and changes the row; returns the last `seq`."""
+    position = await log.append(tx, session, addition)
+    if position.incarnation != addition.incarnation:
+        await rows.stretch_incarnation(tx, addition.incarnation, position.last_seq)
     return position.last_seq
 
 

@@ -2,27 +2,28 @@
 
 from antiphon.domain.ids import RunId
 from antiphon.engine.ledger.append import Recipient, Words, append_words
-from antiphon.policy.rights import is_favoured
+from antiphon.policy.rights import FAVOURED, is_favoured
 from antiphon.store import runs as ledger
 from antiphon.store.database import Transaction
 from antiphon.store.runs import NewRun
 
 
-async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, at_ms: int) -> int:
+async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, *, at_ms: int) -> int:
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
     Does not dispatch if the session is busy: the worker of the earlier run also works on this one. For an owner's run
     only the owner's earlier runs count, because a guest's may wait for a place.
     """
     seq = await append_words(tx, session, words, at_ms, run_id=run.id)
-    is_delivered = await ledger.is_busy(tx, session.row, favoured=is_favoured(run.principal))
-    await ledger.insert(tx, session.row, run, seq, at_ms)
+    kind = FAVOURED if is_favoured(run.principal) else None
+    is_delivered = await ledger.is_busy(tx, session.row, kind=kind)
+    await ledger.insert(tx, session.row, run, seq=seq, at_ms=at_ms)
     if not is_delivered:
         await tx.dispatch(session.row, run.principal)
     return seq
 
 
-async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId, at_ms: int) -> int:
+async def join_run(tx: Transaction, session: Recipient, words: Words, run_id: RunId, *, at_ms: int) -> int:
     """Stores the message for a queued or active run, which reads it before its next step; returns its `seq`."""
     seq = await append_words(tx, session, words, at_ms, run_id=run_id)
     await ledger.change(tx, run_id, {"newest_seq": seq})

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from antiphon.domain.event import NewEvent
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
@@ -26,12 +28,19 @@ OUTCOME_UNKNOWN = (
 NOT_RUN = "This call was not run: the run ended before it began."
 
 
+class Steps(Struct, frozen=True):
+    """Events that a run adds to its log."""
+
+    events: Sequence[NewEvent]
+    is_counted: bool
+    """Whether the tokens of their messages count against the daily cap."""
+
+
 async def record_steps(
     tx: Transaction,
     run: Run,
-    events: Sequence[NewEvent],
+    steps: Steps,
     *,
-    counted: bool,
     at_ms: int,
     set: Mapping[str, SqlValue] | None = None,
     add: Mapping[str, int] | None = None,
@@ -40,7 +49,7 @@ async def record_steps(
     """Appends to the run's incarnation, and updates the usage of run, session and day."""
     add = dict(add or {})
     usage = NO_USAGE
-    for event in events:
+    for event in steps.events:
         match event.message:
             case AssistantMessage() as message:
                 usage = usage + message.usage
@@ -58,20 +67,10 @@ async def record_steps(
         }
         if usage.cost_microusd is not None:
             add["cost_microusd"] = usage.cost_microusd
-        if counted:
+        if steps.is_counted:
             spent = ledger.Spent(usage.total_tokens, usage.cost_microusd or 0)
             await ledger.add_spent(tx, day_of(at_ms), run.agent_id, spent)
-    return await append_steps(
-        tx,
-        run.session,
-        run.session_id,
-        events,
-        is_present=run.code != "reset",
-        at_ms=at_ms,
-        set=set or {},
-        add=add,
-        end=end,
-    )
+    return await append_steps(tx, run, steps.events, at_ms=at_ms, set=set or {}, add=add, end=end)
 
 
 def day_of(at_ms: int) -> str:

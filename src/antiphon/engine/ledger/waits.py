@@ -14,7 +14,7 @@ from antiphon.feed.notifier import Notifier
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database
 
-STOPPED = "Gateway stops before what is waited for has ended. It goes on; ask again with the same id or key."
+STOPPED = "Gateway is stopping. The run that you wait for continues; ask again with the same id or key."
 POLL_SECONDS = 1.0
 """The most that a lost wake delays a wait."""
 

@@ -25,6 +25,7 @@ from antiphon.domain.report import (
     Tell,
     Then,
     Word,
+    announced_text,
     on_announce_ended,
     on_child_ended,
     on_origin_ended,
@@ -38,6 +39,7 @@ from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import append_words, derived_id
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.reports import messages, parking
+from antiphon.engine.reports.messages import ChildRecord
 from antiphon.engine.reports.parking import CancelledContinuation, Continued
 from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import put_away
@@ -53,6 +55,8 @@ from antiphon.store.runs import NewRun
 class _Scene:
     """The objects needed to carry out what follows from one report."""
 
+    report: Report
+    """As it was before."""
     child: Session | None
     requester: Session | None
     origin: Run | None = None
@@ -64,8 +68,13 @@ class _Scene:
     announced: Run | None = None
     """The run that worded it."""
 
+    def record_of(self, report: Report) -> ChildRecord:
+        """The record of the report, as it is now."""
+        assert self.child is not None and self.requester is not None
+        return ChildRecord(report=report, child=self.child, requester=self.requester, parts=self.parts)
 
-async def find_owed(tx: Transaction, run: Run, status: RunStatus, depth: int, at_ms: int) -> Report | None:
+
+async def find_owed(tx: Transaction, run: Run, status: RunStatus, *, depth: int, at_ms: int) -> Report | None:
     """The result that the ending run owes; in a child that stays, every run owes one.
 
     None for a cancelled run that its requester did not ask for.
@@ -109,13 +118,15 @@ async def park(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuat
     assert session is not None
     has_open = await spawns.wait_for_all(tx, run, outbox.answers_to(run, session.delivery))
     for report in came:
-        await _carry_out(tx, report, on_yield(report, run.id), _Scene(child=None, requester=session), at_ms)
+        scene = _Scene(report=report, child=None, requester=session)
+        await _carry_out(tx, scene, on_yield(report, run.id), at_ms)
     if has_open:
         if run.deadline is not None:
             tx.wake(spawns.DUE)
         return []
     answers = [report.id for report in came if not report.is_taken]
-    return await _follow_continued(tx, await parking.continue_run(tx, run, session, answers, at_ms), session, at_ms)
+    continued = await parking.continue_run(tx, run, session, answers, at_ms=at_ms)
+    return await _follow_continued(tx, continued, session, at_ms)
 
 
 async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CancelledContinuation]:
@@ -123,7 +134,8 @@ async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CancelledCon
     session = await rows.find_by_row(tx, run.session)
     if session is None:
         return []
-    return await _follow_continued(tx, await parking.continue_run(tx, run, session, (), at_ms), session, at_ms)
+    continued = await parking.continue_run(tx, run, session, (), at_ms=at_ms)
+    return await _follow_continued(tx, continued, session, at_ms)
 
 
 async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int) -> list[CancelledContinuation]:
@@ -155,22 +167,25 @@ async def record(
     parts: tuple[Part, ...] = ()
     parked: Run | None = None
     if requester is not None and report.requester_incarnation is not None:
-        parts = record_parts(await find_result(tx, report, run, child, requester, at_ms))
+        result = await find_result(tx, report, run, child=child, requester=requester, at_ms=at_ms)
+        parts = record_parts(result)
         parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
     consequences = on_child_ended(report, situation)
     origin = await _origin_of(tx, consequences.report)
     if situation.follower is not None and origin is not None and not origin.has_spawned:
         await ledger.change(tx, origin.id, {"has_spawned": 1})
-    scene = _Scene(child=child, requester=requester, origin=origin, parts=parts, parked=parked)
-    return await _carry_out(tx, report, consequences, scene, at_ms)
+    scene = _Scene(report=report, child=child, requester=requester, origin=origin, parts=parts, parked=parked)
+    return await _carry_out(tx, scene, consequences, at_ms)
 
 
-async def answer(tx: Transaction, session: Session, reports: Sequence[Report], origin: Run | None, at_ms: int) -> None:
+async def answer(
+    tx: Transaction, session: Session, reports: Sequence[Report], *, origin: Run | None, at_ms: int
+) -> None:
     """Queues a run of the requester that answers records of the same place and rights, already in its log."""
     run_id = RunId(derived_id("run", at_ms, reports[0].id, "answers"))
     names = tuple(report.id for report in reports)
-    words = await messages.notice_words(tx, session, SessionId(session.id), run_id, names)
-    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin), at_ms)
+    words = await messages.notice_words(tx, session, run_id, names, incarnation=SessionId(session.id))
+    await queue_run(tx, session, words, _answering(session, run_id, reports[0], origin), at_ms=at_ms)
 
 
 async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
@@ -244,7 +259,7 @@ async def _follow_children(tx: Transaction, run: Run, at_ms: int) -> None:
         child = await rows.find_by_row(tx, report.child)
         situation = _standing_of(report, child, session)
         found.append(_Came(report, on_origin_ended(report, situation, is_called_off=is_off), child))
-    await _follow_records(tx, session, found, run, at_ms)
+    await _follow_records(tx, session, found, origin=run, at_ms=at_ms)
 
 
 async def _follow_continued(
@@ -255,7 +270,7 @@ async def _follow_continued(
     for report in continued.released:
         child = await rows.find_by_row(tx, report.child)
         found.append(_Came(report, on_released(report, _standing_of(report, child, session)), child))
-    await _follow_records(tx, session, found, None, at_ms)
+    await _follow_records(tx, session, found, origin=None, at_ms=at_ms)
     return [] if continued.called_off is None else [continued.called_off]
 
 
@@ -276,7 +291,7 @@ def _standing_of(report: Report, child: Session | None, requester: Session) -> S
 
 
 async def _follow_records(
-    tx: Transaction, session: Session, found: Sequence[_Came], origin: Run | None, at_ms: int
+    tx: Transaction, session: Session, found: Sequence[_Came], *, origin: Run | None, at_ms: int
 ) -> None:
     """Carries out what follows; one run answers results of the same place and rights."""
     to_answer: dict[tuple[DeliveryContext | None, Principal, bool], list[Report]] = {}
@@ -289,10 +304,10 @@ async def _follow_records(
         if Word() in actions:
             parts = await messages.find_record(tx, came.report, session)
         others = tuple(action for action in actions if action != Answer())
-        scene = _Scene(child=came.child, requester=session, origin=origin, parts=parts)
-        await _carry_out(tx, came.report, ReportTransition(came.consequences.report, others), scene, at_ms)
+        scene = _Scene(report=came.report, child=came.child, requester=session, origin=origin, parts=parts)
+        await _carry_out(tx, scene, ReportTransition(came.consequences.report, others), at_ms)
     for reports in to_answer.values():
-        await answer(tx, session, reports, origin, at_ms)
+        await answer(tx, session, reports, origin=origin, at_ms=at_ms)
 
 
 async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int) -> None:
@@ -306,48 +321,47 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms:
     situation = Situation(has_requester=False)
     if child is not None and requester is not None:
         situation = _standing_of(report, child, requester)
-    consequences = on_announce_ended(report, run.status, run.reply or "", asked, situation)
-    scene = _Scene(child=child, requester=requester, announced=run)
-    await _carry_out(tx, report, consequences, scene, at_ms)
+    text = announced_text(run.status, run.reply or "", asked)
+    scene = _Scene(report=report, child=child, requester=requester, announced=run)
+    await _carry_out(tx, scene, on_announce_ended(report, text, situation), at_ms)
 
 
 async def _carry_out(
-    tx: Transaction, before: Report, consequences: ReportTransition, scene: _Scene, at_ms: int
+    tx: Transaction, scene: _Scene, consequences: ReportTransition, at_ms: int
 ) -> list[CancelledContinuation]:
     report = consequences.report
-    await spawns.change_report(tx, before, report, at_ms)
+    await spawns.change_report(tx, scene.report, report, at_ms)
     called_off: list[CancelledContinuation] = []
     for action in consequences.actions:
         match action:
             case RecordResult(then):
-                called_off += await _record(tx, report, then, scene, at_ms)
+                called_off += await _record(tx, report, then, scene, at_ms=at_ms)
             case Answer():
                 assert scene.requester is not None
-                await answer(tx, scene.requester, [report], scene.origin, at_ms)
+                await answer(tx, scene.requester, [report], origin=scene.origin, at_ms=at_ms)
             case Word():
                 await _ask_for_words(tx, report, scene, at_ms)
             case Tell(text):
                 assert scene.announced is not None and scene.requester is not None and report.place is not None
                 behalf = (scene.requester.row, SessionId(scene.requester.id))
-                await outbox.enqueue(tx, scene.announced, report.place, text, at_ms, on_behalf_of=behalf)
+                await outbox.enqueue(tx, scene.announced, report.place, text, at_ms=at_ms, on_behalf_of=behalf)
             case PutAway(may_delete):
                 await put_away(tx, report.child, at_ms, may_delete=may_delete)
     return called_off
 
 
 async def _record(
-    tx: Transaction, report: Report, then: Then, scene: _Scene, at_ms: int
+    tx: Transaction, report: Report, then: Then, scene: _Scene, *, at_ms: int
 ) -> list[CancelledContinuation]:
-    child, requester, parts = scene.child, scene.requester, scene.parts
-    assert child is not None and requester is not None
+    requester, record = scene.requester, scene.record_of(report)
+    assert requester is not None
     match then:
         case Then.NOTHING:
-            await append_words(tx, requester, messages.record_words(report, child, requester, parts), at_ms)
+            await append_words(tx, requester, messages.record_words(record), at_ms)
             return []
         case Then.ANSWER:
             run = _answering(requester, RunId(derived_id("run", at_ms, report.id, "answer")), report, scene.origin)
-            words = messages.record_words(report, child, requester, parts, (report.id,))
-            await queue_run(tx, requester, words, run, at_ms)
+            await queue_run(tx, requester, messages.record_words(record, (report.id,)), run, at_ms=at_ms)
             return []
         case Then.CONTINUE:
             parked = scene.parked
@@ -355,8 +369,8 @@ async def _record(
             end = parking.why_not(parked, requester, at_ms)
             awaited = await spawns.list_awaited(tx, parked.id)
             answers = () if end is not None else tuple(each.id for each in awaited)
-            words = messages.record_words(report, child, requester, parts, answers, is_continued=end is None)
-            continued = await parking.go_on(tx, parked, requester, words, end, at_ms)
+            words = messages.record_words(record, answers, is_continued=end is None)
+            continued = await parking.go_on(tx, parked, requester, words, end=end, at_ms=at_ms)
             return await _follow_continued(tx, continued, requester, at_ms)
 
 
@@ -365,17 +379,17 @@ async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene, at_ms: 
     child, requester = scene.child, scene.requester
     assert child is not None and requester is not None
     run_id = RunId(derived_id("run", at_ms, report.id, "announce"))
-    run = _following(child, run_id, Purpose.ANNOUNCE, report, scene.origin)
+    run = _following(child, run_id, Purpose.ANNOUNCE, report=report, origin=scene.origin)
     run = replace(run, announces=report.id, partner=requester.row)
-    await queue_run(tx, child, messages.question_words(report, child, requester, scene.parts), run, at_ms)
+    await queue_run(tx, child, messages.question_words(scene.record_of(report)), run, at_ms=at_ms)
 
 
 def _answering(session: Session, run_id: RunId, report: Report, origin: Run | None) -> NewRun:
     """A run of the requester, whose answer goes to the place that the child was spawned for."""
-    return replace(_following(session, run_id, Purpose.RESULTS, report, origin), place=report.place)
+    return replace(_following(session, run_id, Purpose.RESULTS, report=report, origin=origin), place=report.place)
 
 
-def _following(session: Session, run_id: RunId, purpose: Purpose, report: Report, origin: Run | None) -> NewRun:
+def _following(session: Session, run_id: RunId, purpose: Purpose, *, report: Report, origin: Run | None) -> NewRun:
     """A run of the session's present incarnation, in the chain of the run that spawned."""
     return NewRun(
         id=run_id,

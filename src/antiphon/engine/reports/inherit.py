@@ -71,7 +71,7 @@ async def _tell_as_failed(tx: Transaction, own: Sequence[Report], at_ms: int) ->
             await spawns.change_report(tx, report, consequences.report, at_ms)
             if Answer() in consequences.actions:
                 assert requester is not None
-                await answer(tx, requester, [report], None, at_ms)
+                await answer(tx, requester, [report], origin=None, at_ms=at_ms)
         elif report.stage is ReportState.OPEN and (run := await ledger.find(tx, report.run)) is not None:
             gone = replace(run, status=RunStatus.ERROR, error="The session was deleted.", code="session_deleted")
             called_off += await record(tx, report, gone, at_ms, may_word=False)

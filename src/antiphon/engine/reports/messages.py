@@ -1,6 +1,7 @@
 """Messages between sessions and their children, as their logs store them. Contract: spawn 7."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import (
@@ -25,27 +26,30 @@ from antiphon.store import spawns
 from antiphon.store.database import Query
 
 SOURCE_TOOL = "sessions_spawn"
-CAME = "Results of sub-agents came while you were at work{names}. They stand above."
-NOT_CONTINUED = "The wait for sub-agents is over, and nothing is gone on with. {why}"
+CAME = "Results of sub-agents arrived while you were at work{names}. They are above."
+NOT_CONTINUED = "The wait for sub-agents is over, and this task does not continue. {why}"
 
 
-def record_words(
-    report: Report,
-    child: Session,
-    requester: Session,
-    parts: tuple[Part, ...],
-    answers: tuple[str, ...] = (),
-    *,
-    is_continued: bool = False,
-) -> Words:
-    """The child's result, for its requester's log; `answers` are the results that a run continues with."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRecord:
+    """A child's result, between the child and its requester."""
+
+    report: Report
+    child: Session
+    requester: Session
+    parts: tuple[Part, ...]
+
+
+def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_continued: bool = False) -> Words:
+    """The result, for the requester's log; `answers` are the results that a run continues with."""
+    report, child, requester, parts = record.report, record.child, record.requester, record.parts
     assert report.requester_incarnation is not None
-    message = _message(child, parts, report.id, ReportStage.RECORD, answers, is_continued=is_continued)
+    step = ReportStep(id=report.id, stage=ReportStage.RECORD, answers=answers, is_continued=is_continued)
     # The child's own text, the second of three parts, without the frame around it.
     said = f"{flat(child.label or 'sub-agent')}: {text_of(parts[1:2])}"
     return words_from(
         child,
-        message,
+        _message(child, parts, step),
         classification=child.taint if may_flow(child, requester) else requester.taint,
         incarnation=report.requester_incarnation,
         is_addressed=True,
@@ -56,25 +60,27 @@ def record_words(
 async def notice_words(
     query: Query,
     session: Session,
-    incarnation: SessionId,
     run_id: RunId,
     answers: tuple[str, ...],
     *,
+    incarnation: SessionId,
     is_continued: bool = False,
     why_not: str | None = None,
 ) -> Words:
     """The first message of a run whose records are in the log already; with `why_not`, the run does not use them."""
     text = CAME.format(names=await _names(query, answers)) if why_not is None else NOT_CONTINUED.format(why=why_not)
-    message = _message(
-        session, text_content(text), run_id, ReportStage.CONTINUATION, answers, is_continued=is_continued
-    )
+    step = ReportStep(id=run_id, stage=ReportStage.CONTINUATION, answers=answers, is_continued=is_continued)
+    message = _message(session, text_content(text), step)
     return words_from(session, message, incarnation=incarnation, is_addressed=True)
 
 
-def question_words(report: Report, child: Session, requester: Session, parts: tuple[Part, ...]) -> Words:
+def question_words(record: ChildRecord) -> Words:
     """The record again, in the child's own log, for the turn that words it for the requester's channel."""
-    message = _message(requester, parts, report.id, ReportStage.ANNOUNCE, (report.id,))
-    return words_from(requester, message, classification=child.taint, is_addressed=True)  # the child's own text
+    report, requester = record.report, record.requester
+    step = ReportStep(id=report.id, stage=ReportStage.ANNOUNCE, answers=(report.id,))
+    message = _message(requester, record.parts, step)
+    # It is the child's own text.
+    return words_from(requester, message, classification=record.child.taint, is_addressed=True)
 
 
 async def _names(query: Query, answers: Sequence[str]) -> str:
@@ -99,17 +105,9 @@ async def _find(query: Query, session: SessionRow, name: str, stage: ReportStage
     return event.message.content
 
 
-def _message(
-    source: Session,
-    content: tuple[Part, ...],
-    name: str,
-    stage: ReportStage,
-    answers: tuple[str, ...],
-    *,
-    is_continued: bool = False,
-) -> UserMessage:
+def _message(source: Session, content: tuple[Part, ...], step: ReportStep) -> UserMessage:
     return UserMessage(
-        message_id=_message_id(name, stage),
+        message_id=_message_id(step.id, step.stage),
         content=content,
         provenance=Provenance(
             kind=ProvenanceKind.ANNOUNCE,
@@ -117,7 +115,7 @@ def _message(
             source_channel=source.delivery.channel or source.key.channel,
             source_tool=SOURCE_TOOL,
         ),
-        report=ReportStep(id=name, stage=stage, answers=answers, is_continued=is_continued),
+        report=step,
     )
 
 

@@ -37,7 +37,7 @@ class Continued:
 
 
 async def must_park(
-    tx: Transaction, run: Run, delivery: DeliveryContext, status: RunStatus, owed: Report | None
+    tx: Transaction, run: Run, status: RunStatus, *, delivery: DeliveryContext, owed: Report | None
 ) -> bool:
     """Whether the run, ending now, waits for children: it yielded, or it owes a result that needs theirs.
 
@@ -54,23 +54,25 @@ async def must_park(
     return has_come or any(is_asked or report.origin_run == run.id for report in children)
 
 
-async def continue_run(tx: Transaction, parked: Run, session: Session, answers: Sequence[str], at_ms: int) -> Continued:
+async def continue_run(
+    tx: Transaction, parked: Run, session: Session, answers: Sequence[str], *, at_ms: int
+) -> Continued:
     """Continues with results that are already in the session's log, or ends the work that waited for them."""
     end = why_not(parked, session, at_ms)
     words = await messages.notice_words(
         tx,
         session,
-        SessionId(parked.session_id),
         continuation_of(parked),
         () if end is not None else tuple(answers),
+        incarnation=SessionId(parked.session_id),
         is_continued=end is None,
         why_not=None if end is None else end.error,
     )
-    return await go_on(tx, parked, session, words, end, at_ms)
+    return await go_on(tx, parked, session, words, end=end, at_ms=at_ms)
 
 
 async def go_on(
-    tx: Transaction, parked: Run, session: Session, words: Words, end: Outcome | None, at_ms: int
+    tx: Transaction, parked: Run, session: Session, words: Words, *, end: Outcome | None, at_ms: int
 ) -> Continued:
     """Queues the run that continues the parked one, with its report, its request and its rights.
 
@@ -96,7 +98,7 @@ async def go_on(
         has_spawned=True,
         deadline=parked.deadline,
     )
-    await queue_run(tx, session, words, continuation, at_ms)
+    await queue_run(tx, session, words, continuation, at_ms=at_ms)
     await ledger.change(tx, parked.id, {"is_parked": 0, "continued_by": run_id})
     await spawns.move_origin(tx, parked.id, run_id)
     await spawns.delete_awaited(tx, parked.id, at_ms)
@@ -123,7 +125,7 @@ def why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:
         return Outcome(
             status=RunStatus.TIMEOUT,
             reply=parked.reply or "",
-            error="The run took longer than it may.",
+            error="The run exceeded its time limit.",
             code="run_timeout",
         )
     return None

@@ -16,7 +16,7 @@ from antiphon.store.database import Transaction
 
 
 async def find_result(
-    tx: Transaction, report: Report, run: Run, child: Session, requester: Session, at_ms: int
+    tx: Transaction, report: Report, run: Run, *, child: Session, requester: Session, at_ms: int
 ) -> Finding:
     """The result of the child whose run ended. Contract: spawn 7."""
     work = await ledger.work_for(tx, report.id)

@@ -9,7 +9,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.reach import NOBODY, admit_head, find_reach, find_session
+from antiphon.engine.access.reach import NOBODY, Rights, admit_head, find_reach, find_session
 from antiphon.engine.ledger.fence import sessions_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -41,11 +41,11 @@ class Runs:
 
     async def get(self, principal: Principal, run_id: RunId) -> Run:
         """The run in the ledger. Raises `NotFound`, also if the principal may not see its session."""
-        return accepted(await self._database.read(_find_run, principal, Act.READ, self._rules, run_id))
+        return accepted(await self._database.read(_find_run, self._rights(principal), Act.READ, run_id))
 
     async def list(self, principal: Principal, where: RunFilter, *, limit: int) -> list[Run]:
         """Newest first. Raises `Denied` for anyone but the owner."""
-        return accepted(await self._database.read(_list_runs, principal, self._rules, where, limit))
+        return accepted(await self._database.read(_list_runs, self._rights(principal), where, limit))
 
     async def cancel(self, principal: Principal, run_id: RunId) -> Run:
         """Cancels the run: at once if it is queued, else as soon as its work has stopped. Idempotent.
@@ -53,21 +53,21 @@ class Runs:
         Contract: runs 5.
         """
         run = await self.get(principal, run_id)
-        at_ms = self._clock.now_ms()
-        sessions = sessions_of(run)
-        return accepted(await self._database.run(cancel_run, principal, self._rules, run_id, at_ms, sessions=sessions))
+        rights, at_ms = self._rights(principal), self._clock.now_ms()
+        return accepted(await self._database.run(cancel_run, rights, run_id, at_ms, sessions=sessions_of(run)))
 
     async def cancel_session(self, principal: Principal, target: NamedTarget) -> Cancelled:
         """Cancels the work of the session and of everything below it. Raises `NotFound`. Contract: runs 5, spawn 8."""
-        at_ms = self._clock.now_ms()
-        return accepted(
-            await self._database.run(cancel_session, principal, self._rules, target, at_ms, sessions=(target,))
-        )
+        rights, at_ms = self._rights(principal), self._clock.now_ms()
+        return accepted(await self._database.run(cancel_session, rights, target, at_ms, sessions=(target,)))
+
+    def _rights(self, principal: Principal) -> Rights:
+        return Rights(principal, self._rules)
 
 
-async def _find_run(query: Query, principal: Principal, act: Act, rules: Rules, run_id: RunId) -> Run | Refusal:
+async def _find_run(query: Query, rights: Rights, act: Act, run_id: RunId) -> Run | Refusal:
     """The run, if its session is within reach; a missing run costs the same statements."""
-    reach = await find_reach(query, principal, act, rules)
+    reach = await find_reach(query, rights, act)
     if isinstance(reach, Refusal):
         return reach
     run = await ledger.find(query, run_id)
@@ -75,22 +75,18 @@ async def _find_run(query: Query, principal: Principal, act: Act, rules: Rules, 
     return Refusal(NotFound(f"Run not found: {run_id!r}")) if run is None or found is None else run
 
 
-async def _list_runs(
-    query: Query, principal: Principal, rules: Rules, where: RunFilter, limit: int
-) -> list[Run] | Refusal:
-    reach = await find_reach(query, principal, Act.LIST_RUNS, rules)
+async def _list_runs(query: Query, rights: Rights, where: RunFilter, limit: int) -> list[Run] | Refusal:
+    reach = await find_reach(query, rights, Act.LIST_RUNS)
     return reach if isinstance(reach, Refusal) else await ledger.list_page(query, reach, where, limit=limit)
 
 
-async def cancel_session(
-    tx: Transaction, principal: Principal, rules: Rules, target: NamedTarget, at_ms: int
-) -> Cancelled | Refusal:
-    found = await find_session(tx, principal, Act.CHANGE, target, rules)
+async def cancel_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Cancelled | Refusal:
+    found = await find_session(tx, rights, Act.CHANGE, target)
     return found if isinstance(found, Refusal) else await cancel_work(tx, found.session, at_ms)
 
 
-async def cancel_run(tx: Transaction, principal: Principal, rules: Rules, run_id: RunId, at_ms: int) -> Run | Refusal:
-    run = await _find_run(tx, principal, Act.CHANGE, rules, run_id)
+async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int) -> Run | Refusal:
+    run = await _find_run(tx, rights, Act.CHANGE, run_id)
     if isinstance(run, Refusal):
         return run
     while run.continued_by is not None:

@@ -1,6 +1,7 @@
 """A runner's context: its run, its log, and the means to record and to wait."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -40,34 +41,41 @@ PublishDelta = Callable[[SessionRow, int, RunId, str | None], None]
 """Publishes a piece of a reply as it streams; None withdraws the pieces of the present response."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What all runs of a process use."""
+
+    database: Database
+    waits: Waits
+    publish_delta: PublishDelta
+    clock: Clock
+    ids: Ids
+
+
 class RunContext:
     """One claim of one run. Every write carries its fence and raises `Fenced` once that is old."""
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
         run: Run,
         agent: Agent,
-        database: Database,
-        waits: Waits,
         slot: Slot,
-        publish_delta: PublishDelta,
         transcript: Transcript | None,
-        clock: Clock,
-        ids: Ids,
     ) -> None:
         self.run = run
         self.agent = agent
-        self.clock = clock
-        self.ids = ids
+        self.clock = runtime.clock
+        self.ids = runtime.ids
         self.streamed: list[str] = []
         """Pieces of the reply that no step has recorded yet; kept as the partial text of a cancelled run."""
         self.is_counted = True
         """Whether the tokens of its steps count against the daily cap."""
-        self._database = database
-        self._waits = waits
+        self._database = runtime.database
+        self._waits = runtime.waits
         self._slot = slot
-        self._publish_delta = publish_delta
+        self._publish_delta = runtime.publish_delta
         self._fence = Fence(run.id, run.fence)
         self._transcript = transcript
 
@@ -133,8 +141,7 @@ class RunContext:
         last_seq = await self._database.run(
             lifecycle.record,
             self._fence,
-            tuple(events),
-            self.is_counted,
+            steps.Steps(tuple(events), self.is_counted),
             self.clock.now_ms(),
             sessions=(SessionRow(self.run.session),),
         )
@@ -218,4 +225,4 @@ async def _first_seq_needed(query: Query, run: Run) -> int:
 
 
 async def _read_page(query: Query, run: Run, after: int) -> list[Event]:
-    return await log.read_incarnation_after(query, system_grant(run.session), run.session_id, after, PAGE_EVENTS)
+    return await log.read_incarnation_after(query, system_grant(run.session), run.session_id, after, limit=PAGE_EVENTS)

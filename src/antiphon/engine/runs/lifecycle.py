@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.event import EventType, NewEvent
@@ -24,7 +25,7 @@ from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.ledger.run_log import AGENT_ACTOR, call_name, closing_result, record_steps
+from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, closing_result, record_steps
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.system import system_grant
@@ -33,6 +34,7 @@ from antiphon.store import processes, spawns
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.runs import InLog
 from antiphon.store.sessions import LogEnd
 
@@ -93,7 +95,7 @@ async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: i
             error=f"The process died {run.attempt} times during this run; it is not tried again.",
             code="crashed",
         )
-        await finish_run(tx, Fence(run.id, run.fence), outcome, None, at_ms)
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=outcome, at_ms=at_ms))
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     return await _start(tx, found, claimant, deadline=run.deadline, at_ms=at_ms)
 
@@ -133,7 +135,8 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline:
         data["continues"] = run.continues
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
-    await append_events(tx, run.session, run.session_id, [event], at_ms=at_ms, set=status, end=found.end)
+    addition = Addition(incarnation=run.session_id, events=[event], at_ms=at_ms, set=status, end=found.end)
+    await append_events(tx, run.session, addition)
     return started
 
 
@@ -144,15 +147,12 @@ async def hand_back(tx: Transaction, fence: Fence) -> None:
         await ledger.change(tx, run.id, {"attempt": run.attempt - 1, "process": None})
 
 
-async def record(tx: Transaction, fence: Fence, events: Sequence[NewEvent], counted: bool, at_ms: int) -> int | None:
-    """Appends the run's events. Returns the `seq` of the last one, None if the fence is old or the run ended.
-
-    `counted` says whether the tokens of assistant messages count against the daily cap.
-    """
+async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int | None:
+    """Appends the run's steps. Returns the `seq` of the last event, None if the fence is old or the run ended."""
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    return await record_steps(tx, found.run, events, counted=counted, at_ms=at_ms, end=found.end)
+    return await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:
@@ -184,50 +184,57 @@ class NewInput:
     """The run does not end: its last step has not seen a message that joined it."""
 
 
-async def finish_run(
-    tx: Transaction,
-    fence: Fence,
-    outcome: Outcome,
-    message: AssistantMessage | None,
-    at_ms: int,
-    counted: bool = True,
-    successors: Claimant | None = None,
-    saw: int | None = None,
-) -> Ended | NewInput | None:
+class FinishRun(Struct, frozen=True, kw_only=True):
+    outcome: Outcome
+    message: AssistantMessage | None = None
+    """The run's last."""
+    is_counted: bool = True
+    """Whether the tokens of that message count against the daily cap."""
+    saw: int | None = None
+    """The last event known to the run, if no message says it."""
+    successors: Claimant | None = None
+    """The process that claims the session's next run in the same unit."""
+    at_ms: int
+
+
+async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended | NewInput | None:
     """Ends the run: last message, open calls, status, reply and what follows, in one transaction.
 
-    `saw` is the last event known to the run, if no message says it. With `successors`, also claims the session's next
-    run for that process. None if the fence is old or the run has ended. Contract: runs 2, 4, 8.
+    None if the fence is old or the run has ended. Contract: runs 2, 4, 8.
     """
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    run = found.run
+    run, outcome, message, at_ms = found.run, command.outcome, command.message, command.at_ms
     if run.is_cancel_requested and run.code == "reset":
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="reset", error="The session was reset.")
     elif run.is_cancel_requested and run.is_yielding and outcome.status is RunStatus.OK:
         # The run ends without final words, and nothing will continue it.
         outcome = replace(outcome, status=RunStatus.CANCELLED, code="cancelled", error="The run was cancelled.")
-    saw = saw if message is None else message.saw
+    saw = command.saw if message is None else message.saw
     if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
         if message is not None:
-            await record_steps(tx, run, [_step(run, message)], counted=counted, at_ms=at_ms, end=found.end)
+            await record_steps(tx, run, Steps([_step(run, message)], command.is_counted), at_ms=at_ms, end=found.end)
         return NewInput()
     steps = [] if message is None else [_step(run, message)]
     unfinished: list[OpenCall] = []
     if outcome.status is not RunStatus.OK or message is None:
         unfinished = await _unfinished_calls(tx, run)
         steps += [_closing_step(run, call) for call in unfinished]
-    owed = await reports.find_owed(tx, run, outcome.status, found.depth, at_ms)
+    owed = await reports.find_owed(tx, run, outcome.status, depth=found.depth, at_ms=at_ms)
     if owed is not None:
         run = replace(run, report=owed.id)
-    is_parked = (run.is_yielding or run.has_spawned) and await must_park(tx, run, found.place, outcome.status, owed)
+    is_parked = (run.is_yielding or run.has_spawned) and await must_park(
+        tx, run, outcome.status, delivery=found.place, owed=owed
+    )
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
-    ended = await _end(tx, run, outcome, steps, counted=counted, at_ms=at_ms, end=found.end, is_parked=is_parked)
+    last = Steps(steps, command.is_counted)
+    ended = await _end(tx, run, outcome, last, at_ms=at_ms, end=found.end, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
-        await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms)
-    await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms)
+        await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms=at_ms)
+    await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
+    successors = command.successors
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
 
@@ -235,13 +242,13 @@ async def finish_run(
 async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:
     """Ends a run that never began."""
     assert run.status is RunStatus.QUEUED
-    ended = await _end(tx, run, outcome, [], counted=False, at_ms=at_ms)
-    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, 0, at_ms)
-    await _follow(tx, ended, owed, (), at_ms)
+    ended = await _end(tx, run, outcome, Steps((), is_counted=False), at_ms=at_ms)
+    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
+    await _follow(tx, ended, owed, (), at_ms=at_ms)
     return ended
 
 
-async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Collection[str], at_ms: int) -> None:
+async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Collection[str], *, at_ms: int) -> None:
     """Carries out the end's consequences for exchanges, for the session that spawned the run, and for its children."""
     if run.is_parked:
         await follow_run(tx, replace(run, exchange=None), open_calls, at_ms)
@@ -292,9 +299,8 @@ async def _end(
     tx: Transaction,
     run: Run,
     outcome: Outcome,
-    steps: Sequence[NewEvent],
+    steps: Steps,
     *,
-    counted: bool,
     at_ms: int,
     end: LogEnd | None = None,
     is_parked: bool = False,
@@ -339,7 +345,8 @@ async def _end(
         set["status"] = SessionStatus.IDLE.value
         set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
-    await record_steps(tx, run, [*steps, event], counted=counted, at_ms=at_ms, set=set, add=add, end=end)
+    last = Steps([*steps.events, event], steps.is_counted)
+    await record_steps(tx, run, last, at_ms=at_ms, set=set, add=add, end=end)
     return ended
 
 

@@ -16,12 +16,12 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
-from antiphon.engine.access.reach import find_session
+from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.sessions.sessions import OpenSession, create_session
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
@@ -70,7 +70,7 @@ class Forks:
 
 
 async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> Session | Refusal:
-    found = await find_session(tx, command.principal, Act.READ, command.target, rules)
+    found = await find_session(tx, Rights(command.principal, rules), Act.READ, command.target)
     if isinstance(found, Refusal):
         return found
     source, incarnation = found.session, found.incarnation
@@ -79,12 +79,13 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
     if not max(incarnation.first_seq, source.first_seq) <= up_to <= end:
         return Refusal(
             Conflict(
-                f"Event is not in the log: {up_to}. It goes from {incarnation.first_seq} to {end}.",
+                f"Event is not in the log: {up_to}. The log goes from {incarnation.first_seq} to {end}.",
                 code="seq_out_of_range",
             )
         )
     events = await _read_all(tx, found.grant, incarnation, up_to)
     key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
+    forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}
     session = await create_session(
         tx,
         OpenSession(
@@ -92,8 +93,7 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
             target=NamedTarget(key, None),
             agent_id=source.agent_id,
             source=replace(source.source, kind="api", platform=None, trigger_id=None),
-            clearance=source.clearance,
-            metadata={"forkedFrom": {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}},
+            attributes=SessionAttributes(clearance=source.clearance, metadata={"forkedFrom": forked_from}),
             new_session_id=command.new_session_id,
             at_ms=command.at_ms,
         ),
@@ -107,7 +107,9 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
     return forked
 
 
-async def copy_conversation(tx: Transaction, source: Session, into: Session, origin: Run | None, at_ms: int) -> Session:
+async def copy_conversation(
+    tx: Transaction, source: Session, into: Session, *, origin: Run | None, at_ms: int
+) -> Session:
     """Begins the new session with the other's conversation, up to the input of the `origin` run; returns its row."""
     incarnation = await rows.find_incarnation(tx, SessionId(source.id))
     assert incarnation is not None
@@ -129,7 +131,7 @@ async def copy_conversation(tx: Transaction, source: Session, into: Session, ori
 async def _read_all(tx: Transaction, grant: Grant, incarnation: rows.Incarnation, up_to: int) -> list[Event]:
     events: list[Event] = []
     after = incarnation.first_seq - 1
-    while page := await log.read_incarnation_after(tx, grant, incarnation.id, after, PAGE_EVENTS):
+    while page := await log.read_incarnation_after(tx, grant, incarnation.id, after, limit=PAGE_EVENTS):
         events.extend(event for event in page if event.seq <= up_to)
         after = page[-1].seq
         if after >= up_to or len(page) < PAGE_EVENTS:

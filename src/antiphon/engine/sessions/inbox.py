@@ -3,6 +3,7 @@
 Contract: sessions 4, 5, runs 2, 4, 7.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import Struct
@@ -20,7 +21,6 @@ from antiphon.domain.message import (
     AssistantMessage,
     Message,
     Part,
-    Provenance,
     Role,
     UserMessage,
     check_content,
@@ -29,7 +29,7 @@ from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
-from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
+from antiphon.engine.access.reach import FoundHead, Rights, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.ledger.append import Arrival, Words, append_words
 from antiphon.engine.ledger.queue import join_run, queue_run
@@ -50,6 +50,21 @@ from antiphon.store.runs import NewRun
 from antiphon.store.sessions import SessionHead
 
 MAX_MESSAGE_ID = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What comes with a message besides its content."""
+
+    sender: str | None = None
+    """The name of its author in a group."""
+    mentioned: bool = True
+    """Whether it addresses the agent."""
+    place: DeliveryContext | None = None
+    """The place of the reply, as given by the channel that brings the message; None outside channels."""
+
+
+PLAIN = Envelope()
 
 
 class PostMessage(Struct, frozen=True, kw_only=True):
@@ -93,7 +108,7 @@ class AppendMessage(Struct, frozen=True, kw_only=True):
 class Inbox:
     """The entry of messages into sessions."""
 
-    def __init__(self, database: Database, sessions: Sessions, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, sessions: Sessions, rules: Rules, *, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._sessions = sessions
         self._rules = rules
@@ -108,24 +123,22 @@ class Inbox:
         *,
         message_id: str | None = None,
         mode: QueueMode | None = None,
-        sender: str | None = None,
-        mentioned: bool = True,
-        provenance: Provenance = EXTERNAL,
-        place: DeliveryContext | None = None,
+        envelope: Envelope = PLAIN,
     ) -> Posted:
         """Stores the message and queues its run, in one transaction; returns before any model is called.
 
-        The same `message_id` again returns the first answer. `place` is for channels: the reply goes there, and the
-        send policy does not apply to the incoming message. Raises `NotFound`, `Invalid`, `Denied` (`send_denied`), and
-        `Conflict` for an id that was used with another body (`message_id_reused`) or a busy session (`session_busy`).
+        The same `message_id` again returns the first answer. The envelope's `place` is for channels: the reply goes
+        there, and the send policy does not apply to the incoming message. Raises `NotFound`, `Invalid`, `Denied`
+        (`send_denied`), and `Conflict` for an id that was used with another body (`message_id_reused`) or a busy
+        session (`session_busy`).
         """
         check_content(content)
         message = UserMessage(
             message_id=self._message_id(message_id),
             content=content,
-            sender=sender,
-            mentioned=mentioned,
-            provenance=provenance,
+            sender=envelope.sender,
+            mentioned=envelope.mentioned,
+            provenance=EXTERNAL,
         )
         command = PostMessage(
             principal=principal,
@@ -136,7 +149,7 @@ class Inbox:
             run_id=RunId(self._ids.new("run")),
             new_session_id=self._sessions.new_session_id(Source()),
             rules=self._rules,
-            place=place,
+            place=envelope.place,
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -217,7 +230,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if joined is None and (refusal := await refuse_run(tx, command.principal, command.rules.shares)):
         return refusal
     if joined is not None:
-        seq = await join_run(tx, session, _words(session, command), joined, command.at_ms)
+        seq = await join_run(tx, session, _words(session, command), joined, at_ms=command.at_ms)
     else:
         run = NewRun(
             id=command.run_id,
@@ -228,14 +241,15 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             principal=command.principal,
             place=command.place,
         )
-        seq = await queue_run(tx, session, _words(session, command), run, command.at_ms)
+        seq = await queue_run(tx, session, _words(session, command), run, at_ms=command.at_ms)
     await _count(tx, command.principal, session, message)
     return _posted(session, message, seq, joined or command.run_id)
 
 
 async def _session_for(tx: Transaction, command: PostMessage) -> FoundHead | Refusal:
     """The session to post to; creates an agent's main session for the owner. Contract: sessions 4."""
-    found = await find_head(tx, command.principal, Act.SEND, command.target, command.rules)
+    rights = Rights(command.principal, command.rules)
+    found = await find_head(tx, rights, Act.SEND, command.target)
     if not isinstance(found, Refusal):
         return found
     key = command.target.key
@@ -254,7 +268,7 @@ async def _session_for(tx: Transaction, command: PostMessage) -> FoundHead | Ref
             at_ms=command.at_ms,
         ),
     )
-    return await find_head(tx, command.principal, Act.SEND, NamedTarget(key, None), command.rules)
+    return await find_head(tx, rights, Act.SEND, NamedTarget(key, None))
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage) -> QueueMode:
@@ -314,7 +328,7 @@ def _words(session: SessionHead, command: PostMessage) -> Words:
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
-    found = await find_head(tx, command.principal, Act.SEND, command.target, command.rules)
+    found = await find_head(tx, Rights(command.principal, command.rules), Act.SEND, command.target)
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message

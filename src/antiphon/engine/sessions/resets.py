@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from msgspec import Struct
+
 from antiphon.clock import Clock
 from antiphon.domain.actor import SYSTEM, Principal
 from antiphon.domain.event import EventType, NewEvent
@@ -11,7 +13,7 @@ from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.reach import find_session
+from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
@@ -21,7 +23,17 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.sessions import SessionHead
+
+
+class BeginAnew(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    target: NamedTarget
+    drawn: str
+    """A random part for the new id."""
+    now: datetime
+    at_ms: int
 
 
 class Resets:
@@ -35,22 +47,24 @@ class Resets:
 
     async def reset(self, principal: Principal, target: NamedTarget) -> Session:
         """The session in its new incarnation. Ends its queued runs and cancels its active one."""
-        drawn = self._ids.random_hex(12)
-        now, at_ms = self._clock.now(), self._clock.now_ms()
-        return accepted(
-            await self._database.run(
-                reset_session, principal, self._rules, target, drawn, now, at_ms, sessions=(target,)
-            )
+        command = BeginAnew(
+            rights=Rights(principal, self._rules),
+            target=target,
+            drawn=self._ids.random_hex(12),
+            now=self._clock.now(),
+            at_ms=self._clock.now_ms(),
         )
+        return accepted(await self._database.run(reset_session, command, sessions=(target,)))
 
 
-async def reset_session(
-    tx: Transaction, principal: Principal, rules: Rules, target: NamedTarget, drawn: str, now: datetime, at_ms: int
-) -> Session | Refusal:
-    found = await find_session(tx, principal, Act.CHANGE, target, rules)
+async def reset_session(tx: Transaction, command: BeginAnew) -> Session | Refusal:
+    found = await find_session(tx, command.rights, Act.CHANGE, command.target)
     if isinstance(found, Refusal):
         return found
-    return await begin_anew(tx, found.session, drawn, actor=str(principal), reason="reset", now=now, at_ms=at_ms)
+    actor = str(command.rights.principal)
+    return await begin_anew(
+        tx, found.session, command.drawn, actor=actor, reason="reset", now=command.now, at_ms=command.at_ms
+    )
 
 
 async def begin_anew_if_stale(
@@ -108,7 +122,8 @@ async def begin_anew(
         "turn_count": 0,
         "context_tokens": 0,
     }
-    await append_events(tx, session.row, new_id, [started], at_ms=at_ms, set=changes)
+    addition = Addition(incarnation=new_id, events=[started], at_ms=at_ms, set=changes)
+    await append_events(tx, session.row, addition)
     for parked in waiting:
         await end_parked_run(tx, parked.id, at_ms)
     renewed = await rows.find_by_row(tx, session.row)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anyio import to_thread
+from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
@@ -22,6 +23,7 @@ from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.reach import (
     Found,
+    Rights,
     admit,
     find_reach,
     find_session,
@@ -44,9 +46,24 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import classification_values, json_text, milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.events import Addition
 from antiphon.store.sessions import ListCursor, SessionFilter
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAttributes:
+    """What the caller that opens a session says about it; None for nothing."""
+
+    label: str | None = None
+    metadata: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
+    taint: Classification | None = None
+    """The base of its classification, if it is new."""
+    clearance: Classification | None = None
+
+
+NO_ATTRIBUTES = SessionAttributes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +73,7 @@ class OpenSession:
     agent_id: AgentId
     """The agent of the session, if it is new."""
     source: Source
-    metadata: JsonObject = field(default_factory=lambda: dict[str, JsonValue]())
-    label: str | None = None
-    taint: Classification | None = None
-    clearance: Classification | None = None
+    attributes: SessionAttributes = NO_ATTRIBUTES
     parent: SessionRow | None = None
     """The session that spawns it."""
     place: DeliveryContext | None = None
@@ -79,6 +93,14 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionPageRequest:
+    where: SessionFilter
+    limit: int
+    after: ListCursor | None
+    """The end of the page before; None for the first page."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionPage:
     sessions: list[SessionSummary]
     next: ListCursor | None
@@ -87,7 +109,7 @@ class SessionPage:
 class Sessions:
     """Use cases of sessions, for a principal that the edge has authenticated."""
 
-    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, *, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._rules = rules
         self._workspaces = workspaces
@@ -98,7 +120,7 @@ class Sessions:
         """The target that a person or program names; `main` is the default agent's main session."""
         target = parse_target(text, agent_id=agent_id or self._rules.default_agent)
         if isinstance(target, RelativeTarget):
-            raise Invalid(f"Session is named relative to no session: {text!r}. Give its key or id.", code="invalid_key")
+            raise Invalid(f"Session name needs a calling session: {text!r}. Give a key or an id.", code="invalid_key")
         return target
 
     async def open(
@@ -108,10 +130,7 @@ class Sessions:
         *,
         agent_id: AgentId | None = None,
         source: Source | None = None,
-        metadata: JsonObject | None = None,
-        label: str | None = None,
-        taint: Classification | None = None,
-        clearance: Classification | None = None,
+        attributes: SessionAttributes = NO_ATTRIBUTES,
         place: DeliveryContext | None = None,
     ) -> Opened:
         """Creates the session, or reopens it, keeping its source and merging its metadata.
@@ -127,10 +146,7 @@ class Sessions:
             target=target,
             agent_id=owner_agent,
             source=source,
-            metadata=metadata or {},
-            label=label,
-            taint=taint,
-            clearance=clearance,
+            attributes=attributes,
             place=place,
             new_session_id=self.new_session_id(source),
             at_ms=self._clock.now_ms(),
@@ -157,33 +173,33 @@ class Sessions:
 
     async def get(self, principal: Principal, target: NamedTarget) -> Found:
         """The session and the incarnation that the target names. Raises `NotFound`."""
-        return accepted(await self._database.read(find_session, principal, Act.READ, target, self._rules))
+        return accepted(await self._database.read(find_session, self._rights(principal), Act.READ, target))
 
     async def list(
         self, principal: Principal, where: SessionFilter, *, limit: int, after: ListCursor | None = None
     ) -> SessionPage:
         """Newest first. Raises `Denied` for anyone but the owner. Contract: list 1, 5."""
-        sessions = accepted(await self._database.read(_list_page, principal, self._rules, where, limit + 1, after))
+        wanted = SessionPageRequest(where, limit + 1, after)
+        sessions = accepted(await self._database.read(_list_page, self._rights(principal), wanted))
         has_more = len(sessions) > limit
         page = sessions[:limit]
         return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None)
 
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
         """Changes columns of the row and logs the change; patches of different fields do not conflict."""
-        at_ms = self._clock.now_ms()
+        patch = SessionPatch(changes=dict(changes), at_ms=self._clock.now_ms())
         return accepted(
-            await self._database.run(
-                patch_session, principal, self._rules, target, dict(changes), at_ms, sessions=(target,)
-            )
+            await self._database.run(patch_session, self._rights(principal), target, patch, sessions=(target,))
         )
 
     async def delete(self, principal: Principal, target: NamedTarget) -> None:
         """Deletes the session with its log and runs. Raises `Conflict` if it must stay. Contract: sessions 7."""
-        at_ms = self._clock.now_ms()
-        deleted = accepted(
-            await self._database.run(delete_session, principal, self._rules, target, at_ms, sessions=(target,))
-        )
+        rights, at_ms = self._rights(principal), self._clock.now_ms()
+        deleted = accepted(await self._database.run(delete_session, rights, target, at_ms, sessions=(target,)))
         await remove_workspace(self._workspaces, deleted)
+
+    def _rights(self, principal: Principal) -> Rights:
+        return Rights(principal, self._rules)
 
 
 async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> Opened | Refusal:
@@ -194,7 +210,7 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
             if refusal := await _refuse_part(tx, command, found.row, rules):
                 return refusal
             await rows.add_participant(tx, found.row, str(command.principal))
-        reach = await find_reach(tx, command.principal, Act.CHANGE, rules)
+        reach = await find_reach(tx, Rights(command.principal, rules), Act.CHANGE)
         if isinstance(reach, Refusal):
             return reach
         if await admit(tx, reach, existing) is None:
@@ -207,7 +223,8 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
                     code="agent_mismatch",
                 )
             )
-        if command.label is not None and (refusal := _refuse_label(found, command.label)):
+        label = command.attributes.label
+        if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
         return Opened(await _reopen(tx, found, command), is_new=False)
     if command.place is None and (refusal := refuse_act(command.principal, Act.OPEN)):
@@ -237,30 +254,29 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
     free = None if is_spawned else await _free_session_id(tx, key, session_id)
     session_id = free or command.new_session_id
     is_group = key.kind is SessionKind.GROUP or command.source.type is SessionType.GROUP
-    source = command.source
-    columns: dict[str, SqlValue] = {"label": command.label}
+    attributes = command.attributes
+    columns: dict[str, SqlValue] = {"label": attributes.label}
     if is_group:
         columns["type"] = SessionType.GROUP.value
     if command.place is not None:
         columns |= _place_columns(command.place)
-    if command.taint is not None:
+    if attributes.taint is not None:
         names = ("base_level", "base_compartments", "base_integrity")
-        columns |= zip(names, classification_values(command.taint), strict=True)
-    if command.clearance is not None:
+        columns |= zip(names, classification_values(attributes.taint), strict=True)
+    if attributes.clearance is not None:
         columns |= {
-            "clearance_level": int(command.clearance.level),
-            "clearance_compartments": command.clearance.compartments,
+            "clearance_level": int(attributes.clearance.level),
+            "clearance_compartments": attributes.clearance.compartments,
         }
-    row = await rows.insert(
-        tx,
+    new = rows.NewSession(
         key=key,
         agent_id=command.agent_id,
-        session_id=session_id,
-        source=source,
-        metadata=command.metadata,
-        at_ms=command.at_ms,
+        id=session_id,
+        source=command.source,
+        metadata=attributes.metadata,
         columns=columns,
     )
+    row = await rows.insert(tx, new, command.at_ms)
     if command.parent is not None:
         await rows.set_parent(tx, row, command.parent)
     started = NewEvent(
@@ -268,7 +284,7 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
         actor=str(command.principal),
         data={"sessionId": session_id, "reason": "opened"},
     )
-    await append_events(tx, row, session_id, [started], at_ms=command.at_ms)
+    await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
     if not reaches_all(command.principal):
         await rows.add_participant(tx, row, str(command.principal))
     session = await rows.find_by_row(tx, row)
@@ -297,10 +313,11 @@ async def _free_session_id(tx: Transaction, key: SessionKey, named: SessionId | 
 
 async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Session:
     changes: dict[str, SqlValue] = {}
-    if command.metadata and {**session.metadata, **command.metadata} != session.metadata:
-        changes["metadata"] = json_text({**session.metadata, **command.metadata})
-    if command.label is not None and command.label != session.label:
-        changes["label"] = command.label
+    label, metadata = command.attributes.label, command.attributes.metadata
+    if metadata and {**session.metadata, **metadata} != session.metadata:
+        changes["metadata"] = json_text({**session.metadata, **metadata})
+    if label is not None and label != session.label:
+        changes["label"] = label
     if session.status is SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
     if command.place is not None and command.place != session.delivery:
@@ -308,7 +325,7 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
     if not changes:
         return session
     changes["interacted_at"] = max(command.at_ms, milliseconds(session.interacted_at))
-    await _change(tx, session, changes, str(command.principal), command.at_ms)
+    await _change(tx, session, changes, actor=str(command.principal), at_ms=command.at_ms)
     changed = await rows.find_by_row(tx, session.row)
     assert changed is not None
     return changed
@@ -327,23 +344,23 @@ _ACTS = {"send_policy": Act.SET_SEND_POLICY, "model": Act.SET_MODEL}
 """The columns that need another act besides changing the session."""
 
 
-async def patch_session(
-    tx: Transaction,
-    principal: Principal,
-    rules: Rules,
-    target: NamedTarget,
-    changes: Mapping[str, SqlValue],
-    at_ms: int,
-) -> Session | Refusal:
-    found = await find_session(tx, principal, Act.CHANGE, target, rules)
+class SessionPatch(Struct, frozen=True, kw_only=True):
+    changes: Mapping[str, SqlValue]
+    """Columns of the row, with their new values."""
+    at_ms: int
+
+
+async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, patch: SessionPatch) -> Session | Refusal:
+    found = await find_session(tx, rights, Act.CHANGE, target)
     if isinstance(found, Refusal):
         return found
+    changes, principal = patch.changes, rights.principal
     for column, act in _ACTS.items():
         if column in changes and (refusal := refuse_act(principal, act)):
             return refusal
     if isinstance(label := changes.get("label"), str) and (invalid := _refuse_label(found.session, label)):
         return Refusal(invalid)
-    await _change(tx, found.session, changes, str(principal), at_ms)
+    await _change(tx, found.session, changes, actor=str(principal), at_ms=patch.at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
     return changed
@@ -354,32 +371,33 @@ def _refuse_label(session: Session, label: str) -> Invalid | None:
     if session.depth == 0 or not names_all(label):
         return None
     return Invalid(
-        f"Label may not be a sub-agent's: {label!r} names all of them. Use another word.", code="invalid_request"
+        f"Label is reserved: {label!r} means all sub-agents together. Use another word.", code="invalid_request"
     )
 
 
-async def _change(tx: Transaction, session: Session, changes: Mapping[str, SqlValue], actor: str, at_ms: int) -> None:
+async def _change(
+    tx: Transaction, session: Session, changes: Mapping[str, SqlValue], *, actor: str, at_ms: int
+) -> None:
     changed = NewEvent(
         type=EventType.SESSION_CHANGED,
         actor=actor,
         classification=session.taint,
         data={"phase": "patched", "fields": list[JsonValue](sorted(changes))},
     )
-    await append_events(tx, session.row, session.id, [changed], at_ms=at_ms, set=changes)
+    addition = Addition(incarnation=session.id, events=[changed], at_ms=at_ms, set=changes)
+    await append_events(tx, session.row, addition)
 
 
 async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
     """Deletes the files of a deleted session, as far as they are in this home."""
     try:
-        await to_thread.run_sync(workspaces.remove, session.agent_id, session.row, session.created_at)
+        await to_thread.run_sync(workspaces.of(session.agent_id, session.row, session.created_at).remove)
     except (Conflict, Unavailable) as error:
-        logger.warning("Workspace is left", extra={"action": "workspace_left", "code": error.code})
+        logger.warning("Workspace was not deleted", extra={"action": "workspace_left", "code": error.code})
 
 
-async def delete_session(
-    tx: Transaction, principal: Principal, rules: Rules, target: NamedTarget, at_ms: int
-) -> Session | Refusal:
-    found = await find_session(tx, principal, Act.CHANGE, target, rules)
+async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session | Refusal:
+    found = await find_session(tx, rights, Act.CHANGE, target)
     if isinstance(found, Refusal):
         return found
     session = found.session
@@ -406,11 +424,11 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     name = repr(str(session.key))
     if session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP:
         return Conflict(
-            f"Session is a group's and stays: {name}. Its history belongs to the group.", code="group_session"
+            f"Session of a group cannot be deleted: {name}. Its history belongs to the group.", code="group_session"
         )
     if session.key == main_key(session.agent_id):
         return Conflict(
-            f"Session is the agent's main one and stays: {name}. Use reset to begin anew.",
+            f"Main session of an agent cannot be deleted: {name}. Reset it to start over.",
             code="main_session",
         )
     if is_busy:
@@ -418,11 +436,11 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     return None
 
 
-async def _list_page(
-    query: Query, principal: Principal, rules: Rules, where: SessionFilter, limit: int, after: ListCursor | None
-) -> list[SessionSummary] | Refusal:
-    reach = await find_reach(query, principal, Act.LIST, rules)
-    return reach if isinstance(reach, Refusal) else await rows.list_page(query, reach, where, limit=limit, after=after)
+async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -> list[SessionSummary] | Refusal:
+    reach = await find_reach(query, rights, Act.LIST)
+    if isinstance(reach, Refusal):
+        return reach
+    return await rows.list_page(query, reach, wanted.where, limit=wanted.limit, after=wanted.after)
 
 
 def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:

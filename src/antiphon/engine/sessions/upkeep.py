@@ -87,7 +87,7 @@ class Upkeep:
         removed = 0
         for start in range(0, len(sessions), BATCH):
             for left in await self._database.read(rows.list_deleted, sessions[start : start + BATCH]):
-                if self._workspaces.path_of(left.agent_id, left.row, left.created_at) in found:
+                if self._workspaces.of(left.agent_id, left.row, left.created_at).path in found:
                     await remove_workspace(self._workspaces, left)
                     removed += 1
         return removed

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from itertools import count
@@ -32,33 +33,29 @@ _NAME = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
 
-class Workspaces:
-    """The workspaces of one home. Its methods block, and all may be called again."""
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The workspace of one session. Its methods block, and all may be called again."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    directory: Path
+    """Of all workspaces of the home."""
+    agent_id: AgentId
+    name: str
 
-    def path_of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Path:
-        """Different for each session, also for a new session with the same key."""
-        return self.directory / agent_id / _name(row, created_at)
+    @property
+    def path(self) -> Path:
+        return self.directory / self.agent_id / self.name
 
-    def open(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Path:
-        """The workspace, created (0700) if it does not exist.
+    def open(self) -> Path:
+        """Its path; the directory is created (0700) if it does not exist.
 
         Raises `Conflict` (`workspace_unsafe`) if a link or another's directory is in its place,
         `Unavailable` (`workspace_unusable`) if it cannot be created.
         """
-        with self._opened(agent_id, row, created_at):
-            return self.path_of(agent_id, row, created_at)
+        with self._opened():
+            return self.path
 
-    def write_attachments(
-        self,
-        agent_id: AgentId,
-        row: SessionRow,
-        created_at: datetime,
-        rel_dir: str,
-        attachments: Sequence[Attachment],
-    ) -> None:
+    def write_attachments(self, rel_dir: str, attachments: Sequence[Attachment]) -> None:
         """Writes the files complete into `<workspace>/<rel_dir>`, beside their receipt; they survive a power cut.
 
         Keeps files of an earlier call if they are identical, else replaces them. Raises like `open`.
@@ -66,11 +63,10 @@ class Workspaces:
         *parents, name = _parts(rel_dir)
         manifest = json.dumps(receipt(attachments, rel_dir), ensure_ascii=False, indent=1).encode()
         files = {**{file.name: file.data for file in attachments}, MANIFEST_NAME: manifest}
-        path = self.path_of(agent_id, row, created_at)
         with (
-            self._opened(agent_id, row, created_at) as workspace,
-            _walked(workspace, parents, path) as parent,
-            _explained(path / rel_dir),
+            self._opened() as workspace,
+            _walked(workspace, parents, self.path) as parent,
+            _explained(self.path / rel_dir),
         ):
             unfinished, doomed = name + _UNFINISHED, name + _DOOMED
             remove_entry(parent, unfinished)
@@ -84,9 +80,9 @@ class Workspaces:
             os.fsync(parent)
             remove_entry(parent, doomed)
 
-    def remove(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> None:
+    def remove(self) -> None:
         """Removes the workspace and everything in it, but not the targets of its links."""
-        path = self.path_of(agent_id, row, created_at)
+        path = self.path
         try:
             root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -94,7 +90,7 @@ class Workspaces:
         except OSError as error:
             raise _unsafe(self.directory, error) from error
         try:
-            agent = os.open(agent_id, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
+            agent = os.open(self.agent_id, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -103,14 +99,37 @@ class Workspaces:
             os.close(root)
         try:
             with _explained(path):
-                remove_entry(agent, path.name)
+                remove_entry(agent, self.name)
         finally:
             os.close(agent)
+
+    @contextmanager
+    def _opened(self) -> Generator[int]:
+        with _explained(self.directory):
+            self.directory.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        parent = os.open(self.directory.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            parts = [self.directory.name, self.agent_id, self.name]
+            with _walked(parent, parts, self.directory.parent) as workspace:
+                yield workspace
+        finally:
+            os.close(parent)
+
+
+class Workspaces:
+    """The workspaces of one home."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Workspace:
+        """Different for each session, also for a new session with the same key."""
+        return Workspace(self.directory, agent_id, f"{row}-{int(created_at.timestamp() * 1000)}")
 
     def list_all(self) -> dict[Path, SessionRow]:
         """Every workspace, with the number of its session; ignores anything else in the directory.
 
-        Raises `Unavailable` (`workspace_unusable`) if the directory cannot be read.
+        Blocks. Raises `Unavailable` (`workspace_unusable`) if the directory cannot be read.
         """
         found: dict[Path, SessionRow] = {}
         with _explained(self.directory), suppress(FileNotFoundError):
@@ -121,22 +140,6 @@ class Workspaces:
                     if _NAME.fullmatch(path.name)
                 }
         return found
-
-    @contextmanager
-    def _opened(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Generator[int]:
-        with _explained(self.directory):
-            self.directory.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        parent = os.open(self.directory.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            parts = [self.directory.name, agent_id, _name(row, created_at)]
-            with _walked(parent, parts, self.directory.parent) as workspace:
-                yield workspace
-        finally:
-            os.close(parent)
-
-
-def _name(row: SessionRow, created_at: datetime) -> str:
-    return f"{row}-{int(created_at.timestamp() * 1000)}"
 
 
 def _directories(parent: Path) -> list[Path]:
@@ -164,7 +167,7 @@ def _walked(directory: int, names: Sequence[str], path: Path) -> Generator[int]:
             current = following
             if os.fstat(current).st_uid != os.geteuid():
                 raise Conflict(
-                    f"Workspace is not safe: {_shown(path)!r} belongs to another user. Put it away, or give it to the "
+                    f"Workspace is not safe: {_shown(path)!r} belongs to another user. Move it away, or give it to the "
                     "user of this process.",
                     code="workspace_unsafe",
                 )
@@ -205,13 +208,13 @@ def _shown(path: Path) -> str:
 def _unsafe(path: Path, error: OSError) -> Conflict | Unavailable:
     if error.errno in _NO_DIRECTORY:
         return Conflict(
-            f"Workspace is not safe: {_shown(path)!r} is a link, or no directory. Put it away; a directory is made in "
+            f"Workspace is not safe: {_shown(path)!r} is a link or no directory. Move it away; a directory is made in "
             "its place.",
             code="workspace_unsafe",
         )
     return Unavailable(
         f"Workspace cannot be used: {_shown(path)!r} ({error.strerror}). Give the directory to the user of this "
-        "process, and see that its disk has room.",
+        "process, and check that its disk has space.",
         code="workspace_unusable",
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.domain.text import one_line
-from antiphon.engine.access.reach import find_reach
+from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.work.processes import Processes
@@ -43,7 +43,7 @@ class Activities:
 
     async def now(self, principal: Principal, *, limit: int) -> Work:
         """At most `limit` busy sessions. Raises `Denied` for anyone but the owner."""
-        page, requests = accepted(await self._database.read(_read, principal, self._rules, limit))
+        page, requests = accepted(await self._database.read(_read, Rights(principal, self._rules), limit))
         living = [self._this] if self._processes is None else await self._processes.list()
         return Work(
             activities=page.activities,
@@ -53,10 +53,8 @@ class Activities:
         )
 
 
-async def _read(
-    query: Query, principal: Principal, rules: Rules, limit: int
-) -> tuple[ActivityPage, dict[RunId, str]] | Refusal:
-    reach = await find_reach(query, principal, Act.LIST_WORK, rules)
+async def _read(query: Query, rights: Rights, limit: int) -> tuple[ActivityPage, dict[RunId, str]] | Refusal:
+    reach = await find_reach(query, rights, Act.LIST_WORK)
     if isinstance(reach, Refusal):
         return reach
     page = await activities.list_activities(query, reach, limit=limit)

@@ -10,7 +10,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.reach import Found, find_session
+from antiphon.engine.access.reach import Found, Rights, find_session
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.feed.follow import FRAME_BYTES, PAGE_EVENTS, LogSlice
@@ -20,6 +20,17 @@ from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPageRequest:
+    """The newest `limit` messages below `before`."""
+
+    limit: int
+    before: int | None
+    """None for the end of the log."""
+    include_tools: bool
+    """Whether the results of tools are among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +63,22 @@ class History:
         include_tools: bool = False,
     ) -> HistoryPage:
         """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
-        read = self._database.read
-        return accepted(await read(_read_page, principal, self._rules, target, limit, before, include_tools))
+        rights, wanted = Rights(principal, self._rules), HistoryPageRequest(limit, before, include_tools)
+        return accepted(await self._database.read(_read_page, rights, target, wanted))
 
     async def events(self, principal: Principal, target: NamedTarget, after: int = 0) -> AsyncIterator[Event]:
         """All events above `after` of the named incarnation, ascending, up to the present end of the log.
 
         Raises `NotFound`, also between two pages if the session was deleted or became hidden.
         """
-        incarnation: SessionId | None = None
+        rights, end = Rights(principal, self._rules), _End(None, after)
         while True:
-            page = accepted(await self._database.read(_read_events, principal, self._rules, target, incarnation, after))
-            incarnation = page.incarnation
+            page = accepted(await self._database.read(_read_events, rights, target, end))
             for event in page.events:
                 yield event
             if len(page.events) < PAGE_EVENTS:
                 return
-            after = page.events[-1].seq
+            end = _End(page.incarnation, page.events[-1].seq)
 
     async def read_logs(self, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
         """New events of each session after its cursor; for the hub."""
@@ -76,29 +86,19 @@ class History:
 
 
 async def _read_page(
-    query: Query,
-    principal: Principal,
-    rules: Rules,
-    target: NamedTarget,
-    limit: int,
-    before: int | None,
-    include_tools: bool,
+    query: Query, rights: Rights, target: NamedTarget, wanted: HistoryPageRequest
 ) -> HistoryPage | Refusal:
-    found = await find_session(query, principal, Act.READ, target, rules)
-    if isinstance(found, Refusal):
-        return found
-    return await read_page(query, found, limit=limit, before=before, include_tools=include_tools)
+    found = await find_session(query, rights, Act.READ, target)
+    return found if isinstance(found, Refusal) else await read_page(query, found, wanted)
 
 
-async def read_page(
-    query: Query, found: Found, *, limit: int, before: int | None, include_tools: bool
-) -> HistoryPage | Refusal:
-    """The newest `limit` messages below `before` of the incarnation that was found."""
+async def read_page(query: Query, found: Found, wanted: HistoryPageRequest) -> HistoryPage | Refusal:
+    """The wanted messages of the incarnation that was found."""
     session, incarnation = found.as_named, found.incarnation
-    if before is not None and before < session.first_seq:
+    if wanted.before is not None and wanted.before < session.first_seq:
         return Refusal(
             Conflict(
-                "Cursor lies in a part of the log that was pruned. Begin without a cursor.",
+                "Cursor points to a part of the log that was pruned. Start without a cursor.",
                 code="cursor_pruned",
             )
         )
@@ -108,17 +108,25 @@ async def read_page(
         found.grant,
         incarnation.id,
         from_seq=incarnation.first_seq,
-        before=end if before is None else min(before, end),
-        limit=limit + 1,
-        include_tools=include_tools,
+        before=end if wanted.before is None else min(wanted.before, end),
+        limit=wanted.limit + 1,
+        include_tools=wanted.include_tools,
     )
     return HistoryPage(
         grant=found.grant,
         session=session,
-        events=events[:limit][::-1],
-        has_more=len(events) > limit,
+        events=events[: wanted.limit][::-1],
+        has_more=len(events) > wanted.limit,
         last_seq=session.last_seq,
     )
+
+
+class _End(NamedTuple):
+    """Where the last page of events ended."""
+
+    incarnation: SessionId | None
+    """None before the first page: then the target names it."""
+    seq: int
 
 
 class _EventPage(NamedTuple):
@@ -126,16 +134,15 @@ class _EventPage(NamedTuple):
     events: list[Event]
 
 
-async def _read_events(
-    query: Query, principal: Principal, rules: Rules, target: NamedTarget, incarnation: SessionId | None, after: int
-) -> _EventPage | Refusal:
-    """A page of the given incarnation; of the one that the target names if none is given."""
-    found = await find_session(query, principal, Act.READ, target, rules)
+async def _read_events(query: Query, rights: Rights, target: NamedTarget, end: _End) -> _EventPage | Refusal:
+    """The events after that end."""
+    found = await find_session(query, rights, Act.READ, target)
     if isinstance(found, Refusal):
         return found
-    incarnation = incarnation or found.incarnation.id
+    incarnation = end.incarnation or found.incarnation.id
     return _EventPage(
-        incarnation, await log.read_incarnation_after(query, found.grant, incarnation, after, PAGE_EVENTS)
+        incarnation,
+        await log.read_incarnation_after(query, found.grant, incarnation, end.seq, limit=PAGE_EVENTS),
     )
 
 
@@ -143,6 +150,8 @@ async def _read_slices(query: Query, cursors: Mapping[SessionRow, int]) -> Mappi
     slices: dict[SessionRow, LogSlice] = {}
     for session, after in cursors.items():
         if bounds := await rows.find_bounds(query, session):
-            found = await log.read_stretch(query, system_grant(session), after, PAGE_EVENTS, FRAME_BYTES)
+            found = await log.read_stretch(
+                query, system_grant(session), after, limit=PAGE_EVENTS, max_bytes=FRAME_BYTES
+            )
             slices[session] = LogSlice(bounds.first_seq, bounds.last_seq, tuple(found.events), found.size)
     return slices

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import Role, role_of, text_of
 from antiphon.domain.snippet import redacted_snippet
 from antiphon.domain.words import query_words
-from antiphon.engine.access.reach import Actor, find_reach
+from antiphon.engine.access.reach import Actor, Rights, find_reach
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -42,6 +43,17 @@ class _Asked:
     expression: str
 
 
+class _Look(NamedTuple):
+    """How far one read of the index looks."""
+
+    before: int
+    """Only messages before this place in the index."""
+    depth: int
+    """How many messages with all words it looks at, at most."""
+    limit: int
+    """How many of them it returns, at most."""
+
+
 class Search:
     """Finds messages by their words, as far as the actor may see them."""
 
@@ -57,7 +69,7 @@ class Search:
         """
         words = query_words(query)
         limit = min(max(limit, 1), MAX_LIMIT)
-        asked = accepted(await self._database.read(_ask, actor, tuple(words), self._rules))
+        asked = accepted(await self._database.read(_ask, Rights(actor, self._rules), tuple(words)))
         if asked is None:
             return []
         found: list[FoundMessage] = []
@@ -65,7 +77,7 @@ class Search:
         depth = FIRST_DEPTH
         while before is not None and len(found) < limit:
             # In parts, so that a search for very common words does not hold up other readers.
-            more, before = await self._database.read(_look, asked, before, depth, limit - len(found))
+            more, before = await self._database.read(_look, asked, _Look(before, depth, limit - len(found)))
             found += more
             depth = min(4 * depth, MAX_DEPTH)
         size = size_of(message.event.message for message in found)
@@ -76,9 +88,9 @@ class Search:
         return await self._database.read(index.count_lag)
 
 
-async def _ask(query: Query, actor: Actor, words: tuple[str, ...], rules: Rules) -> _Asked | Refusal | None:
+async def _ask(query: Query, rights: Rights, words: tuple[str, ...]) -> _Asked | Refusal | None:
     """The query for the index; None without a session to search."""
-    reach = await find_reach(query, actor, Act.READ, rules)
+    reach = await find_reach(query, rights, Act.READ)
     if isinstance(reach, Refusal):
         return reach
     sessions = await index.find_narrow(query, reach)
@@ -87,11 +99,11 @@ async def _ask(query: Query, actor: Actor, words: tuple[str, ...], rules: Rules)
     return _Asked(reach, index.expression(words, sessions))
 
 
-async def _look(
-    query: Query, asked: _Asked, before: int, depth: int, limit: int
-) -> tuple[list[FoundMessage], int | None]:
+async def _look(query: Query, asked: _Asked, look: _Look) -> tuple[list[FoundMessage], int | None]:
     """Messages and where to continue, in one snapshot with the sessions that the actor sees."""
-    return await index.find_messages(query, asked.reach, asked.expression, before=before, depth=depth, limit=limit)
+    return await index.find_messages(
+        query, asked.reach, asked.expression, before=look.before, depth=look.depth, limit=look.limit
+    )
 
 
 def _hits(found: list[FoundMessage], words: list[str]) -> list[Hit]:

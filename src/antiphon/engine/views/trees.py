@@ -7,7 +7,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.reach import Candidate, admit, find_reach, find_session, present_incarnation
+from antiphon.engine.access.reach import Candidate, Rights, admit, find_reach, find_session, present_incarnation
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -56,6 +56,16 @@ class Family:
     """The session, with as many of its children under it as the limit allows."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extent:
+    """How much of trees an answer shows."""
+
+    include_inactive: bool
+    roots: int = 1
+    limit: int
+    """Of the sessions under the roots."""
+
+
 class Trees:
     """Every answer is one snapshot, read by a number of statements that does not grow with the tree.
 
@@ -72,11 +82,13 @@ class Trees:
         Busy sessions are chosen first, then those nearest to the root, then the newest. Siblings are ordered by
         creation. Raises `NotFound`.
         """
-        return accepted(await self._database.read(_under, principal, self._rules, target, include_inactive, limit))
+        extent = _Extent(include_inactive=include_inactive, limit=limit)
+        return accepted(await self._database.read(_under, self._rights(principal), target, extent))
 
     async def recent(self, principal: Principal, *, include_inactive: bool, roots: int, limit: int) -> Tree:
         """The most recently changed roots, newest first, with at most `limit` of the sessions under them."""
-        return accepted(await self._database.read(_recent, principal, self._rules, include_inactive, roots, limit))
+        extent = _Extent(include_inactive=include_inactive, roots=roots, limit=limit)
+        return accepted(await self._database.read(_recent, self._rights(principal), extent))
 
     async def folded(self, principal: Principal, opened: Mapping[SessionRow, int], *, roots: int) -> Tree:
         """The most recently changed roots, with the sessions directly under those that are `opened`.
@@ -84,58 +96,48 @@ class Trees:
         Roots are newest first. Under each, busy sessions come first, then the others, each group newest first.
         `opened` says how many to show of each; it may name sessions that do not exist.
         """
-        return accepted(await self._database.read(_folded, principal, self._rules, dict(opened), roots))
+        return accepted(await self._database.read(_folded, self._rights(principal), dict(opened), roots))
 
     async def family(self, principal: Principal, target: NamedTarget, *, limit: int) -> Family:
         """The session, its parent and at most `limit` of its children: busy ones first, then the newest.
 
         Raises `NotFound`.
         """
-        return accepted(await self._database.read(_family, principal, self._rules, target, limit))
+        return accepted(await self._database.read(_family, self._rights(principal), target, limit))
+
+    def _rights(self, principal: Principal) -> Rights:
+        return Rights(principal, self._rules)
 
 
-async def _under(
-    query: Query,
-    principal: Principal,
-    rules: Rules,
-    target: NamedTarget,
-    include_inactive: bool,
-    limit: int,
-) -> Tree | Refusal:
-    found = await find_session(query, principal, Act.READ, target, rules)
+async def _under(query: Query, rights: Rights, target: NamedTarget, extent: _Extent) -> Tree | Refusal:
+    found = await find_session(query, rights, Act.READ, target)
     if isinstance(found, Refusal):
         return found
-    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+    reach = await find_reach(query, rights, Act.LIST_TREES)
     if isinstance(reach, Refusal):
         return reach
-    root = found.session
-    below = await trees.list_descendants(query, reach, [_place(root)], include_inactive=include_inactive, limit=limit)
+    root, include_inactive = found.session, extent.include_inactive
+    below = await trees.list_descendants(
+        query, reach, [_place(root)], include_inactive=include_inactive, limit=extent.limit
+    )
     return await _tree(query, reach, [root], _by_age(below), include_inactive=include_inactive)
 
 
-async def _recent(
-    query: Query,
-    principal: Principal,
-    rules: Rules,
-    include_inactive: bool,
-    roots: int,
-    limit: int,
-) -> Tree | Refusal:
-    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+async def _recent(query: Query, rights: Rights, extent: _Extent) -> Tree | Refusal:
+    reach = await find_reach(query, rights, Act.LIST_TREES)
     if isinstance(reach, Refusal):
         return reach
+    roots, include_inactive = extent.roots, extent.include_inactive
     found = await trees.list_roots(query, reach, include_inactive=include_inactive, limit=roots + 1)
     places = [_place(session) for session in found[:roots]]
-    below = await trees.list_descendants(query, reach, places, include_inactive=include_inactive, limit=limit)
+    below = await trees.list_descendants(query, reach, places, include_inactive=include_inactive, limit=extent.limit)
     return await _tree(
         query, reach, found[:roots], _by_age(below), include_inactive=include_inactive, has_more=len(found) > roots
     )
 
 
-async def _folded(
-    query: Query, principal: Principal, rules: Rules, opened: dict[SessionRow, int], roots: int
-) -> Tree | Refusal:
-    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+async def _folded(query: Query, rights: Rights, opened: dict[SessionRow, int], roots: int) -> Tree | Refusal:
+    reach = await find_reach(query, rights, Act.LIST_TREES)
     if isinstance(reach, Refusal):
         return reach
     found = await trees.list_roots(query, reach, include_inactive=False, limit=roots + 1)
@@ -151,13 +153,11 @@ async def _folded(
     return await _tree(query, reach, found[:roots], below, include_inactive=False, has_more=len(found) > roots)
 
 
-async def _family(
-    query: Query, principal: Principal, rules: Rules, target: NamedTarget, limit: int
-) -> Family | Refusal:
-    found = await find_session(query, principal, Act.READ, target, rules)
+async def _family(query: Query, rights: Rights, target: NamedTarget, limit: int) -> Family | Refusal:
+    found = await find_session(query, rights, Act.READ, target)
     if isinstance(found, Refusal):
         return found
-    reach = await find_reach(query, principal, Act.LIST_TREES, rules)
+    reach = await find_reach(query, rights, Act.LIST_TREES)
     if isinstance(reach, Refusal):
         return reach
     session = found.session

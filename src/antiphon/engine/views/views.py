@@ -8,12 +8,13 @@ from antiphon.domain.errors import Denied
 from antiphon.domain.event import Event
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.session import Session, SessionSummary
-from antiphon.domain.targets import Target
+from antiphon.domain.targets import WrittenTarget
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.access.reach import find_reach, find_target
+from antiphon.engine.access.reach import Found, Rights, find_reach, find_target
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.views.history import HistoryPage, read_page
+from antiphon.engine.sessions.sessions import SessionPageRequest
+from antiphon.engine.views.history import HistoryPage, HistoryPageRequest, read_page
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Grant, grant_listed, is_as_far
 from antiphon.store import events as log
@@ -69,25 +70,24 @@ class Views:
         self, caller: Caller, where: SessionFilter, *, limit: int, message_limit: int, after: ListCursor | None
     ) -> ListedPage:
         """Sessions that the caller sees, newest first; filtered before the limit. Contract: list 1, visibility 4."""
-        read = self._database.read
-        return accepted(await read(_list, caller, self._rules, where, limit, message_limit, after))
+        wanted = SessionPageRequest(where, limit, after)
+        return accepted(await self._database.read(_list, Rights(caller, self._rules), wanted, message_limit))
 
     async def history(
         self,
         caller: Caller,
-        target: Target,
-        name: str,
+        target: WrittenTarget,
         *,
         limit: int,
         before: int | None,
         include_tools: bool,
     ) -> HistoryPage:
         """The newest `limit` messages below `before`. Raises `NotFound`, `Conflict` for a pruned cursor."""
-        read = self._database.read
-        return accepted(await read(_history, caller, self._rules, target, name, limit, before, include_tools))
+        rights, wanted = Rights(caller, self._rules), HistoryPageRequest(limit, before, include_tools)
+        return accepted(await self._database.read(_history, rights, target, wanted))
 
-    async def status(self, caller: Caller, target: Target, name: str) -> StatusView:
-        return accepted(await self._database.read(_status, caller, self._rules, target, name))
+    async def status(self, caller: Caller, target: WrittenTarget) -> StatusView:
+        return accepted(await self._database.read(_status, Rights(caller, self._rules), target))
 
     def agents(self, caller: Caller) -> AgentsView:
         """The agents under which the caller may spawn sessions. Contract: agents_list 1."""
@@ -104,41 +104,34 @@ class Views:
         )
 
 
-async def _list(
-    query: Query,
-    caller: Caller,
-    rules: Rules,
-    where: SessionFilter,
-    limit: int,
-    message_limit: int,
-    after: ListCursor | None,
-) -> ListedPage | Refusal:
-    reach = await find_reach(query, caller, Act.LIST, rules)
+async def _list(query: Query, rights: Rights, wanted: SessionPageRequest, message_limit: int) -> ListedPage | Refusal:
+    reach = await find_reach(query, rights, Act.LIST)
     if isinstance(reach, Refusal):
         return reach
-    found = await rows.list_page(query, reach, where, limit=limit + 1, after=after)
-    page = found[:limit]
+    found = await rows.list_page(query, reach, wanted.where, limit=wanted.limit + 1, after=wanted.after)
+    page = found[: wanted.limit]
     children: dict[SessionRow, list[str]] = {}
     for child in await rows.list_children(query, reach, [session.row for session in page], MAX_CHILDREN):
         children.setdefault(child.parent, []).append(child.key)
     messages: dict[SessionRow, list[Event]] = {}
     if message_limit:
-        readable = await find_reach(query, caller, Act.READ, rules)
+        readable = await find_reach(query, rights, Act.READ)
         if isinstance(readable, Refusal):
             return readable
         if not is_as_far(readable, reach):
-            return Refusal(_unreadable(caller.agent_id))
+            assert reach.viewer is not None
+            return Refusal(_unreadable(reach.viewer.session.agent_id))
         for session in page:
             messages[session.row] = await _newest(query, grant_listed(readable, session), session, message_limit)
     return ListedPage(
         [ListedSession(session, children.get(session.row, ()), messages.get(session.row, ())) for session in page],
-        rows.cursor_of(page[-1]) if len(found) > limit else None,
+        rows.cursor_of(page[-1]) if len(found) > wanted.limit else None,
     )
 
 
 def _unreadable(agent_id: AgentId) -> Denied:
     return Denied(
-        f"Messages may not be listed: agent {agent_id!r} may list further than it may read. "
+        f"Messages may not be listed: agent {agent_id!r} may list more sessions than it may read. "
         "Use messageLimit 0, and sessions_history.",
         code="act_narrowed",
     )
@@ -158,29 +151,19 @@ async def _newest(query: Query, grant: Grant, session: SessionSummary, limit: in
 
 
 async def _history(
-    query: Query,
-    caller: Caller,
-    rules: Rules,
-    target: Target,
-    name: str,
-    limit: int,
-    before: int | None,
-    include_tools: bool,
+    query: Query, rights: Rights, target: WrittenTarget, wanted: HistoryPageRequest
 ) -> HistoryPage | Refusal:
-    reach = await find_reach(query, caller, Act.READ, rules)
-    if isinstance(reach, Refusal):
-        return reach
-    found = await find_target(query, reach, target, name)
-    if isinstance(found, Refusal):
-        return found
-    return await read_page(query, found, limit=limit, before=before, include_tools=include_tools)
+    found = await _find(query, rights, Act.READ, target)
+    return found if isinstance(found, Refusal) else await read_page(query, found, wanted)
 
 
-async def _status(query: Query, caller: Caller, rules: Rules, target: Target, name: str) -> StatusView | Refusal:
-    reach = await find_reach(query, caller, Act.STATUS, rules)
-    if isinstance(reach, Refusal):
-        return reach
-    found = await find_target(query, reach, target, name)
+async def _find(query: Query, rights: Rights, act: Act, written: WrittenTarget) -> Found | Refusal:
+    reach = await find_reach(query, rights, act)
+    return reach if isinstance(reach, Refusal) else await find_target(query, reach, written.target, written.text)
+
+
+async def _status(query: Query, rights: Rights, target: WrittenTarget) -> StatusView | Refusal:
+    found = await _find(query, rights, Act.STATUS, target)
     if isinstance(found, Refusal):
         return found
     active = await ledger.find_active(query, found.session.row)

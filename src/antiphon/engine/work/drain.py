@@ -12,7 +12,7 @@ class Drain:
     """The orderly stop of a process. It still accepts messages, which are answered after the next start."""
 
     def __init__(
-        self, health: Health, dispatch: Dispatch, worker: Worker, deliverer: Deliverer | None, seconds: float
+        self, health: Health, dispatch: Dispatch, worker: Worker, *, deliverer: Deliverer | None, seconds: float
     ) -> None:
         self._health = health
         self._dispatch = dispatch

@@ -78,11 +78,11 @@ class Processes:
                 await self._give_up_dead(now)
             except Unavailable as error:
                 self._seen.clear()
-                logger.warning("No sign of life", extra={"action": "beat_failed", "code": error.code})
+                logger.warning("Heartbeat failed", extra={"action": "beat_failed", "code": error.code})
 
     async def _beat(self) -> None:
         if not await self._database.run(rows.beat, self.this.id):
-            logger.warning("Process was given up for dead", extra={"action": "process_given_up"})
+            logger.warning("Process was considered dead by others", extra={"action": "process_given_up"})
             await self._database.run(rows.insert, self.this, self._clock.now_ms())
 
     async def _give_up_dead(self, now: float) -> None:

@@ -24,7 +24,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.dispatch import Driver
-from antiphon.policy.rights import is_favoured
+from antiphon.policy.rights import FAVOURED, is_favoured
 from antiphon.store import jobs
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Transaction
@@ -198,7 +198,7 @@ class ProcrastinateDispatch:
                 undelivered = await self._database.read(jobs.list_undelivered, DEAD_SECONDS, MAX_SWEPT)
                 if undelivered:
                     await self._database.run(_deliver_again, *undelivered)
-                    logger.info("Work was delivered anew", extra={"action": "jobs_swept", "sessions": len(undelivered)})
+                    logger.info("Work was sent again", extra={"action": "jobs_swept", "sessions": len(undelivered)})
             except (ProcrastinateException, psycopg.Error, Unavailable) as error:
                 logger.warning("Sweep failed", extra={"action": "sweep_failed", "error": str(error)})
             await self._pause(SWEEP_SECONDS)
@@ -224,9 +224,9 @@ class ProcrastinateDispatch:
             try:
                 await driver.check_all()
             except Unavailable as error:
-                logger.warning("Runs were not checked", extra={"action": "check_failed", "code": error.code})
+                logger.warning("Runs could not be checked", extra={"action": "check_failed", "code": error.code})
 
 
 async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
-    for session, principal in (await ledger.find_askers(tx, sessions)).items():
+    for session, principal in (await ledger.find_askers(tx, sessions, FAVOURED)).items():
         await tx.dispatch(session, principal)

@@ -64,7 +64,7 @@ class Watchdog:
                 return
             seen = (self._ticked_at, "unknown", "")
         logger.warning(
-            "Event loop stood still",
+            "Event loop was blocked",
             extra={
                 "action": "loop_stalled",
                 "at_least_ms": round(stood * 1000),

@@ -11,28 +11,27 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.errors import Conflict, Unavailable
-from antiphon.domain.ids import Ids, ProcessId, SessionRow
+from antiphon.domain.ids import ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.engine.ledger.fence import Claimant, Fence, Fenced, sessions_of
-from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
-from antiphon.engine.runs.context import PublishDelta, RunContext
-from antiphon.engine.runs.lifecycle import Ended, NewInput
+from antiphon.engine.runs.context import RunContext, Runtime
+from antiphon.engine.runs.lifecycle import Ended, FinishRun, NewInput
 from antiphon.engine.runs.runner import AgentRunner, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.engine.work.line import Line
 from antiphon.engine.work.slots import Slots
 from antiphon.engine.work.transcripts import Transcripts
+from antiphon.policy.rights import FAVOURED
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
-from antiphon.store.database import Database, Query
+from antiphon.store.database import Query
 
 logger = logging.getLogger(__name__)
 
@@ -108,25 +107,20 @@ class Worker:
 
     def __init__(
         self,
+        runtime: Runtime,
         *,
-        database: Database,
         runner: AgentRunner,
-        waits: Waits,
         rules: Rules,
-        publish_delta: PublishDelta,
-        clock: Clock,
-        ids: Ids,
         process: ProcessId,
         workspaces: Workspaces,
         unwind_seconds: float = UNWIND_SECONDS,
     ) -> None:
-        self._database = database
+        self._runtime = runtime
+        self._database = runtime.database
+        self._clock = runtime.clock
+        self._ids = runtime.ids
         self._runner = runner
-        self._waits = waits
         self._rules = rules
-        self._publish_delta = publish_delta
-        self._clock = clock
-        self._ids = ids
         self._workspaces = workspaces
         self._unwind_seconds = unwind_seconds
         self._claimant = Claimant(
@@ -276,9 +270,9 @@ class Worker:
         sessions = tuple(self._pending)
         self._pending = dict.fromkeys(sessions, False)
         try:
-            found = await self._database.read(ledger.find_askers, sessions)
+            found = await self._database.read(ledger.find_askers, sessions, FAVOURED)
         except Unavailable as error:
-            logger.warning("Store is not able", extra={"action": "store_retry", "code": error.code})
+            logger.warning("Store is unavailable", extra={"action": "store_retry", "code": error.code})
             await anyio.sleep(RETRY_SECONDS)
             self._has_work.set()
             return
@@ -308,7 +302,7 @@ class Worker:
             if drive.following is not None:
                 await self._hand_back(drive.following)
         except Unavailable as error:
-            logger.warning("Session is left", extra={"action": "drive_failed", "code": error.code})
+            logger.warning("Session was left to other workers", extra={"action": "drive_failed", "code": error.code})
             drive.is_done = True
         finally:
             if self._driving.get(drive.session) is drive:
@@ -365,17 +359,16 @@ class Worker:
         successors: Claimant | None = None,
         saw: int | None = None,
     ) -> Ended | NewInput | None:
-        return await self._database.run(
-            lifecycle.finish_run,
-            Fence(run.id, run.fence),
-            outcome,
-            message,
-            self._clock.now_ms(),
-            is_counted,
-            successors,
-            saw,
-            sessions=sessions_of(run),
+        command = FinishRun(
+            outcome=outcome,
+            message=message,
+            is_counted=is_counted,
+            successors=successors,
+            saw=saw,
+            at_ms=self._clock.now_ms(),
         )
+        fence = Fence(run.id, run.fence)
+        return await self._database.run(lifecycle.finish_run, fence, command, sessions=sessions_of(run))
 
     async def _execute(self, drive: _Drive, run: Run) -> None:
         agent = self._rules.agents.get(run.agent_id)
@@ -387,17 +380,8 @@ class Worker:
             )
             await self._finish_run(run, outcome)
             return
-        context = RunContext(
-            run=run,
-            agent=agent,
-            database=self._database,
-            waits=self._waits,
-            slot=drive,
-            publish_delta=self._publish_delta,
-            transcript=self._transcripts.take(run.session_id),
-            clock=self._clock,
-            ids=self._ids,
-        )
+        transcript = self._transcripts.take(run.session_id)
+        context = RunContext(self._runtime, run=run, agent=agent, slot=drive, transcript=transcript)
         drive.run, drive.cause, drive.unwound = run, None, anyio.Event()
         try:
             with anyio.CancelScope() as drive.scope:
@@ -440,7 +424,7 @@ class Worker:
             except Unavailable as error:
                 if not _is_passing(error):
                     raise
-                logger.warning("Store is not able", extra={"action": "store_retry", "code": error.code})
+                logger.warning("Store is unavailable", extra={"action": "store_retry", "code": error.code})
                 await anyio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
@@ -461,20 +445,13 @@ class Worker:
         files = await self._database.read(_find_files, run)
         if files is None:
             return None
-        workspace = self._workspaces.path_of(run.agent_id, SessionRow(run.session), files.created_at)
+        workspace = self._workspaces.of(run.agent_id, SessionRow(run.session), files.created_at)
         if not run.has_attachments:
-            if await to_thread.run_sync(os.path.lexists, workspace):
+            if await to_thread.run_sync(os.path.lexists, workspace.path):
                 return None
             await self._set_attachments_due(run, is_due=True)
         try:
-            await to_thread.run_sync(
-                self._workspaces.write_attachments,
-                run.agent_id,
-                SessionRow(run.session),
-                files.created_at,
-                files.rel_dir,
-                files.attachments,
-            )
+            await to_thread.run_sync(workspace.write_attachments, files.rel_dir, files.attachments)
         except (Conflict, Unavailable) as error:
             return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error=error.message, code=error.code))
         await self._set_attachments_due(run, is_due=False)
@@ -590,7 +567,7 @@ def _is_passing(error: Unavailable) -> bool:
 
 
 def _internal_error() -> Outcome:
-    return Outcome(status=RunStatus.ERROR, error="Antiphon failed inside; its log says more.", code="internal_error")
+    return Outcome(status=RunStatus.ERROR, error="Antiphon had an internal error; see its log.", code="internal_error")
 
 
 def _cut(cause: StopCause, partial: str) -> Outcome:
@@ -598,7 +575,7 @@ def _cut(cause: StopCause, partial: str) -> Outcome:
         return Outcome(
             status=RunStatus.TIMEOUT,
             reply=partial,
-            error="The run took longer than it may.",
+            error="The run exceeded its time limit.",
             code="run_timeout",
         )
     return Outcome(status=RunStatus.CANCELLED, reply=partial, error="The run was cancelled.", code="cancelled")

@@ -108,7 +108,7 @@ async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
     service, headers, scheme = ask.services.sign_in, ask.request.headers, ask.request.scope["scheme"]
     found = await service.exchange(params.code, browser_name(headers.get("user-agent", "")))
     if found is None:
-        raise Denied("Link was used or is too old. `antiphon open` prints another.", code="bad_code")
+        raise Denied("Link was already used or has expired. `antiphon open` prints a new one.", code="bad_code")
     cookie, page = read_cookie(headers, scheme), headers.get(PAGE_HEADER)
     if cookie and page and (browser := await service.find(cookie, page)):
         await service.sign_out(browser)
@@ -127,7 +127,7 @@ async def sign_in(ask: Ask, params: SignInParams) -> HttpReply[wire.SignedIn]:
 async def sign_out(ask: Ask, params: NoParams) -> HttpReply[None]:
     """Signs out the browser that asks; its open streams end too."""
     if ask.browser is None:
-        raise Denied("Only a browser signs out. Replace the owner's token by `antiphon tokens rotate`.")
+        raise Denied("Only a browser can sign out. To replace the owner's token, run `antiphon tokens rotate`.")
     ask.outlive_credential()
     await ask.services.sign_in.sign_out(ask.browser)
     return HttpReply(

@@ -28,10 +28,10 @@ from antiphon.wire.runs import PostedShape, posted
 
 MAX_PAGE_BYTES = 6 * 1024 * 1024
 MAX_WAIT_SECONDS = 600
-STOPPED = "Gateway stops before the run ends. The message is stored; GET /runs/{runId} has the end once it is back."
+STOPPED = "Gateway is stopping. The message is stored; GET /runs/{runId} shows the outcome once the gateway is back."
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, description="How long to wait.")]
-After: TypeAlias = Annotated[int, Meta(ge=0, description="The `seq` after which to go on.")]
+After: TypeAlias = Annotated[int, Meta(ge=0, description="Start after this `seq`.")]
 
 LAST_EVENT_ID = Header("Last-Event-ID", read_event_id)
 """Means the same as `after` and overrides it; browsers send it when they reconnect."""

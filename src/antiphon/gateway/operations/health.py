@@ -14,7 +14,7 @@ async def get_health(ask: Ask, params: NoParams) -> wire.Alive:
 async def check_ready(ask: Ask, params: NoParams) -> wire.ReadyShape:
     """Answers 200 if messages can be accepted and stored; without a worker they wait until one starts."""
     ready = await ask.services.health.check()
-    note = None if ready.workers else "No worker lives: messages are stored, and answered when one comes."
+    note = None if ready.workers else "No worker is running: messages are stored, and answered once a worker starts."
     return wire.ReadyShape(ok=True, workers=ready.workers, configured_alike=ready.is_configured_alike, note=note)
 
 

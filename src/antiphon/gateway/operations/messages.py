@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from starlette.responses import StreamingResponse
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
 from antiphon.domain.run import QueueMode
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.operations.following import (
     ACCEPT,
@@ -26,7 +28,7 @@ from antiphon.gateway.operations.following import (
     view_of,
     with_end,
 )
-from antiphon.gateway.operations.operation import AnswerKind, Ask, Http, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, TargetKind, TokenScope, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view
 from antiphon.wire import messages as wire
@@ -92,18 +94,16 @@ class FollowEvents(NamedSession, frozen=True, kw_only=True):
     after: After | None = None
 
 
-def _messages(query: tuple[str, ...] = (), when: str | None = None) -> Http:
-    return Http(method="POST", path="/sessions/{key}/messages", query=query, when=when, max_body_bytes=LARGE_BYTES)
+_MESSAGES = Http(method="POST", path="/sessions/{key}/messages", max_body_bytes=LARGE_BYTES)
 
 
 @operation(
     "sessions.post",
     PostParams,
     PostedShape,
-    _messages(query=("wait", "stream")),
+    replace(_MESSAGES, query=("wait", "stream"), is_streamed=True),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
-    kind=AnswerKind.STREAM,
 )
 async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResponse:
     """Posts a message. Answers at once, after its run (`wait`), or with a stream (`stream`)."""
@@ -116,8 +116,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
         params.parts(),
         message_id=params.message_id,
         mode=params.queue_mode,
-        sender=params.sender,
-        mentioned=params.mentioned,
+        envelope=Envelope(sender=params.sender, mentioned=params.mentioned),
     )
     if params.stream and stored.run_id is not None:
         return await stream_run(ask, stored, stored.run_id)
@@ -128,7 +127,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
     "sessions.append",
     AppendParams,
     PostedShape,
-    _messages(when="append"),
+    replace(_MESSAGES, when="append"),
     scope=TokenScope.WRITE,
     target=TargetKind.SESSION,
 )
@@ -153,10 +152,14 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
     "sessions.history",
     ReadHistory,
     wire.HistoryShape,
-    Http(method="GET", path="/sessions/{key}/history", headers={"after": LAST_EVENT_ID, "follow": ACCEPT}),
+    Http(
+        method="GET",
+        path="/sessions/{key}/history",
+        headers={"after": LAST_EVENT_ID, "follow": ACCEPT},
+        is_streamed=True,
+    ),
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
-    kind=AnswerKind.STREAM,
 )
 async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | FollowResponse:
     """Returns the newest messages, oldest first; with `follow=1`, continues live."""
@@ -193,10 +196,10 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         path="/sessions/{key}/events",
         headers={"after": LAST_EVENT_ID},
         media_type="text/event-stream",
+        is_streamed=True,
     ),
     scope=TokenScope.READ,
     target=TargetKind.SESSION,
-    kind=AnswerKind.STREAM,
 )
 async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
     """Streams every event of the log, from the start or after a cursor, then live."""

@@ -46,16 +46,6 @@ class TargetKind(StrEnum):
     TOKEN = "token"
 
 
-class AnswerKind(StrEnum):
-    """How an operation answers."""
-
-    ANSWER = "answer"
-    WAIT = "wait"
-    """At once, or after an event that the caller waits for."""
-    STREAM = "stream"
-    """Also, or only, as a stream of events."""
-
-
 @dataclass(frozen=True, slots=True)
 class Header:
     """An HTTP header that sets a parameter."""
@@ -83,6 +73,8 @@ class Http:
     media_type: str = "application/json"
     """The type of the answer; streams have their own."""
     max_body_bytes: int = SMALL_BYTES
+    is_streamed: bool = False
+    """Whether it answers also, or only, with a stream of events."""
     reads_body: bool = False
     """Whether the handler reads the raw body itself."""
     is_lenient: bool = False
@@ -164,7 +156,6 @@ class Operation(Generic[P, A]):
     scope: TokenScope | None
     """None for an open operation, which answers every caller."""
     target: TargetKind
-    kind: AnswerKind
     http: Http
     serves_bound: bool
     """Whether it answers a token that is bound to a session."""
@@ -187,7 +178,6 @@ def operation(
     *,
     scope: TokenScope | None,
     target: TargetKind = TargetKind.NONE,
-    kind: AnswerKind = AnswerKind.ANSWER,
     serves_bound: bool = False,
 ) -> Callable[[Callable[[Ask, P], Awaitable[Answered[A]]]], Operation[P, A]]:
     """Makes a table entry from a handler. The handler's docstring is the description."""
@@ -199,7 +189,6 @@ def operation(
             answer=answer,
             scope=scope,
             target=target,
-            kind=kind,
             http=http,
             serves_bound=serves_bound,
             handle=handle,

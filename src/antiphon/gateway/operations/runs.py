@@ -4,7 +4,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.operations.following import Seconds, wait_for_run
-from antiphon.gateway.operations.operation import AnswerKind, Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import runs as wire
 
@@ -66,7 +66,6 @@ async def get_run(ask: Ask, params: NamedRun) -> wire.RunShape:
     Http(method="GET", path="/runs/{run_id}", when="wait"),
     scope=TokenScope.READ,
     target=TargetKind.RUN,
-    kind=AnswerKind.WAIT,
 )
 async def wait_for_end(ask: Ask, params: WaitForRun) -> wire.RunShape:
     """With `wait`, returns the run once its work is over, or as `timeout` without `endedAt`.

@@ -13,7 +13,7 @@ from antiphon.domain.keys import SessionKind
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.session import SessionType, Source
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.sessions.sessions import ListCursor, SessionFilter, session_columns
+from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, session_columns
 from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, TokenScope, operation
 from antiphon.incoming import misfit
 from antiphon.wire import sessions as wire
@@ -23,7 +23,7 @@ MAX_LIMIT = 200
 MAX_SEARCH = 200
 """Characters of a search in names; the tool `sessions_list` takes as many."""
 
-Limit: TypeAlias = Annotated[int, Meta(description="At most so many; clamped to what is allowed.")]
+Limit: TypeAlias = Annotated[int, Meta(description="The highest number of results; clamped to what is allowed.")]
 Label: TypeAlias = Annotated[str, Meta(max_length=MAX_LABEL_LENGTH)]
 Search: TypeAlias = Annotated[str, Meta(max_length=MAX_SEARCH)]
 Word: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]
@@ -126,7 +126,7 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
     "sessions.create",
     CreateSession,
     wire.SessionShape,
-    Http(method="POST", path="/sessions", statuses={201: "It is new.", 200: "It existed."}),
+    Http(method="POST", path="/sessions", statuses={201: "The session is new.", 200: "The session existed."}),
     scope=TokenScope.WRITE,
 )
 async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.SessionShape]:
@@ -145,10 +145,12 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
         target,
         agent_id=agent_id,
         source=Source(**asdict(source)),
-        metadata=_checked_metadata(params.metadata),
-        label=None if params.label is None else _checked_label("label", params.label),
-        taint=params.taint.parsed() if params.taint else None,
-        clearance=params.clearance.parsed() if params.clearance else None,
+        attributes=SessionAttributes(
+            label=None if params.label is None else _checked_label("label", params.label),
+            metadata=_checked_metadata(params.metadata),
+            taint=params.taint.parsed() if params.taint else None,
+            clearance=params.clearance.parsed() if params.clearance else None,
+        ),
     )
     row = wire.session_row(opened.session, default_model=ask.gateway.default_model(opened.session.agent_id))
     return HttpReply(row, status=201 if opened.is_new else 200)
@@ -265,7 +267,7 @@ def _checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     try:
         compact_json(metadata)
     except OverflowError as error:
-        raise misfit("metadata: holds a number with too many digits") from error
+        raise misfit("metadata: contains a number with too many digits") from error
     return metadata
 
 

@@ -15,7 +15,7 @@ def table_of(operations: Iterable[AnyOperation]) -> Mapping[str, AnyOperation]:
         http = operation.http
         place = (http.method, http.path, http.when)
         if operation.name in table or place in places:
-            raise ValueError(f"Operation stands twice: {operation.name!r}, {http.method} {http.path}")
+            raise ValueError(f"Operation is listed twice: {operation.name!r}, {http.method} {http.path}")
         table[operation.name] = operation
         places[place] = operation.name
     return MappingProxyType(table)

@@ -12,9 +12,9 @@ MAX_LIMIT = 1000
 MAX_ROOTS = 200
 
 Members: TypeAlias = Annotated[
-    int, Meta(ge=1, description="Sessions shown under the roots, which are not counted; clamped to what is allowed.")
+    int, Meta(ge=1, description="How many sessions to show under the roots; clamped to what is allowed.")
 ]
-Roots: TypeAlias = Annotated[int, Meta(ge=1, description="Roots shown; clamped to what is allowed.")]
+Roots: TypeAlias = Annotated[int, Meta(ge=1, description="How many roots to show; clamped to what is allowed.")]
 
 
 class ReadTree(NamedSession, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ class PagePiece:
     """The id of a call, `<seq>-<index>`."""
 
 
-ABOVE = PagePiece(kind="text", html=Markup('<div class="plain soft">Its reply is the result above.</div>'))
+ABOVE = PagePiece(kind="text", html=Markup('<div class="plain soft">The reply is the result above.</div>'))
 """Stands for a turn whose text the session already has as the result of its own call."""
 
 
@@ -225,4 +225,4 @@ def _summary(arguments: str) -> str:
 def _shortened(text: str) -> str:
     if len(text) <= LONGEST_RESULT:
         return text
-    return f"{text[:LONGEST_RESULT]}\n… {len(text) - LONGEST_RESULT} characters more; the history has them all."
+    return f"{text[:LONGEST_RESULT]}\n… {len(text) - LONGEST_RESULT} more characters. The history has the full text."

@@ -218,7 +218,7 @@ async def _listed(
 
 def _dollars(microusd: int | None) -> str:
     if microusd is None:
-        return "not known"
+        return "unknown"
     return f"${microusd / 1_000_000:.2f}" if microusd >= 10_000 else f"${microusd / 1_000_000:.4f}"
 
 

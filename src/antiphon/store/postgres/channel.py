@@ -27,7 +27,7 @@ class PostgresChannel:
             await self._sender.execute("SELECT pg_notify(%s, %s)", (CHANNEL, text))
         except psycopg.Error as error:
             await self.close()
-            raise Unavailable("Notification was not sent", code="store_unreachable") from error
+            raise Unavailable("Notification cannot be sent", code="store_unreachable") from error
 
     async def receive(self) -> AsyncGenerator[str | None]:
         """Yields None once it listens, then every sent text. Raises `Unavailable` when the connection breaks."""
@@ -43,7 +43,7 @@ class PostgresChannel:
             finally:
                 await connection.close()
         except psycopg.Error as error:
-            raise Unavailable("Listening broke off", code="store_unreachable") from error
+            raise Unavailable("Notifications cannot be received", code="store_unreachable") from error
 
     async def close(self) -> None:
         sender, self._sender = self._sender, None

@@ -173,10 +173,10 @@ class PostgresDatabase:
                     continue
                 effects = tx.effects
                 await self._commit(cursor, batch)
-            except OutcomeUnknown as unknown:
+            except OutcomeUnknown:
                 life = link.life
                 await link.close()
-                if not await self._has_committed(link, xid, life, batch[0], unknown):
+                if not await self._has_committed(link, xid, life, batch[0]):
                     continue
             except psycopg.Error as error:
                 await link.reset()
@@ -228,7 +228,7 @@ class PostgresDatabase:
         )
         await cursor.execute(statement, (ids, keys, session_ids))
         found = await cursor.fetchall()
-        missing = set(keys).difference(row[1] for row in found)
+        missing = set(keys).difference(key for _, key in found)
         if missing or not found:
             for name in sorted(missing or set(session_ids)):
                 await cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (name,))
@@ -285,7 +285,7 @@ class PostgresDatabase:
         if self._commit_hook is not None:
             self._commit_hook(number, "after", names)
 
-    async def _has_committed(self, link: Link, xid: str, life: str, job: LaneJob, unknown: OutcomeUnknown) -> bool:
+    async def _has_committed(self, link: Link, xid: str, life: str, job: LaneJob) -> bool:
         """Asks the server for the outcome of a transaction whose COMMIT was not answered.
 
         A server that crashed reuses the numbers of lost transactions. After a crash, only the answer that there was no
@@ -316,7 +316,7 @@ class PostgresDatabase:
             if status == "in progress":
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            raise outcome_unknown() from unknown
+            raise outcome_unknown()
 
     async def _wait_for_server(self, job: LaneJob, error: psycopg.Error) -> None:
         """Waits briefly for a lost server to return. Raises `Unavailable` after the job's deadline."""

@@ -30,7 +30,7 @@ def translate(error: psycopg.Error) -> Exception:
             return Unavailable("Disk is full: nothing was stored. Free some space and try again.", code="disk_full")
         case psycopg.errors.InsufficientPrivilege():
             return Unavailable(
-                f"Database refuses: {str(error).strip()}. Give its user the rights that docs/OPERATIONS.md lists.",
+                f"Database refused: {str(error).strip()}. Give its user the rights that docs/OPERATIONS.md lists.",
                 code="store_denied",
             )
         case _:
@@ -39,8 +39,8 @@ def translate(error: psycopg.Error) -> Exception:
 
 def outcome_unknown() -> Unavailable:
     return Unavailable(
-        "It is not known whether this was stored: the database went away meanwhile. "
-        "Send it again with the same message id.",
+        "Outcome is unknown: the database connection broke before it confirmed. "
+        "Send the message again with the same message id.",
         code="outcome_unknown",
     )
 

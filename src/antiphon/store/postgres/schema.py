@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -17,7 +17,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.store import migrations as files
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import STEPS
-from antiphon.store.migrations import StoreUnusable, statements
+from antiphon.store.migrations import Migration, StoreUnusable, statements
 from antiphon.store.postgres.link import connect
 from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
@@ -45,10 +45,10 @@ TURN_SECONDS = 60.0
 """How long to wait for another process that migrates the same database."""
 MAX_ATTEMPTS = 60
 
-Migrations = Callable[[], Iterable[tuple[int, str, str]]]
+Migrations = Callable[[], Iterable[Migration]]
 
 
-def migrations() -> Iterable[tuple[int, str, str]]:
+def migrations() -> Iterable[Migration]:
     """Number, name and text of each migration, ascending, for PostgreSQL."""
     return files.migrations("postgres")
 
@@ -106,9 +106,9 @@ async def prepare(
         await connection.execute(f"SET lock_timeout = '{TURN_SECONDS:g}s'".encode())
         await connection.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
         applied = await recognise(connection, url, known)
-        for number, name, text in known:
-            if number not in applied:
-                await _apply(connection, number, name, text, now_ms)
+        for migration in known:
+            if migration.number not in applied:
+                await _apply(connection, migration, now_ms)
         await _keep_hashes(connection, known)
         await _prepare_engine(connection)
         await _prepare_server_life(connection)
@@ -116,21 +116,21 @@ async def prepare(
         raise _denied(url, error) from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise StoreUnusable(
-            f"Database can only be read: {place(url)} is a standby, or set so. Give the address of the primary, "
-            "or several with target_session_attrs=read-write.",
+            f"Database is read-only: {place(url)} is a standby, or set to read-only. Use the address of the primary, "
+            "or several addresses with target_session_attrs=read-write.",
             code="store_read_only",
         ) from error
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
         raise StoreUnusable(
-            f"Database is busy: others hold what {place(url)} needs to be brought up to date. Try again; "
-            "pg_locks tells who they are.",
+            f"Database is busy: other connections hold locks that the upgrade of {place(url)} needs. Try again; "
+            "pg_locks shows them.",
             code="store_busy",
         ) from error
     except psycopg.OperationalError as error:
         raise _unreachable(url, error) from error
     finally:
         await connection.close()
-    return known[-1][0]
+    return known[-1].number
 
 
 async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
@@ -149,7 +149,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
         return ServerState(
             server=connection.info.parameter_status("server_version") or "",
             schema=max(applied, default=0),
-            known_schema=known[-1][0],
+            known_schema=known[-1].number,
             bytes=size[0],
             living=await _find_living(connection, seconds),
             outbox=await _count_deliveries(connection),
@@ -196,13 +196,13 @@ async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tupl
         "SELECT id, beats, role, host, pid, fingerprint, agents <> '[]' FROM processes ORDER BY started_at, id"
     )
     return tuple(
-        LivingProcess(role=row[2], host=row[3], pid=row[4], fingerprint=row[5], works=row[6])
-        for row in await after.fetchall()
-        if row[1] != beats.get(row[0])
+        LivingProcess(role=role, host=host, pid=pid, fingerprint=fingerprint, works=works)
+        for id, now, role, host, pid, fingerprint, works in await after.fetchall()
+        if now != beats.get(id)
     )
 
 
-async def recognise(connection: AsyncConnection[Any], url: str, known: Iterable[tuple[int, str, str]]) -> list[int]:
+async def recognise(connection: AsyncConnection[Any], url: str, known: Sequence[Migration]) -> list[int]:
     """The numbers of the applied migrations, ascending; changes nothing.
 
     Raises `StoreUnusable` for a database of another program or a newer version.
@@ -231,7 +231,7 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Iterable[
         )
     cursor = await connection.execute("SELECT version FROM schema_migrations ORDER BY version")
     applied = [int(row[0]) for row in await cursor.fetchall()]
-    newest, _, _ = list(known)[-1]
+    newest = known[-1].number
     if applied and applied[-1] > newest:
         raise StoreUnusable(
             f"Database is of a newer version: {place(url)} has schema {applied[-1]}, this program knows {newest}. "
@@ -252,7 +252,7 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Iterable[
     return applied
 
 
-async def _keep_hashes(connection: AsyncConnection[Any], known: Iterable[tuple[int, str, str]]) -> None:
+async def _keep_hashes(connection: AsyncConnection[Any], known: Iterable[Migration]) -> None:
     if not await _exists(connection, "schema_hashes"):
         return
     for number, _, text in known:
@@ -288,8 +288,8 @@ def _check_address(url: str) -> None:
         is_ambiguous = True
     if is_ambiguous:
         raise Invalid(
-            "Database address cannot be read. Write it as postgresql://user@host:5432/name; characters of a "
-            "password such as @ : / ? # are written %40 %3A %2F %3F %23.",
+            "Database address cannot be read. Write it as postgresql://user@host:5432/name; in its "
+            "password, write @ : / ? # as %40 %3A %2F %3F %23.",
             code="invalid_database",
         ) from None
 
@@ -339,20 +339,22 @@ async def _check_server(connection: AsyncConnection[Any], url: str, oldest: int)
         )
     row = await (await connection.execute("SELECT current_schema(), current_setting('server_encoding')")).fetchone()
     assert row is not None
-    if row[0] is None:
+    schema, encoding = row
+    if schema is None:
         raise StoreUnusable(
             f"Database has no schema to work in: {place(url)}. "
             "Grant its user USAGE and CREATE on one in its search_path.",
             code="store_denied",
         )
-    if row[1] != "UTF8":
+    if encoding != "UTF8":
         raise StoreUnusable(
-            f"Database does not hold UTF-8: {place(url)} is encoded as {row[1]}. Create one with ENCODING 'UTF8'.",
+            f"Database does not hold UTF-8: {place(url)} is encoded as {encoding}. Create one with ENCODING 'UTF8'.",
             code="store_encoding",
         )
 
 
-async def _apply(connection: AsyncConnection[Any], number: int, name: str, text: str, now_ms: int) -> None:
+async def _apply(connection: AsyncConnection[Any], migration: Migration, now_ms: int) -> None:
+    number, name, text = migration
     attempts = 0
     while True:
         try:
@@ -408,7 +410,8 @@ async def _prepare_engine(connection: AsyncConnection[Any]) -> None:
         else:
             row = await (await connection.execute("SELECT max(name) FROM job_engine_migrations")).fetchone()
             assert row is not None
-            missing = [entry for entry in scripts if row[0] is not None and entry.name > row[0]]
+            (newest,) = row
+            missing = [entry for entry in scripts if newest is not None and entry.name > newest]
         for entry in missing:
             await connection.execute(entry.read_text("utf-8").encode())
         if missing or is_new:

@@ -43,12 +43,12 @@ async function call(method, path, body) {
     const text = await response.text();
     answer = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text || '{}') : { text };
   } catch (error) {
-    const reason = error.name === 'TimeoutError' ? 'The gateway does not answer.' : 'The gateway cannot be reached.';
+    const reason = error.name === 'TimeoutError' ? 'The gateway did not answer in time.' : 'The gateway cannot be reached.';
     throw new Problem(reason, { isPassing: true });
   }
   if (response.ok) return answer;
   if (response.status === 401) onRefused(headers);
-  const message = answer.error?.message ?? `The gateway answered ${response.status}.`;
+  const message = answer.error?.message ?? `The gateway answered with status ${response.status}.`;
   throw new Problem(message, { isPassing: response.status >= 500, status: response.status });
 }
 
@@ -240,7 +240,7 @@ class Conversation {
     this.pause();
     this.forgetGrowing({ isJoining: this.runs.size > 0 });
     this.failures += 1;
-    if (this.failures > 1) this.showConnection('Connection lost. Trying again…');
+    if (this.failures > 1) this.showConnection('Connection lost. Reconnecting…');
     const delay = Math.min(RETRY_FIRST_MS * 2 ** (this.failures - 1), RETRY_LONGEST_MS);
     clearTimeout(this.retry);
     this.retry = setTimeout(() => this.reconnect(), delay);
@@ -261,7 +261,7 @@ class Conversation {
 
   onGone() {
     this.close();
-    this.showConnection('This session was deleted.');
+    this.showConnection('This session was deleted. Choose another one in the list.');
     this.input.readOnly = true;
     this.runs.clear();
     this.showRuns();
@@ -447,7 +447,7 @@ class Conversation {
   // The message may have been stored although the answer was lost: then the stream has said so already.
   onUnsent(messageId, problem) {
     if (this.draft.tried?.id !== messageId) return;
-    const hope = problem.isPassing ? ' It is sent when the connection is back.' : '';
+    const hope = problem.isPassing ? ' The message will be sent when the connection is back.' : '';
     this.showProblem(`Not sent: ${problem.message}${hope}`);
     this.isWaiting = problem.isPassing;
     if (problem.isPassing && this.stream?.isOpen) setTimeout(() => this.sendAgain(), RETRY_LONGEST_MS);
@@ -669,12 +669,12 @@ const actions = {
   },
   'cancel-session'(button) {
     const { key, title, busy } = button.dataset;
-    const others = Number(busy) ? ` So does that of the ${busy} at work below it.` : '';
+    const others = Number(busy) ? ` This also cancels the work of sessions below it (${busy} at work).` : '';
     ask({
       title: ['Cancel the work of “', isolated(title), '”?'],
-      text: `Its run ends; what it has said so far is kept.${others}`,
+      text: `Its run ends. Everything that it has written so far is kept.${others}`,
       yes: 'Cancel its work',
-      no: 'Let it go on',
+      no: 'Keep it running',
       isDangerous: true,
       async act() {
         await call('POST', sessionPath(key, '/cancel'));
@@ -713,7 +713,7 @@ const actions = {
     const { key } = conversation;
     ask({
       title: 'Change the model',
-      text: `Now ${button.dataset.default}. Write it as provider:model; leave it empty for the agent's own.`,
+      text: `The model is now ${button.dataset.default}. Write the new one as provider:model, or leave the field empty to use the agent's own.`,
       yes: 'Change',
       field: 'Model',
       value: button.dataset.model,
@@ -730,7 +730,7 @@ const actions = {
     const { key } = conversation;
     ask({
       title: 'Start over?',
-      text: 'A new conversation begins under the same name. The agent forgets this one; a run in progress is cancelled.',
+      text: 'A new conversation starts under the same name. The agent forgets this one, and a run in progress is cancelled.',
       yes: 'Start over',
       act: () => call('POST', sessionPath(key, '/reset')),
     });
@@ -739,7 +739,7 @@ const actions = {
     const { key } = conversation;
     ask({
       title: 'Delete this session?',
-      text: 'Its messages are removed for good.',
+      text: 'Its messages are deleted permanently.',
       yes: 'Delete',
       isDangerous: true,
       async act() {

@@ -48,7 +48,7 @@ async function signIn(code) {
       body: JSON.stringify({ code }),
     });
   } catch {
-    showSignIn({ problem: 'Antiphon cannot be reached. Is it running? Reload this page once it is; the link was not used.' });
+    showSignIn({ problem: 'Antiphon cannot be reached. Check that it is running, then reload this page. The link was not used and still works.' });
     history.replaceState(null, '', `/#code=${encodeURIComponent(code)}`);
     return false;
   }
@@ -58,9 +58,9 @@ async function signIn(code) {
   }
   if (pageSecret()) return true;
   const reason = response.status === 403
-    ? 'This link was used already, or it is older than ten minutes.'
+    ? 'This link was already used, or is older than ten minutes.'
     : `Signing in failed (${response.status}).`;
-  showSignIn({ problem: `${reason} Type “antiphon open” for another.` });
+  showSignIn({ problem: `${reason} Type “antiphon open” to get a new link.` });
   return false;
 }
 
@@ -106,7 +106,7 @@ addEventListener('hashchange', () => location.hash.length > 1 && start());
 addEventListener('storage', (event) => {
   if (event.key !== SECRET_NAME) return;
   if (event.newValue) location.reload();
-  else signedOut('You are signed out: it was done in another tab.');
+  else signedOut('You are signed out: another tab of this browser signed out.');
 });
 
 start();
