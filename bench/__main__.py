@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import children, cluster, idle, live, log, runs, search, text, tools
+from bench import children, cluster, idle, live, log, runs, search, text, tools, turns
 from bench.measure import Row
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -35,6 +35,7 @@ BENCHES: dict[str, Bench] = {
     "B12": idle.idle,
     "B7 B8 B14": cluster.measure,
     "B15": children.families,
+    "B16": turns.turns,
     "TEXT": text.text,
 }
 

@@ -84,12 +84,12 @@ async def follow(directory: Path) -> list[Row]:
         port = int(url.rpartition(":")[2])
         token = (home / "owner.token").read_text().strip()
         head = f"Host: localhost:{port}\r\nAuthorization: Bearer {token}\r\n".encode()
-        await _post(port, head, b"/sessions", {"key": "api:live"})
+        await post(port, head, b"/sessions", {"key": "api:live"})
         request = b"GET /sessions/api:live/history?follow=1 HTTP/1.1\r\n" + head + b"\r\n"
 
         async def publish(number: int) -> None:
             text = f"{MARK.decode()}{number:06}{'x' * 700}"
-            await _post(port, head, b"/sessions/api:live/messages?append=1", {"text": text})
+            await post(port, head, b"/sessions/api:live/messages?append=1", {"text": text})
 
         cost, waits = await _measure(process.pid, port, request, publish)
         posts, post_cost = await _posts(process.pid, port, head)
@@ -161,13 +161,13 @@ async def _measure(
     async with asyncio.timeout(120):
         await all_open.wait()
         await asyncio.sleep(1)
-        before = _cpu(pid)
+        before = cpu_seconds(pid)
         for number in range(EVENTS):
             sent[number] = time.perf_counter()
             await publish(number)
             await asyncio.sleep(max(0.0, sent[number] + 1 / EVENTS_A_SECOND - time.perf_counter()))
         await all_came.wait()
-        used = _cpu(pid) - before
+        used = cpu_seconds(pid) - before
     for transport in transports:
         transport.abort()
     return used / (READERS * EVENTS), waits
@@ -182,37 +182,37 @@ async def _posts(pid: int, port: int, head: bytes) -> tuple[float, float]:
         nonlocal done
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while time.perf_counter() < end:
-            writer.write(_request(head, b"/sessions/api:live/messages?append=1", {"text": "hello"}))
-            await _answer(reader)
+            writer.write(request_bytes(head, b"/sessions/api:live/messages?append=1", {"text": "hello"}))
+            await read_answer(reader)
             done += 1
         writer.close()
 
-    before = _cpu(pid)
+    before = cpu_seconds(pid)
     async with asyncio.TaskGroup() as tasks:
         for _ in range(POSTERS):
             tasks.create_task(post())
-    return done / POST_SECONDS, (_cpu(pid) - before) / done
+    return done / POST_SECONDS, (cpu_seconds(pid) - before) / done
 
 
-def _cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
 
 
-def _request(head: bytes, path: bytes, body: object) -> bytes:
+def request_bytes(head: bytes, path: bytes, body: object) -> bytes:
     encoded = json.dumps(body).encode()
     kind = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(encoded)
     return b"POST " + path + b" HTTP/1.1\r\n" + head + kind + encoded
 
 
-async def _answer(reader: asyncio.StreamReader) -> None:
+async def read_answer(reader: asyncio.StreamReader) -> bytes:
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     assert head.startswith(b"http/1.1 20"), head
-    await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
+    return await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
 
 
-async def _post(port: int, head: bytes, path: bytes, body: object) -> None:
+async def post(port: int, head: bytes, path: bytes, body: object) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(_request(head, path, body))
-    await _answer(reader)
+    writer.write(request_bytes(head, path, body))
+    await read_answer(reader)
     writer.close()

@@ -375,6 +375,49 @@ async def test_an_answer_that_lacks_only_its_usage_is_whole() -> None:
     assert (answer.usage.total_tokens, answer.usage.cost_microusd) == (0, None)
 
 
+async def test_an_error_inside_a_stream_is_of_its_kind() -> None:
+    for error, kind, is_retryable in (
+        ({"message": "Overloaded.", "type": "server_error", "code": None}, ModelErrorKind.SERVER, True),
+        ({"message": "Too fast.", "code": "rate_limit_exceeded"}, ModelErrorKind.RATE_LIMITED, True),
+        ({"message": "Paid up?", "code": "insufficient_quota"}, ModelErrorKind.RATE_LIMITED, False),
+    ):
+        first = json.dumps({"choices": [{"index": 0, "delta": {"content": "Hel"}}]})
+        stream = f"data: {first}\n\ndata: {json.dumps({'error': error})}\n\n"
+        with answering("text/event-stream", stream.encode()) as base_url:
+            model = open_provider_model("fake:m", {"fake": ProviderSettings(base_url=base_url)}, environ={})
+            told = await fail(model)
+            await model.aclose()
+        assert (told.kind, told.is_retryable) == (kind, is_retryable)
+        assert str(error["message"]) in told.message
+
+
+async def test_a_web_page_in_the_place_of_an_api_is_named_as_what_it_is() -> None:
+    with answering("text/html; charset=utf-8", b"<html>Welcome</html>") as base_url:
+        model = open_provider_model("fake:m", {"fake": ProviderSettings(base_url=base_url)}, environ={})
+        told = await fail(model)
+        await model.aclose()
+    assert (told.kind, told.is_retryable) == (ModelErrorKind.REFUSED, False)
+    assert "web page, not as an API" in told.message
+    assert "providers.fake.base_url" in told.message
+
+
+async def test_each_request_has_its_own_instructions_tools_and_limits() -> None:
+    async with opened(lambda _: Reply(text="ok")) as (fake, model):
+        for instructions in ("One.", "", 'Two: "x"'):
+            for tools in ((), (ADD,)):
+                for limit in (None, 5):
+                    asked = Prompt(
+                        instructions=instructions, entries=[user("hi")], tools=tools, max_output_tokens=limit
+                    )
+                    await collect(model, asked)
+                    request = fake.requests[-1]
+                    assert [m["content"] for m in request.messages if m["role"] == "system"] == (
+                        [instructions] if instructions else []
+                    )
+                    assert ("tools" in request.body) == bool(tools)
+                    assert limit in (None, request.body.get("max_tokens"), request.body.get("max_completion_tokens"))
+
+
 async def test_an_address_where_nothing_listens_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = cast("tuple[str, int]", unused.getsockname())[1]
@@ -619,6 +662,33 @@ def test_the_fake_refuses_other_keys_and_requests_past_its_script() -> None:
 
 
 # Anthropic
+
+
+@contextmanager
+def answering(kind: str, body: bytes) -> Generator[str]:
+    """The address of a server that answers every request with status 200 and this body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextmanager

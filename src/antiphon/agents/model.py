@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from antiphon.domain.message import AssistantMessage, JsonObject, Part, ToolResult, Usage, UserMessage
+from antiphon.domain.transcript import Derived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class Prompt:
     """In turns and announce steps, the message that this side was answering when the exchange began; for `offline`."""
     results: Sequence[ToolResult] = ()
     """The tools' results since that message; for `offline`."""
+    derived: dict[str, Derived] = field(default_factory=dict[str, Derived], compare=False, repr=False)
+    """What the model keeps of earlier prompts of this conversation, by names of its own; see `Transcript.derived`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def build_prompt(
     newest_seq = newest.seq if newest is not None else 0
     return Prompt(
         instructions=_instructions(agent, session, tools.notices),
-        entries=prompt_entries(entries, framing),
+        entries=_shown(transcript, entries, framing),
         tools=tools.schemas,
         thinking=session.thinking_level or agent.thinking,
         session_key=str(session.key),
@@ -71,13 +71,48 @@ def build_prompt(
             for result in step.results
             if isinstance(result, ToolResult)
         ],
+        derived=transcript.derived,
     )
 
 
-def prompt_entries(entries: Iterable[Entry], framing: Framing) -> list[PromptEntry]:
-    """Entries in model order: results directly after their calls, every call with a result."""
+class ShownEntries:
+    """Entries as prompts show them, each prepared once, as long as each prompt begins with the entries of the last."""
+
+    size = 0
+    """Their texts are those of the transcript, but for prefixes and fences."""
+
+    def __init__(self, session_type: SessionType) -> None:
+        self.session_type = session_type
+        self._entries: list[Entry] = []
+        self._shown: list[PromptEntry] = []
+        self._waited: dict[str, str] = {}
+
+    def of(self, entries: Sequence[Entry], framing: Framing) -> list[PromptEntry]:
+        known = len(self._entries)
+        if self._entries != entries[:known]:
+            self._entries, self._shown, self._waited, known = [], [], {}, 0
+        added = entries[known:]
+        self._shown += prompt_entries(added, framing, self._waited)
+        self._entries += added
+        return list(self._shown)
+
+
+def _shown(transcript: Transcript, entries: Sequence[Entry], framing: Framing) -> list[PromptEntry]:
+    shown = transcript.derived.get("shown")
+    if not isinstance(shown, ShownEntries) or shown.session_type is not framing.session_type:
+        shown = transcript.derived["shown"] = ShownEntries(framing.session_type)
+    return shown.of(entries, framing)
+
+
+def prompt_entries(
+    entries: Iterable[Entry], framing: Framing, waited: dict[str, str] | None = None
+) -> list[PromptEntry]:
+    """Entries in model order: results directly after their calls, every call with a result.
+
+    `waited` has the replies that earlier entries waited for, and receives those of these entries.
+    """
+    waited = {} if waited is None else waited
     shown: list[PromptEntry] = []
-    waited: dict[str, str] = {}
     for entry in entries:
         match entry:
             case Summary(text=None):

@@ -1,16 +1,16 @@
 """Models behind a provider's HTTP API: OpenAI, Anthropic, Ollama and all others with OpenAI's protocol."""
 
-import base64
 import os
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NotRequired, TypedDict, assert_never, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 from antiphon.agents.model import (
@@ -18,32 +18,24 @@ from antiphon.agents.model import (
     ModelError,
     ModelErrorKind,
     Prompt,
-    PromptText,
+    PromptPurpose,
     ProviderSettings,
     TextDelta,
 )
+from antiphon.agents.providers.anthropic_dialect import AnthropicDialect
+from antiphon.agents.providers.chat_dialect import ChatDialect
+from antiphon.agents.providers.conversation import Conversation
+from antiphon.agents.providers.dialect import AnswerUsage, Dialect, ErrorEvent, GrowingAnswer
+from antiphon.agents.providers.event_lines import EventLines
+from antiphon.agents.providers.library_model import ModelAddress, open_library_model
+from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head, classify
 from antiphon.agents.text import whole_text
 from antiphon.domain.errors import Invalid
-from antiphon.domain.message import (
-    AssistantMessage,
-    ImagePart,
-    JsonObject,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolResult,
-    Usage,
-    UserMessage,
-)
+from antiphon.domain.message import Usage
 
 # An idle gateway must stay small: these take seconds and 75 MB, so the first request imports them.
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
-    from openai import AsyncOpenAI
-    from pydantic_ai import messages as wire
-    from pydantic_ai.models import Model as WireModel
-    from pydantic_ai.models import ModelRequestParameters
+    import httpx2
     from pydantic_ai.settings import ModelSettings, ThinkingLevel
 
 UNKNOWN_CONTEXT_TOKENS: Final = 32_000
@@ -65,8 +57,11 @@ THINKING_LEVELS: Final[Mapping[str, "ThinkingLevel"]] = {
 RETRYABLE: Final = frozenset(
     {ModelErrorKind.RATE_LIMITED, ModelErrorKind.UNREACHABLE, ModelErrorKind.STALLED, ModelErrorKind.SERVER}
 )
-SAFE_CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""Call ids that every provider accepts back."""
+KEPT_HEADS: Final = 32
+"""Requests without their messages: one for each set of tools, limits and thinking in use."""
+MAX_ERROR_BYTES: Final = 64 * 1024
+MAX_CONNECTIONS: Final = 1_000
+IDLE_CONNECTIONS: Final = 100
 
 
 def open_provider_model(
@@ -99,7 +94,7 @@ def open_provider_model(
             f"Package not installed for model {name!r}: install 'antiphon[anthropic]'", code="package_missing"
         )
     return ProviderModel(
-        address=_ModelAddress(provider, model, base_url),
+        address=ModelAddress(provider, model, base_url),
         place=place,
         settings=configured,
         context_tokens=context_tokens,
@@ -115,15 +110,6 @@ def import_provider(name: str) -> None:
     import_module("genai_prices.data")
 
 
-@dataclass(frozen=True, slots=True)
-class _ModelAddress:
-    """A model at its provider's address."""
-
-    provider: str
-    model: str
-    base_url: str
-
-
 class ProviderModel:
     """A model behind a provider's API; the first request opens the connection, which is then kept."""
 
@@ -132,7 +118,7 @@ class ProviderModel:
     def __init__(
         self,
         *,
-        address: _ModelAddress,
+        address: ModelAddress,
         place: str,
         settings: ProviderSettings,
         context_tokens: int | None,
@@ -145,8 +131,11 @@ class ProviderModel:
         self._settings = settings
         self._context_tokens = context_tokens
         self._environ = environ
-        self._connection: _ProviderClient | None = None
+        self._connection: _Connection | None = None
         self._connecting = anyio.Lock()
+        self._dialect: Dialect = (AnthropicDialect if address.provider == "anthropic" else ChatDialect)(
+            address.provider
+        )
 
     @property
     def name(self) -> str:
@@ -161,29 +150,37 @@ class ProviderModel:
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
         connection = await self._connect()
-        from pydantic_ai.direct import model_request_stream
-        from pydantic_ai.exceptions import AgentRunError, UserError
+        head = await connection.head(prompt, self._model_settings(prompt))
+        body = head.body(prompt.instructions, self._messages(prompt))
+        answer, lines = self._dialect.answer(), EventLines()
+        import httpx2
 
         try:
-            async with model_request_stream(
-                connection.model,
-                _ProviderMessages(self._provider, connection.model.system).messages(prompt),
-                model_settings=self._model_settings(prompt),
-                model_request_parameters=_request_parameters(prompt),
-            ) as response:
-                async for event in response:
-                    if text := _streamed_text(event):
+            async with connection.http.stream("POST", head.url, headers=head.headers, content=body) as response:
+                if response.status_code >= 400:
+                    raise await self._refused(connection, response)
+                if response.headers.get("content-type", "").startswith("text/html"):
+                    raise self._not_an_api()
+                async for piece in response.aiter_bytes():
+                    for data in lines.feed(piece):
+                        if text := answer.add(data):
+                            yield TextDelta(whole_text(text))
+                for data in lines.end():
+                    if text := answer.add(data):
                         yield TextDelta(whole_text(text))
-                answer = response.get()
-        except (AgentRunError, UserError) as error:
-            # Without the cause, which quotes the provider's answer and may contain the key.
-            raise self._failure(error, connection.secrets) from None
-        if not _is_whole(answer):
+        except httpx2.HTTPError as error:
+            raise self._unreached(error) from None
+        except ErrorEvent as error:
+            raise await self._broken_off(connection, error.event) from None
+        except ValueError:
+            # An event that is too large, not JSON, or not an event of the API.
+            raise self._cut() from None
+        if not answer.is_whole:
             raise self._cut()
         yield Completion(
-            content=tuple(_content(answer.parts, self._provider)),
-            usage=_usage(answer),
-            model=answer.model_name or self._model,
+            content=tuple(answer.content()),
+            usage=self._usage(connection, answer),
+            model=answer.model or self._model,
         )
 
     def check_key(self) -> None:
@@ -194,9 +191,9 @@ class ProviderModel:
         """Closes idle connections; the next request opens them again."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.client.close()
+            await connection.http.aclose()
 
-    async def _connect(self) -> "_ProviderClient":
+    async def _connect(self) -> "_Connection":
         async with self._connecting:
             if self._connection is None:
                 self._connection = await to_thread.run_sync(self._open, self._key())
@@ -212,10 +209,34 @@ class ProviderModel:
             raise ModelError(ModelErrorKind.AUTHENTICATION, f"Key malformed (not plain ASCII) for {who}")
         return key or None
 
-    def _open(self, key: str | None) -> "_ProviderClient":
+    def _open(self, key: str | None) -> "_Connection":
         import_provider(self.name)
-        opened = _open_anthropic if self._provider == "anthropic" else _open_openai
-        return opened(self._address, key, self._settings)
+        import httpx2
+
+        timeout = httpx2.Timeout(self._settings.stall_seconds, connect=CONNECT_SECONDS)
+        limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_CONNECTIONS)
+        return _Connection(
+            http=httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True),
+            open_model=lambda http: open_library_model(self._address, key, self._settings, http),
+            secrets=tuple(secret for secret in (key, *self._settings.headers.values()) if secret),
+        )
+
+    def _messages(self, prompt: Prompt) -> bytes:
+        name = f"messages for {self._provider}"
+        conversation = prompt.derived.get(name)
+        if not isinstance(conversation, Conversation):
+            conversation = prompt.derived[name] = Conversation(self._dialect)
+        return conversation.messages(prompt.entries, is_cached=prompt.purpose is PromptPurpose.TURN)
+
+    def _usage(self, connection: "_Connection", answer: GrowingAnswer) -> Usage:
+        counted = answer.usage or AnswerUsage()
+        return Usage(
+            input_tokens=counted.input_tokens,
+            output_tokens=counted.output_tokens,
+            cached_tokens=counted.cache_read_tokens,
+            cost_microusd=self._cost(answer) if answer.usage is not None else None,
+            steps=1,
+        )
 
     def _model_settings(self, prompt: Prompt) -> "ModelSettings":
         settings: ModelSettings = {}
@@ -236,6 +257,30 @@ class ProviderModel:
     def _key_remedy(self) -> str:
         return f"set 'providers.{self._provider}.api_key' or the environment variable {self._key_variable}"
 
+    def _cost(self, answer: GrowingAnswer) -> int | None:
+        """Millionths of a dollar; None if the price of the model is unknown."""
+        from pydantic_ai.messages import ModelResponse
+        from pydantic_ai.usage import RequestUsage
+
+        counted = answer.usage or AnswerUsage()
+        usage = RequestUsage(
+            input_tokens=counted.input_tokens,
+            output_tokens=counted.output_tokens,
+            cache_read_tokens=counted.cache_read_tokens,
+            cache_write_tokens=counted.cache_write_tokens,
+        )
+        priced = ModelResponse(
+            parts=(),
+            usage=usage,
+            model_name=answer.model or self._model,
+            provider_name=self._provider,
+            provider_url=self._address.base_url,
+        )
+        try:
+            return round(priced.cost().total_price * 1_000_000)
+        except (LookupError, ValueError):
+            return None
+
     def _cut(self) -> ModelError:
         return ModelError(
             ModelErrorKind.CUT,
@@ -243,9 +288,48 @@ class ProviderModel:
             is_retryable=True,
         )
 
-    def _failure(self, error: Exception, secrets: Iterable[str]) -> ModelError:
+    def _not_an_api(self) -> ModelError:
+        return ModelError(
+            ModelErrorKind.REFUSED,
+            f"Address of provider {self._provider!r} answers with a web page, not as an API: {self._place}; check "
+            f"'providers.{self._provider}.base_url'",
+        )
+
+    def _unreached(self, error: "httpx2.HTTPError") -> ModelError:
+        import httpx2
+
+        who = f"provider {self._provider!r}"
+        match error:
+            case httpx2.ReadTimeout():
+                kind = ModelErrorKind.STALLED
+                message = f"Answer of {who} stalled: nothing came for {self._settings.stall_seconds:g} seconds"
+            case httpx2.ReadError() | httpx2.RemoteProtocolError() | httpx2.DecodingError():
+                return self._cut()
+            case _:
+                kind, message = ModelErrorKind.UNREACHABLE, f"Connection to {who} failed: {self._place}"
+        return ModelError(kind, message, is_retryable=True)
+
+    async def _refused(self, connection: "_Connection", response: "httpx2.Response") -> ModelError:
+        body = bytearray()
+        async for piece in response.aiter_bytes():
+            body += piece[: MAX_ERROR_BYTES - len(body)]
+            if len(body) >= MAX_ERROR_BYTES:
+                break
+        status, headers = response.status_code, response.headers.multi_items()
+        error = await classify(connection.open_model, status, headers, bytes(body))
+        return self._failure(error, connection.secrets)
+
+    async def _broken_off(self, connection: "_Connection", event: bytes) -> ModelError:
+        """An error that the provider reports inside a stream."""
+        stream = b"event: error\ndata: %s\n\n" % event
+        headers = [("content-type", "text/event-stream")]
+        return self._failure(await classify(connection.open_model, 200, headers, stream), connection.secrets)
+
+    def _failure(self, error: Exception | None, secrets: Iterable[str]) -> ModelError:
         from pydantic_ai import exceptions as failures
 
+        if error is None:
+            return self._cut()
         who = f"provider {self._provider!r}"
         said = _quote(error, secrets)
         status = error.status_code if isinstance(error, failures.ModelHTTPError) else 0
@@ -258,22 +342,12 @@ class ProviderModel:
                 kind = ModelErrorKind.NOT_FOUND
                 message = f"Model {self._model!r} not found at {who} ({self._place}): {said}"
             case failures.ModelContextWindowExceededError():
-                kind, message = (
-                    ModelErrorKind.CONTEXT_TOO_LONG,
-                    f"Prompt too long for model {self.name!r}: {said}",
-                )
+                kind, message = ModelErrorKind.CONTEXT_TOO_LONG, f"Prompt too long for model {self.name!r}: {said}"
             case failures.ModelQuotaExceededError():
                 kind, message = ModelErrorKind.RATE_LIMITED, f"Quota used up at {who}: {said}"
                 return ModelError(kind, message, retry_after_seconds=retry_after)
             case failures.ModelRateLimitError():
                 kind, message = ModelErrorKind.RATE_LIMITED, f"Rate limit of {who} reached: {said}"
-            case failures.ModelTimeoutError(phase="read"):
-                kind = ModelErrorKind.STALLED
-                message = f"Answer of {who} stalled: nothing came for {self._settings.stall_seconds:g} seconds"
-            case failures.ModelConnectionError(phase="read"):
-                return self._cut()
-            case failures.ModelConnectionError():
-                kind, message = ModelErrorKind.UNREACHABLE, f"Connection to {who} failed: {self._place}"
             case failures.ModelUnavailableError() | failures.ModelServerError():
                 kind, message = ModelErrorKind.SERVER, f"Error inside {who} (HTTP {status or 500}): {said}"
             case failures.ModelHTTPError() if status >= 500 or status == 408:
@@ -283,277 +357,33 @@ class ProviderModel:
             case failures.ModelRequestRejectedError() | failures.ModelHTTPError() | failures.UserError():
                 kind, message = ModelErrorKind.REFUSED, f"Request refused by {who}: {said}"
             case _:
-                # An event that is not JSON, or not an event at all.
                 return self._cut()
         return ModelError(kind, message, retry_after_seconds=retry_after, is_retryable=kind in RETRYABLE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ProviderClient:
-    client: "AsyncOpenAI | AsyncAnthropic"
-    model: "WireModel"
-    secrets: tuple[str, ...]
+class _Connection:
+    """The pooled HTTP client of one provider, and requests without their messages."""
+
+    def __init__(self, *, http: "httpx2.AsyncClient", open_model: OpenLibraryModel, secrets: tuple[str, ...]) -> None:
+        self.http = http
+        self.open_model = open_model
+        self.secrets = secrets
+        self._heads: OrderedDict[bytes, RequestHead] = OrderedDict()
+
+    async def head(self, prompt: Prompt, settings: "ModelSettings") -> RequestHead:
+        """The request for everything but the messages, built once for each set of tools and settings."""
+        name = msgspec.json.encode([bool(prompt.instructions), settings, prompt.tools])
+        head = self._heads.get(name)
+        if head is None:
+            head = await build_head(self.open_model, prompt, settings)
+        self._heads[name] = head
+        self._heads.move_to_end(name)
+        if len(self._heads) > KEPT_HEADS:
+            self._heads.popitem(last=False)
+        return head
 
 
-def _open_openai(address: _ModelAddress, key: str | None, settings: ProviderSettings) -> _ProviderClient:
-    from openai import AsyncOpenAI, Omit, Timeout
-    from pydantic_ai.models.ollama import OllamaModel
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.ollama import OllamaProvider
-    from pydantic_ai.providers.openai import OpenAIProvider
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    provider = address.provider
-    headers: dict[str, str | Omit] = {}
-    if provider != "openai":
-        # The client takes these from OPENAI_… variables, which other providers must not see.
-        headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
-    client = AsyncOpenAI(
-        api_key=key or "none",
-        base_url=address.base_url,
-        default_headers=cast("Mapping[str, str]", headers | dict(settings.headers)),
-        timeout=Timeout(settings.stall_seconds, connect=CONNECT_SECONDS),
-        max_retries=0,
-    )
-    wire_provider: OpenAIProvider | OllamaProvider | OpenAICompatibleProvider
-    match provider:
-        case "openai":
-            wire_provider = OpenAIProvider(openai_client=client)
-        case "ollama":
-            wire_provider = OllamaProvider(openai_client=client)
-        case _:
-            wire_provider = OpenAICompatibleProvider(provider, openai_client=client)
-    is_open = not key and "authorization" not in {name.lower() for name in settings.headers}
-    opened = (OllamaModel if provider == "ollama" else OpenAIChatModel)(
-        address.model,
-        provider=wire_provider,
-        # The client requires a key and allows its removal only per request.
-        settings={"extra_headers": cast("dict[str, str]", {"Authorization": Omit()})} if is_open else None,
-    )
-    return _ProviderClient(client=client, model=opened, secrets=_secrets(key, settings))
-
-
-def _open_anthropic(address: _ModelAddress, key: str | None, settings: ProviderSettings) -> _ProviderClient:
-    from anthropic import AsyncAnthropic, Timeout
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    assert address.provider == "anthropic"
-    client = AsyncAnthropic(
-        api_key=key or "none",
-        base_url=address.base_url,
-        default_headers=dict(settings.headers),
-        timeout=Timeout(settings.stall_seconds, connect=CONNECT_SECONDS),
-        max_retries=0,
-    )
-    opened = AnthropicModel(address.model, provider=AnthropicProvider(anthropic_client=client))
-    return _ProviderClient(client=client, model=opened, secrets=_secrets(key, settings))
-
-
-def _secrets(key: str | None, settings: ProviderSettings) -> tuple[str, ...]:
-    return tuple(secret for secret in (key, *settings.headers.values()) if secret)
-
-
-class _Opaque(TypedDict):
-    """The `provider` field of a part."""
-
-    provider: str
-    id: NotRequired[str]
-    signature: NotRequired[str]
-    details: NotRequired[JsonObject]
-
-
-class _PartFields(TypedDict):
-    id: str | None
-    provider_name: str | None
-    provider_details: dict[str, object] | None
-
-
-class _ProviderMessages:
-    """Converts a prompt to messages, with ids of calls that are unique in it and stable as it grows."""
-
-    def __init__(self, provider: str, system: str) -> None:
-        self._provider = provider
-        self._system = system
-        self._used_ids: set[str] = set()
-        self._call_ids: list[str] = []
-        self._turns = 0
-
-    def messages(self, prompt: Prompt) -> "list[wire.ModelMessage]":
-        from pydantic_ai import messages as wire
-
-        messages: list[wire.ModelMessage] = []
-        said: list[wire.ModelRequestPart] = []
-        for entry in prompt.entries:
-            match entry:
-                case AssistantMessage():
-                    if parts := list(self._assistant_parts(entry)):
-                        if said:
-                            messages.append(wire.ModelRequest(parts=said))
-                        said = []
-                        messages.append(wire.ModelResponse(parts=parts, provider_name=self._system))
-                case ToolResult():
-                    said.append(self._tool_return(entry))
-                case UserMessage():
-                    said.append(wire.UserPromptPart(_user_content(entry.content)))
-                case PromptText():
-                    said.append(wire.UserPromptPart(entry.text))
-                case _:
-                    assert_never(entry)
-        if said:
-            messages.append(wire.ModelRequest(parts=said))
-        return messages
-
-    def _assistant_parts(self, message: AssistantMessage) -> "Iterator[wire.ModelResponsePart]":
-        from pydantic_ai import messages as wire
-
-        self._turns += 1
-        self._call_ids = []
-        for part in message.content:
-            kept = self._kept(part)
-            fields: _PartFields = {
-                "id": kept.get("id") if kept else None,
-                "provider_name": self._system if kept else None,
-                "provider_details": cast("dict[str, object] | None", kept.get("details")) if kept else None,
-            }
-            match part:
-                case TextPart(text=text) if text:
-                    yield wire.TextPart(text, **fields)
-                case ThinkingPart(text=text) if kept:
-                    yield wire.ThinkingPart(text, signature=kept.get("signature"), **fields)
-                case ToolCallPart(name=name, arguments=arguments):
-                    yield wire.ToolCallPart(name, arguments, self._name_call(part), **fields)
-                case TextPart() | ThinkingPart() | ImagePart():
-                    pass
-                case _:
-                    assert_never(part)
-
-    def _name_call(self, call: ToolCallPart) -> str:
-        call_id = call.call_id
-        if call_id in self._used_ids or not SAFE_CALL_ID.fullmatch(call_id):
-            call_id = f"c{self._turns}_{len(self._call_ids)}"
-        self._used_ids.add(call_id)
-        self._call_ids.append(call_id)
-        return call_id
-
-    def _tool_return(self, result: ToolResult) -> "wire.ToolReturnPart":
-        from pydantic_ai import messages as wire
-
-        content = _user_content(result.content)
-        return wire.ToolReturnPart(
-            result.tool,
-            content if isinstance(content, str) else list(content),
-            self._call_ids[result.call_index],
-            # Only Anthropic has a field for it; others would get the text wrapped once more.
-            outcome="failed" if result.is_error and self._provider == "anthropic" else "success",
-        )
-
-    def _kept(self, part: Part) -> _Opaque | None:
-        if isinstance(part, ImagePart) or not part.provider or part.provider.get("provider") != self._provider:
-            return None
-        return cast("_Opaque", part.provider)
-
-
-def _user_content(content: tuple[Part, ...]) -> "str | list[str | wire.BinaryContent]":
-    from pydantic_ai import messages as wire
-
-    if not any(isinstance(part, ImagePart) for part in content):
-        return "".join(part.text for part in content if isinstance(part, TextPart))
-    found: list[str | wire.BinaryContent] = []
-    for part in content:
-        if isinstance(part, TextPart):
-            found.append(part.text)
-        elif isinstance(part, ImagePart):
-            found.append(wire.BinaryContent(base64.b64decode(part.data), media_type=part.mime_type))
-    return found
-
-
-def _request_parameters(prompt: Prompt) -> "ModelRequestParameters":
-    from pydantic_ai.messages import InstructionPart
-    from pydantic_ai.models import ModelRequestParameters
-    from pydantic_ai.tools import ToolDefinition
-
-    return ModelRequestParameters(
-        function_tools=[
-            ToolDefinition(
-                name=tool.name,
-                description=tool.description,
-                parameters_json_schema=cast("dict[str, object]", tool.parameters),
-                strict=False,
-            )
-            for tool in prompt.tools
-        ],
-        instruction_parts=[InstructionPart(content=prompt.instructions)] if prompt.instructions else [],
-    )
-
-
-def _streamed_text(event: "wire.ModelResponseStreamEvent") -> str:
-    from pydantic_ai import messages as wire
-
-    match event:
-        case wire.PartStartEvent(part=wire.TextPart(content=text)):
-            return text
-        case wire.PartDeltaEvent(delta=wire.TextPartDelta(content_delta=text)):
-            return text
-        case _:
-            return ""
-
-
-def _content(parts: "Iterable[wire.ModelResponsePart]", provider: str) -> Iterator[Part]:
-    from pydantic_ai import messages as wire
-
-    for part in parts:
-        match part:
-            case wire.TextPart():
-                if part.content:
-                    yield TextPart(text=whole_text(part.content), provider=_opaque(part, provider))
-            case wire.ThinkingPart():
-                yield ThinkingPart(text=whole_text(part.content), provider=_opaque(part, provider))
-            case wire.ToolCallPart():
-                arguments = part.args if isinstance(part.args, str) and part.args else part.args_as_json_str()
-                yield ToolCallPart(
-                    call_id=part.tool_call_id,
-                    name=part.tool_name,
-                    arguments=whole_text(arguments),
-                    provider=_opaque(part, provider),
-                )
-            case _:
-                pass
-
-
-def _opaque(part: "wire.TextPart | wire.ThinkingPart | wire.ToolCallPart", provider: str) -> JsonObject | None:
-    from pydantic_ai import messages as wire
-    from pydantic_core import to_jsonable_python
-
-    fields = {
-        "id": part.id,
-        "signature": part.signature if isinstance(part, wire.ThinkingPart) else None,
-        "details": cast("JsonObject | None", to_jsonable_python(part.provider_details)),
-    }
-    kept: JsonObject = {key: value for key, value in fields.items() if value}
-    return {"provider": provider, **kept} if kept else None
-
-
-def _usage(answer: "wire.ModelResponse") -> Usage:
-    try:
-        cost_microusd = round(answer.cost().total_price * 1_000_000)
-    except (LookupError, ValueError):
-        cost_microusd = None
-    return Usage(
-        input_tokens=answer.usage.input_tokens,
-        output_tokens=answer.usage.output_tokens,
-        cached_tokens=answer.usage.cache_read_tokens,
-        cost_microusd=cost_microusd,
-        steps=1,
-    )
-
-
-def _is_whole(answer: "wire.ModelResponse") -> bool:
-    # If a stream ends without a reason, the library invents "stop"; the details hold the original.
-    return "finish_reason" in (answer.provider_details or {}) or answer.finish_reason == "content_filter"
-
-
-def _find_context_tokens(address: _ModelAddress) -> int:
+def _find_context_tokens(address: ModelAddress) -> int:
     if address.provider == "ollama":
         return UNKNOWN_CONTEXT_TOKENS
     from genai_prices.data_snapshot import get_snapshot

@@ -7,10 +7,24 @@ each message where the model first saw it. Only prompts are reordered; readers s
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, Protocol
 
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
-from antiphon.domain.message import AssistantMessage, JsonObject, ToolCallPart, ToolResult, UserMessage
+from antiphon.domain.message import (
+    AssistantMessage,
+    ImagePart,
+    JsonObject,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+)
+
+EVENT_BYTES: Final = 1_500
+"""What an event takes in memory beside its texts: its objects and its places in the fold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +69,15 @@ class Summary:
 Entry = Input | Step | Summary
 
 
+class Derived(Protocol):
+    """Something that a reader makes of the entries, kept with them so that only what is new has to be made."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, about."""
+        ...
+
+
 class Transcript:
     """Folds events in `seq` order; `prompt_for` returns the entries for a run's next step.
 
@@ -64,7 +87,7 @@ class Transcript:
     def __init__(self) -> None:
         self.last_seq = 0
         self._settled: list[Input | Step | Summary] = []
-        """In model order; the results of steps are filled in on request."""
+        """In model order; results are filled into their steps when they are asked for."""
         self._waiting: list[Input] = []
         """Inputs that no step has seen, in `seq` order."""
         self._inputs_by_run: dict[RunId, list[Input]] = {}
@@ -72,20 +95,27 @@ class Transcript:
         self._results: dict[tuple[int, int], ToolResult] = {}
         self._begun: set[tuple[int, int]] = set()
         self._finished: dict[RunId, int] = {}
+        self._stale: set[int] = set()
+        """Steps in `_settled`, by `seq`, that lack a result which came after them."""
         self._cut_at: int | None = None
         self._summary: str | None = None
+        self._size = 0
+        self.derived: dict[str, Derived] = {}
+        """What readers of the entries keep with them, by names of their own."""
 
     @property
     def size(self) -> int:
-        """The number of messages."""
-        return len(self._settled) + len(self._waiting) + len(self._results)
+        """Bytes of memory, about, with everything that is derived from it."""
+        return self._size + sum(each.size for each in self.derived.values())
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
             self.last_seq = event.seq
+            self._size += EVENT_BYTES + _text_size(event.message)
             match event.message:
                 case ToolResult() as result:
                     self._results[result.call_seq, result.call_index] = result
+                    self._stale.add(result.call_seq)
                 case AssistantMessage(provenance=None) as message:
                     self._add_step(Step(seq=event.seq, message=message, results=()), event.run_id)
                 case UserMessage() | AssistantMessage() as message:
@@ -101,12 +131,15 @@ class Transcript:
     def _add_step(self, step: Step, run_id: RunId | None) -> None:
         self._waiting = self._take(self._settled, run_id, step.message.saw)
         self._emit(self._settled, step)
+        if step.message.calls:
+            self._stale.add(step.seq)
         self._steps_by_run.setdefault(run_id, []).append(step)
 
     def _add_fact(self, event: Event) -> None:
         match event.type:
             case EventType.TOOL_CALL:
                 self._begun.add(_call_name(event))
+                self._stale.add(_call_name(event)[0])
             case EventType.RUN_FINISHED if event.run_id is not None:
                 self._finished[event.run_id] = event.seq
                 self._inputs_by_run.pop(event.run_id, None)
@@ -123,18 +156,29 @@ class Transcript:
         for index, entry in enumerate(self._settled):
             if not isinstance(entry, Summary) and entry.seq == through:
                 self._settled[: index + 1] = [Summary(text=summary)]
+                self._forget_replaced()
                 return
         if all(entry.seq != through for entry in self._waiting):  # it was pruned, with everything that it replaces
             self._settled.insert(0, Summary(text=summary))
+
+    def _forget_replaced(self) -> None:
+        """Drops the results of steps that are in no prompt and of no run that goes on."""
+        steps = [entry for entry in self._settled if isinstance(entry, Step)]
+        needed = {step.seq for step in (*steps, *(step for each in self._steps_by_run.values() for step in each))}
+        self._results = {name: result for name, result in self._results.items() if name[0] in needed}
+        self._begun = {name for name in self._begun if name[0] in needed}
+        messages = [entry.message for entry in (*self._settled, *self._waiting) if not isinstance(entry, Summary)]
+        self._size = sum(EVENT_BYTES + _text_size(message) for message in (*messages, *self._results.values()))
 
     def prompt_for(self, run_id: RunId) -> list[Entry]:
         """Entries in model order: earlier runs, then this run's messages and steps. Contract: runs 9.
 
         Messages of later runs are left out, whatever their `seq`.
         """
+        self._fill_stale()
         entries = list(self._settled)
         self._take(entries, run_id, self.last_seq)
-        return [self._filled(entry) for entry in entries]
+        return entries
 
     def steps_of(self, run_id: RunId) -> list[Step]:
         """The steps so far of a run that has not ended."""
@@ -175,17 +219,21 @@ class Transcript:
         if entry.seq == self._cut_at:
             entries[:] = [Summary(text=self._summary)]
 
-    def _filled(self, entry: Entry) -> Entry:
-        return self._fill(entry) if isinstance(entry, Step) else entry
+    def _fill_stale(self) -> None:
+        for index in range(len(self._settled) - 1, -1, -1):
+            if not self._stale:
+                return
+            entry = self._settled[index]
+            if isinstance(entry, Step) and entry.seq in self._stale:
+                self._settled[index] = self._fill(entry)
+                self._stale.remove(entry.seq)
+        self._stale.clear()
 
     def _fill(self, step: Step) -> Step:
-        calls = step.message.calls
-        if not calls:
-            return step
         results = tuple(
             self._results.get((step.seq, index))
             or OpenCall(message_seq=step.seq, index=index, part=part, is_begun=(step.seq, index) in self._begun)
-            for index, part in enumerate(calls)
+            for index, part in enumerate(step.message.calls)
         )
         return Step(seq=step.seq, message=step.message, results=results)
 
@@ -201,3 +249,12 @@ def _call_name(event: Event) -> tuple[int, int]:
     seq, index = event.data["messageSeq"], event.data["index"]
     assert isinstance(seq, int) and isinstance(index, int)
     return seq, index
+
+
+def _text_size(message: Message | None) -> int:
+    size = 0
+    for part in message.content if message is not None else ():
+        match part:
+            case TextPart(text=text) | ThinkingPart(text=text) | ToolCallPart(arguments=text) | ImagePart(data=text):
+                size += len(text)
+    return size

@@ -1,0 +1,238 @@
+"""Anthropic's messages."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.agents.providers.dialect import (
+    ASSISTANT,
+    USER,
+    AnswerUsage,
+    ErrorEvent,
+    GrowingAnswer,
+    GrowingCall,
+    GrowingText,
+    Lenient,
+    Piece,
+    arguments_of,
+    decode_event,
+    kept_fields,
+)
+from antiphon.domain.message import (
+    AssistantMessage,
+    ImagePart,
+    JsonObject,
+    JsonValue,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResult,
+)
+
+REDACTED: Final = "redacted_thinking"
+CACHE_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+
+
+class AnthropicDialect:
+    """Requests and streams of `/v1/messages`. Neighbouring messages of one role become one."""
+
+    path = "/v1/messages"
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+
+    def user(self, content: tuple[Part, ...]) -> Piece | None:
+        return _piece(USER, _blocks(content))
+
+    def assistant(self, message: AssistantMessage, call_ids: Sequence[str]) -> Piece | None:
+        blocks: list[JsonValue] = []
+        calls = iter(call_ids)
+        for part in message.content:
+            kept = kept_fields(part, self._provider)
+            match part:
+                case TextPart(text=text) if text.strip():
+                    blocks.append({"type": "text", "text": text})
+                case ThinkingPart() if kept is not None and kept.get("id") == REDACTED:
+                    blocks.append({"type": "redacted_thinking", "data": kept.get("signature", "")})
+                case ThinkingPart(text=text) if kept is not None and kept.get("signature"):
+                    blocks.append({"type": "thinking", "thinking": text, "signature": kept["signature"]})
+                case ToolCallPart(name=name, arguments=arguments):
+                    sent = arguments_of(arguments)
+                    blocks.append({"type": "tool_use", "id": next(calls), "name": name, "input": sent})
+                case _:
+                    pass
+        return _piece(ASSISTANT, blocks)
+
+    def result(self, result: ToolResult, call_id: str) -> Piece:
+        blocks = _blocks(result.content)
+        block: JsonObject = {
+            "type": "tool_result",
+            "tool_use_id": call_id,
+            "content": blocks,
+            "is_error": result.is_error,
+        }
+        return Piece(USER, msgspec.json.encode(block))
+
+    def join(self, pieces: Sequence[Piece], *, is_cached: bool) -> bytes:
+        messages: list[bytes] = []
+        for role, group in groupby(pieces, key=_role_of):
+            blocks = b",".join([piece.content for piece in group])
+            messages.append(b'{"role":"%s","content":[%s]}' % (role.encode(), blocks))
+        if is_cached and messages:
+            # Up to here the provider keeps the prompt, which the next step begins with.
+            messages[-1] = messages[-1].removesuffix(b"}]}") + CACHE_MARK + b"]}"
+        return b",".join(messages)
+
+    def answer(self) -> GrowingAnswer:
+        return _AnthropicAnswer(self._provider)
+
+
+def _role_of(piece: Piece) -> str:
+    return piece.role
+
+
+def _blocks(content: tuple[Part, ...]) -> list[JsonValue]:
+    blocks: list[JsonValue] = []
+    for part in content:
+        match part:
+            case TextPart(text=text) if text.strip():  # the API refuses blank texts
+                blocks.append({"type": "text", "text": text})
+            case ImagePart(mime_type=mime_type, data=data):
+                source: JsonObject = {"type": "base64", "media_type": mime_type, "data": data}
+                blocks.append({"type": "image", "source": source})
+            case _:
+                pass
+    return blocks
+
+
+def _piece(role: str, blocks: list[JsonValue]) -> Piece | None:
+    return Piece(role, msgspec.json.encode(blocks)[1:-1]) if blocks else None
+
+
+class _AnthropicUsage(Lenient):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class _AnthropicMessage(Lenient):
+    model: str | None = None
+    usage: _AnthropicUsage | None = None
+
+
+class _AnthropicBlock(Lenient):
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+
+
+class _AnthropicDelta(Lenient):
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _AnthropicEvent(Lenient):
+    type: str | None = None
+    index: int = 0
+    message: _AnthropicMessage | None = None
+    content_block: _AnthropicBlock | None = None
+    delta: _AnthropicDelta | None = None
+    usage: _AnthropicUsage | None = None
+
+
+class _AnthropicAnswer:
+    def __init__(self, provider: str) -> None:
+        self.model: str | None = None
+        self.usage: AnswerUsage | None = None
+        self._provider = provider
+        self._parts: dict[int, GrowingText | GrowingCall] = {}
+        self._has_reason = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self._has_reason
+
+    def content(self) -> list[Part]:
+        return [part for grown in self._parts.values() if (part := grown.part(self._provider)) is not None]
+
+    def add(self, data: bytes) -> str:
+        event = decode_event(_AnthropicEvent, data)
+        match event.type:
+            case "error":
+                raise ErrorEvent(data)
+            case "message_start" if event.message is not None:
+                self.model = event.message.model
+                self._count(event.message.usage)
+            case "content_block_start" if event.content_block is not None:
+                return self._begin(event.index, event.content_block)
+            case "content_block_delta" if event.delta is not None:
+                return self._grow(event.index, event.delta)
+            case "message_delta":
+                self._has_reason = self._has_reason or bool(event.delta is not None and event.delta.stop_reason)
+                self._count(event.usage)
+            case _:
+                pass
+        return ""
+
+    def _begin(self, index: int, block: _AnthropicBlock) -> str:
+        match block.type:
+            case "text":
+                self._parts[index] = GrowingText(is_thinking=False)
+                return self._grow(index, _AnthropicDelta(text=block.text))
+            case "thinking":
+                self._parts[index] = GrowingText(is_thinking=True)
+                self._grow(index, _AnthropicDelta(thinking=block.thinking, signature=block.signature))
+            case "redacted_thinking":
+                self._parts[index] = GrowingText(is_thinking=True, opaque_id=REDACTED)
+                self._grow(index, _AnthropicDelta(signature=block.data))
+            case "tool_use":
+                call = self._parts[index] = GrowingCall()
+                call.call_id, call.name = block.id or "", block.name or ""
+                if block.input:
+                    call.arguments.append(msgspec.json.encode(block.input).decode())
+            case _:
+                pass
+        return ""
+
+    def _grow(self, index: int, delta: _AnthropicDelta) -> str:
+        match self._parts.get(index):
+            case GrowingText() as text:
+                text.pieces.append((delta.thinking if text.is_thinking else delta.text) or "")
+                text.signature += delta.signature or ""
+                return "" if text.is_thinking else delta.text or ""
+            case GrowingCall() as call:
+                call.arguments.append(delta.partial_json or "")
+            case None:
+                pass
+        return ""
+
+    def _count(self, usage: _AnthropicUsage | None) -> None:
+        """Later counts replace earlier ones; the last event often repeats only some of them."""
+        if usage is None:
+            return
+        before = self.usage or AnswerUsage()
+        read = _newest(usage.cache_read_input_tokens, before.cache_read_tokens)
+        written = _newest(usage.cache_creation_input_tokens, before.cache_write_tokens)
+        uncached = before.input_tokens - before.cache_read_tokens - before.cache_write_tokens
+        self.usage = AnswerUsage(
+            input_tokens=_newest(usage.input_tokens, uncached) + read + written,
+            output_tokens=_newest(usage.output_tokens, before.output_tokens),
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+        )
+
+
+def _newest(now: int | None, before: int) -> int:
+    return before if now is None else now

@@ -1,0 +1,67 @@
+"""A prompt's entries as messages of a provider, each encoded once for as long as the prompt only grows."""
+
+import re
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from antiphon.agents.model import PromptEntry, PromptText
+from antiphon.agents.providers.dialect import Dialect, Piece
+from antiphon.domain.message import AssistantMessage, TextPart, ToolResult, UserMessage
+
+SAFE_CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""Call ids that every provider accepts back."""
+PIECE_BYTES: Final = 150
+"""What a piece takes in memory beside its text."""
+
+
+class Conversation:
+    """The messages of one session for one dialect, with ids of calls that are unique and stay the same as it grows."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._begin()
+
+    def _begin(self) -> None:
+        self.size = 0
+        """Bytes of memory, about."""
+        self._entries: list[PromptEntry] = []
+        self._pieces: list[Piece] = []
+        self._used_ids: set[str] = set()
+        self._call_ids: list[str] = []
+        self._turns = 0
+
+    def messages(self, entries: Sequence[PromptEntry], *, is_cached: bool) -> bytes:
+        """All entries, encoding those that follow the ones of before; all anew if these are others now."""
+        known = len(self._entries)
+        if self._entries != entries[:known]:
+            self._begin()
+            known = 0
+        for entry in entries[known:]:
+            self._entries.append(entry)
+            if (piece := self._encoded(entry)) is not None:
+                self._pieces.append(piece)
+                self.size += len(piece.content) + PIECE_BYTES
+        return self._dialect.join(self._pieces, is_cached=is_cached)
+
+    def _encoded(self, entry: PromptEntry) -> Piece | None:
+        match entry:
+            case AssistantMessage():
+                self._turns += 1
+                self._call_ids = []
+                for part in entry.calls:
+                    self._name_call(part.call_id)
+                return self._dialect.assistant(entry, self._call_ids)
+            case ToolResult():
+                return self._dialect.result(entry, self._call_ids[entry.call_index])
+            case UserMessage():
+                return self._dialect.user(entry.content)
+            case PromptText():
+                return self._dialect.user((TextPart(text=entry.text),))
+            case _:
+                assert_never(entry)
+
+    def _name_call(self, call_id: str) -> None:
+        if call_id in self._used_ids or not SAFE_CALL_ID.fullmatch(call_id):
+            call_id = f"c{self._turns}_{len(self._call_ids)}"
+        self._used_ids.add(call_id)
+        self._call_ids.append(call_id)

@@ -1,0 +1,52 @@
+"""Reads a stream of server-sent events (`text/event-stream`) as its bytes arrive."""
+
+from collections.abc import Sequence
+from typing import Final
+
+MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
+
+
+class EventLines:
+    """Collects bytes, however they are split, and returns the data of each complete event.
+
+    Fields other than `data` are left out: the providers repeat the event's name inside its data.
+    """
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        """The pieces of a line that has no end yet."""
+        self._data: list[bytes] = []
+        """The data lines of an event that has no end yet."""
+        self._size = 0
+        """Bytes since the last complete event, about."""
+
+    def feed(self, piece: bytes) -> Sequence[bytes]:
+        """The data of all events that this piece completes, in order. Raises `ValueError` if an event is too large."""
+        self._size += len(piece)
+        if self._size > MAX_EVENT_BYTES:
+            raise ValueError(f"event is larger than {MAX_EVENT_BYTES} bytes")
+        self._rest.append(piece)
+        if b"\n" not in piece:
+            return ()
+        *lines, rest = b"".join(self._rest).split(b"\n")
+        self._rest = [rest]
+        events: list[bytes] = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].strip())
+            elif not line.strip():
+                events.extend(self._complete())
+        if events:
+            self._size = len(rest)
+        return events
+
+    def end(self) -> Sequence[bytes]:
+        """The data of an event whose blank line is missing, as some servers leave it out at the end."""
+        return [*self.feed(b"\n"), *self._complete()]
+
+    def _complete(self) -> Sequence[bytes]:
+        if not self._data:
+            return ()
+        data = b"\n".join(self._data)
+        self._data.clear()
+        return (data,)

@@ -1,0 +1,146 @@
+"""Prompts as bytes: what was encoded before is not encoded again, and is what encoding everything would give."""
+
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.agents.model import PromptEntry, PromptText
+from antiphon.agents.providers.anthropic_dialect import AnthropicDialect
+from antiphon.agents.providers.chat_dialect import ChatDialect
+from antiphon.agents.providers.conversation import Conversation
+from antiphon.agents.providers.dialect import Dialect, Piece
+from antiphon.agents.providers.event_lines import MAX_EVENT_BYTES, EventLines
+from antiphon.domain.message import (
+    AssistantMessage,
+    ImagePart,
+    JsonObject,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+    text_content,
+)
+
+DIALECTS: Sequence[Callable[[str], Dialect]] = (ChatDialect, AnthropicDialect)
+OWN = "fake"
+
+
+def _user(text: str) -> list[PromptEntry]:
+    return [UserMessage(message_id="u", content=text_content(text))]
+
+
+def _image(text: str) -> list[PromptEntry]:
+    return [UserMessage(message_id="u", content=(TextPart(text=text), ImagePart(mime_type="image/png", data="aGk=")))]
+
+
+def _step(text: str, call_ids: Sequence[str], provider: str | None) -> list[PromptEntry]:
+    opaque: JsonObject | None = {"provider": provider, "id": "reasoning", "signature": "c2ln"} if provider else None
+    content: list[Part] = [ThinkingPart(text="hm", provider=opaque), TextPart(text=text)]
+    content += [ToolCallPart(call_id=call_id, name="add", arguments=text) for call_id in call_ids]
+    results = [
+        ToolResult(
+            message_id="r",
+            call_seq=1,
+            call_index=index,
+            tool="add",
+            tool_call_id=call_id,
+            content=text_content(text),
+            is_error=bool(index % 2),
+        )
+        for index, call_id in enumerate(call_ids)
+    ]
+    return [AssistantMessage(message_id="a", content=tuple(content), saw=0), *results]
+
+
+TEXTS = st.sampled_from(["", " ", "hello", '{"a": 1}', "[1]", '{"a": ', 'quote " and \\ and é🎈', "x" * 300])
+BLOCKS = st.one_of(
+    TEXTS.map(_user),
+    TEXTS.map(_image),
+    TEXTS.map(lambda text: [PromptText(text=text)]),
+    st.builds(
+        _step,
+        TEXTS,
+        st.lists(st.sampled_from(["x", "y", "call_1", "fc|" + "x" * 60]), max_size=3),
+        st.sampled_from([OWN, "other", None]),
+    ),
+)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(blocks=st.lists(BLOCKS, max_size=8), cuts=st.lists(st.integers(0, 8), max_size=4))
+def test_a_prompt_that_grows_is_encoded_as_if_it_had_always_been_whole(
+    dialect: Callable[[str], Dialect], blocks: list[list[PromptEntry]], cuts: list[int]
+) -> None:
+    grown = Conversation(dialect(OWN))
+    entries = [entry for block in blocks for entry in block]
+    for cut in sorted(cuts):
+        grown.messages([entry for block in blocks[:cut] for entry in block], is_cached=True)
+    at_once = Conversation(dialect(OWN)).messages(entries, is_cached=True)
+    assert grown.messages(entries, is_cached=True) == at_once
+    json.loads(b"[%s]" % at_once)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(blocks=st.lists(BLOCKS, min_size=1, max_size=6), others=st.lists(BLOCKS, max_size=6))
+def test_a_prompt_that_is_another_one_is_encoded_anew(
+    dialect: Callable[[str], Dialect], blocks: list[list[PromptEntry]], others: list[list[PromptEntry]]
+) -> None:
+    used = Conversation(dialect(OWN))
+    used.messages([entry for block in blocks for entry in block], is_cached=False)
+    entries = [entry for block in others for entry in block]
+    assert used.messages(entries, is_cached=False) == Conversation(dialect(OWN)).messages(entries, is_cached=False)
+
+
+class _Counting(ChatDialect):
+    def __init__(self) -> None:
+        super().__init__(OWN)
+        self.encoded = 0
+
+    def user(self, content: tuple[Part, ...]) -> Piece:
+        self.encoded += 1
+        return super().user(content)
+
+
+def test_each_entry_is_encoded_once() -> None:
+    dialect = _Counting()
+    conversation = Conversation(dialect)
+    entries: list[PromptEntry] = []
+    for number in range(100):
+        entries += _user(str(number))
+        conversation.messages(entries, is_cached=False)
+    assert dialect.encoded == 100
+    assert conversation.size > 100 * len('{"role":"user","content":"1"}')
+
+
+@given(
+    texts=st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n"), max_size=40), max_size=6),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    size=st.integers(1, 50),
+    is_ended=st.booleans(),
+)
+def test_events_are_the_same_wherever_the_stream_is_split(
+    texts: list[str], newline: str, size: int, is_ended: bool
+) -> None:
+    stream = "".join(f": note{newline}event: x{newline}data: {text}{newline}{newline}" for text in texts)
+    data = (stream if is_ended else stream.removesuffix(newline)).encode()
+    lines = EventLines()
+    found = [event for start in range(0, len(data), size) for event in lines.feed(data[start : start + size])]
+    found += lines.end()
+    assert found == [text.encode().strip() for text in texts]
+
+
+def test_an_event_of_several_lines_is_one() -> None:
+    assert EventLines().feed(b"data: {\ndata: }\n\n") == [b"{\n}"]
+
+
+@pytest.mark.parametrize("line", [b"data: x\n", b"x"])
+def test_an_event_without_end_is_given_up(line: bytes) -> None:
+    lines = EventLines()
+    with pytest.raises(ValueError, match="larger than"):
+        for _ in range(0, MAX_EVENT_BYTES + 100_000, 50_000):
+            lines.feed(line * (50_000 // len(line)))
