@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pydantic import SecretStr
 
 from antiphon.app import App, Parts, open_app
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from tests.postgres import fresh_database
+
+# How fast examples are drawn and run says nothing on a machine that is busy.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 """`open_home(config, parts)`: a running system on the test's home; may be opened again after it was left."""

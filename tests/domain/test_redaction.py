@@ -265,7 +265,7 @@ def test_own_tokens_are_hidden_however_they_are_drawn() -> None:
 
 @requirement("history:3")
 @given(TEXTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_redaction_twice_is_redaction_once(text: str) -> None:
     once = redact(text)
     assert redact(once.text) == (once.text, False)
@@ -273,7 +273,7 @@ def test_redaction_twice_is_redaction_once(text: str) -> None:
 
 
 @given(TEXTS, TEXTS, TEXTS, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_part_hides_what_the_whole_hides(before: str, middle: str, after: str, data: st.DataObject) -> None:
     text = before + middle + after
     start = data.draw(st.integers(0, len(text)))
@@ -286,7 +286,7 @@ def test_a_part_hides_what_the_whole_hides(before: str, middle: str, after: str,
 @given(TEXTS, st.integers(1, 5_000), st.integers(1, 300))
 @example("password:aaa", 100, 1)
 @example("a password: 'hunter22' b", 100, 3)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_pieces_and_beginnings_are_those_of_the_whole(text: str, most: int, size: int) -> None:
     whole = redact(text)
     assert "".join(piece.text for piece in redacted_pieces(text, size)) == whole.text
@@ -320,7 +320,7 @@ def test_repetitions_cost_in_proportion_to_their_length(repeated: str) -> None:
 
 
 @given(st.lists(ALPHABET, min_size=1, max_size=4).map("".join))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_repetitions_of_any_words_cost_in_proportion_to_their_length(repeated: str) -> None:
     size = max(4 * 1024, 2 * len(repeated))
     assert _grows_in_proportion(redact, _filled(repeated, size), _filled(repeated, RATIO * size))

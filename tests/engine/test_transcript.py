@@ -132,7 +132,7 @@ def folded(events: list[Event]) -> Transcript:
 
 @requirement("runs:8")
 @given(logs(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_folding_piece_by_piece_is_folding_at_once(log: Log, data: st.DataObject) -> None:
     transcript = Transcript()
     run = log.running or RunId("run_none")
@@ -152,7 +152,7 @@ def test_folding_piece_by_piece_is_folding_at_once(log: Log, data: st.DataObject
 
 @requirement("runs:8")
 @given(logs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_call_of_a_prompt_has_exactly_one_result_directly_behind_it(log: Log) -> None:
     run = log.running or RunId("run_none")
     shown = prompt_entries(folded(log.events).prompt_for(run), Framing(SessionType.DIRECT, FENCES))
@@ -176,7 +176,7 @@ def test_every_call_of_a_prompt_has_exactly_one_result_directly_behind_it(log: L
 
 @requirement("runs:8")
 @given(logs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_open_calls_are_those_without_a_result_and_tell_whether_they_began(log: Log) -> None:
     calls = folded(log.events).open_calls()
     assert sorted((call.message_seq, call.index) for call in calls) == sorted(log.open)
@@ -185,7 +185,7 @@ def test_open_calls_are_those_without_a_result_and_tell_whether_they_began(log: 
 
 @requirement("runs:9")
 @given(logs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_messages_of_later_runs_are_never_in_an_earlier_runs_prompt(log: Log) -> None:
     if log.running is None:
         return
@@ -199,7 +199,7 @@ def test_messages_of_later_runs_are_never_in_an_earlier_runs_prompt(log: Log) ->
 
 @requirement("runs:9")
 @given(logs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_a_step_has_seen_never_moves(log: Log) -> None:
     """A prompt only grows: a provider's cache of its beginning stays of use."""
     if log.running is None:
