@@ -79,9 +79,9 @@ def test_a_prompt_that_grows_is_encoded_as_if_it_had_always_been_whole(
     grown = Conversation(dialect(OWN))
     entries = [entry for block in blocks for entry in block]
     for cut in sorted(cuts):
-        grown.messages([entry for block in blocks[:cut] for entry in block], is_cached=True)
-    at_once = Conversation(dialect(OWN)).messages(entries, is_cached=True)
-    assert grown.messages(entries, is_cached=True) == at_once
+        grown.messages([entry for block in blocks[:cut] for entry in block])
+    at_once = Conversation(dialect(OWN)).messages(entries)
+    assert grown.messages(entries) == at_once
     json.loads(b"[%s]" % at_once)
 
 
@@ -91,9 +91,9 @@ def test_a_prompt_that_is_another_one_is_encoded_anew(
     dialect: Callable[[str], Dialect], blocks: list[list[PromptEntry]], others: list[list[PromptEntry]]
 ) -> None:
     used = Conversation(dialect(OWN))
-    used.messages([entry for block in blocks for entry in block], is_cached=False)
+    used.messages([entry for block in blocks for entry in block])
     entries = [entry for block in others for entry in block]
-    assert used.messages(entries, is_cached=False) == Conversation(dialect(OWN)).messages(entries, is_cached=False)
+    assert used.messages(entries) == Conversation(dialect(OWN)).messages(entries)
 
 
 class _Counting(ChatDialect):
@@ -112,7 +112,7 @@ def test_each_entry_is_encoded_once() -> None:
     entries: list[PromptEntry] = []
     for number in range(100):
         entries += _user(str(number))
-        conversation.messages(entries, is_cached=False)
+        conversation.messages(entries)
     assert dialect.encoded == 100
     assert conversation.size > 100 * len('{"role":"user","content":"1"}')
 

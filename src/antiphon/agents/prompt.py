@@ -21,6 +21,7 @@ from antiphon.domain.message import (
     ToolResult,
     UserMessage,
     text_content,
+    text_of,
 )
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import Entry, Input, OpenCall, Step, Summary, Transcript
@@ -78,11 +79,10 @@ def build_prompt(
 class ShownEntries:
     """Entries as prompts show them, each prepared once, as long as each prompt begins with the entries of the last."""
 
-    size = 0
-    """Their texts are those of the transcript, but for prefixes and fences."""
-
     def __init__(self, session_type: SessionType) -> None:
         self.session_type = session_type
+        self.size = 0
+        """Bytes of texts that framing made anew."""
         self._entries: list[Entry] = []
         self._shown: list[PromptEntry] = []
         self._waited: dict[str, str] = {}
@@ -90,11 +90,19 @@ class ShownEntries:
     def of(self, entries: Sequence[Entry], framing: Framing) -> list[PromptEntry]:
         known = len(self._entries)
         if self._entries != entries[:known]:
-            self._entries, self._shown, self._waited, known = [], [], {}, 0
+            self._entries, self._shown, self._waited, self.size, known = [], [], {}, 0, 0
         added = entries[known:]
-        self._shown += prompt_entries(added, framing, self._waited)
+        shown = prompt_entries(added, framing, self._waited)
+        self.size += sum(_framed_size(entry) for entry in shown)
+        self._shown += shown
         self._entries += added
         return list(self._shown)
+
+
+def _framed_size(entry: PromptEntry) -> int:
+    if isinstance(entry, PromptText):
+        return len(entry.text)
+    return len(text_of(entry.content)) if isinstance(entry, UserMessage) else 0
 
 
 def _shown(transcript: Transcript, entries: Sequence[Entry], framing: Framing) -> list[PromptEntry]:

@@ -4,6 +4,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, cast
@@ -18,7 +19,6 @@ from antiphon.agents.model import (
     ModelError,
     ModelErrorKind,
     Prompt,
-    PromptPurpose,
     ProviderSettings,
     TextDelta,
 )
@@ -60,6 +60,7 @@ RETRYABLE: Final = frozenset(
 KEPT_HEADS: Final = 32
 """Requests without their messages: one for each set of tools, limits and thinking in use."""
 MAX_ERROR_BYTES: Final = 64 * 1024
+DRAIN_SECONDS: Final = 0.1
 MAX_CONNECTIONS: Final = 1_000
 IDLE_CONNECTIONS: Final = 100
 
@@ -150,7 +151,7 @@ class ProviderModel:
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
         connection = await self._connect()
-        head = await connection.head(prompt, self._model_settings(prompt))
+        head = await self._head(connection, prompt)
         body = head.body(prompt.instructions, self._messages(prompt))
         answer, lines = self._dialect.answer(), EventLines()
         import httpx2
@@ -161,10 +162,14 @@ class ProviderModel:
                     raise await self._refused(connection, response)
                 if response.headers.get("content-type", "").startswith("text/html"):
                     raise self._not_an_api()
-                async for piece in response.aiter_bytes():
+                pieces = response.aiter_bytes()
+                async for piece in pieces:
                     for data in lines.feed(piece):
                         if text := answer.add(data):
                             yield TextDelta(whole_text(text))
+                    if answer.is_ended:
+                        await _drain(pieces)
+                        break
                 for data in lines.end():
                     if text := answer.add(data):
                         yield TextDelta(whole_text(text))
@@ -172,15 +177,15 @@ class ProviderModel:
             raise self._unreached(error) from None
         except ErrorEvent as error:
             raise await self._broken_off(connection, error.event) from None
-        except ValueError:
-            # An event that is too large, not JSON, or not an event of the API.
+        except (ValueError, RecursionError):
+            # An event that is too large, nested too deeply, or not JSON; or too many of them.
             raise self._cut() from None
         if not answer.is_whole:
             raise self._cut()
         yield Completion(
             content=tuple(answer.content()),
             usage=self._usage(connection, answer),
-            model=answer.model or self._model,
+            model=whole_text(answer.model or self._model),
         )
 
     def check_key(self) -> None:
@@ -226,7 +231,15 @@ class ProviderModel:
         conversation = prompt.derived.get(name)
         if not isinstance(conversation, Conversation):
             conversation = prompt.derived[name] = Conversation(self._dialect)
-        return conversation.messages(prompt.entries, is_cached=prompt.purpose is PromptPurpose.TURN)
+        return conversation.messages(prompt.entries)
+
+    async def _head(self, connection: "_Connection", prompt: Prompt) -> RequestHead:
+        from pydantic_ai.exceptions import AgentRunError, UserError
+
+        try:
+            return await connection.head(prompt, self._model_settings(prompt))
+        except (AgentRunError, UserError) as error:
+            raise self._failure(error, connection.secrets) from None
 
     def _usage(self, connection: "_Connection", answer: GrowingAnswer) -> Usage:
         counted = answer.usage or AnswerUsage()
@@ -381,6 +394,15 @@ class _Connection:
         if len(self._heads) > KEPT_HEADS:
             self._heads.popitem(last=False)
         return head
+
+
+async def _drain(pieces: AsyncIterator[bytes]) -> None:
+    """Reads the end of a stream that says nothing more, so that its connection can be used again."""
+    import httpx2
+
+    with anyio.move_on_after(DRAIN_SECONDS), suppress(httpx2.HTTPError):
+        async for _ in pieces:
+            pass
 
 
 def _find_context_tokens(address: ModelAddress) -> int:

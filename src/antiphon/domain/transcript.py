@@ -5,6 +5,7 @@ answer never saw it. Each assistant message records in `saw` how far its prompt 
 each message where the model first saw it. Only prompts are reordered; readers see `seq` order.
 """
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -256,5 +257,7 @@ def _text_size(message: Message | None) -> int:
     for part in message.content if message is not None else ():
         match part:
             case TextPart(text=text) | ThinkingPart(text=text) | ToolCallPart(arguments=text) | ImagePart(data=text):
-                size += len(text)
+                size += sys.getsizeof(text)
+        if not isinstance(part, ImagePart) and part.provider is not None:
+            size += len(str(part.provider))
     return size

@@ -8,6 +8,7 @@ import msgspec
 
 from antiphon.agents.providers.dialect import (
     ASSISTANT,
+    MAX_CALLS,
     USER,
     AnswerUsage,
     ErrorEvent,
@@ -19,6 +20,7 @@ from antiphon.agents.providers.dialect import (
     arguments_of,
     decode_event,
     kept_fields,
+    tokens,
 )
 from antiphon.domain.message import (
     AssistantMessage,
@@ -33,7 +35,6 @@ from antiphon.domain.message import (
 )
 
 REDACTED: Final = "redacted_thinking"
-CACHE_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
 class AnthropicDialect:
@@ -76,14 +77,11 @@ class AnthropicDialect:
         }
         return Piece(USER, msgspec.json.encode(block))
 
-    def join(self, pieces: Sequence[Piece], *, is_cached: bool) -> bytes:
+    def join(self, pieces: Sequence[Piece]) -> bytes:
         messages: list[bytes] = []
         for role, group in groupby(pieces, key=_role_of):
             blocks = b",".join([piece.content for piece in group])
             messages.append(b'{"role":"%s","content":[%s]}' % (role.encode(), blocks))
-        if is_cached and messages:
-            # Up to here the provider keeps the prompt, which the next step begins with.
-            messages[-1] = messages[-1].removesuffix(b"}]}") + CACHE_MARK + b"]}"
         return b",".join(messages)
 
     def answer(self) -> GrowingAnswer:
@@ -145,7 +143,7 @@ class _AnthropicDelta(Lenient):
 
 class _AnthropicEvent(Lenient):
     type: str | None = None
-    index: int = 0
+    index: int | None = None
     message: _AnthropicMessage | None = None
     content_block: _AnthropicBlock | None = None
     delta: _AnthropicDelta | None = None
@@ -159,6 +157,7 @@ class _AnthropicAnswer:
         self._provider = provider
         self._parts: dict[int, GrowingText | GrowingCall] = {}
         self._has_reason = False
+        self.is_ended = False
 
     @property
     def is_whole(self) -> bool:
@@ -168,17 +167,21 @@ class _AnthropicAnswer:
         return [part for grown in self._parts.values() if (part := grown.part(self._provider)) is not None]
 
     def add(self, data: bytes) -> str:
+        if self.is_ended:
+            return ""
         event = decode_event(_AnthropicEvent, data)
         match event.type:
             case "error":
                 raise ErrorEvent(data)
+            case "message_stop":
+                self.is_ended = True
             case "message_start" if event.message is not None:
                 self.model = event.message.model
                 self._count(event.message.usage)
             case "content_block_start" if event.content_block is not None:
-                return self._begin(event.index, event.content_block)
+                return self._begin(event.index or 0, event.content_block)
             case "content_block_delta" if event.delta is not None:
-                return self._grow(event.index, event.delta)
+                return self._grow(event.index or 0, event.delta)
             case "message_delta":
                 self._has_reason = self._has_reason or bool(event.delta is not None and event.delta.stop_reason)
                 self._count(event.usage)
@@ -187,6 +190,8 @@ class _AnthropicAnswer:
         return ""
 
     def _begin(self, index: int, block: _AnthropicBlock) -> str:
+        if len(self._parts) >= MAX_CALLS:
+            raise ValueError(f"answer has more than {MAX_CALLS} parts")
         match block.type:
             case "text":
                 self._parts[index] = GrowingText(is_thinking=False)
@@ -210,7 +215,7 @@ class _AnthropicAnswer:
         match self._parts.get(index):
             case GrowingText() as text:
                 text.pieces.append((delta.thinking if text.is_thinking else delta.text) or "")
-                text.signature += delta.signature or ""
+                text.signatures.append(delta.signature or "")
                 return "" if text.is_thinking else delta.text or ""
             case GrowingCall() as call:
                 call.arguments.append(delta.partial_json or "")
@@ -223,16 +228,12 @@ class _AnthropicAnswer:
         if usage is None:
             return
         before = self.usage or AnswerUsage()
-        read = _newest(usage.cache_read_input_tokens, before.cache_read_tokens)
-        written = _newest(usage.cache_creation_input_tokens, before.cache_write_tokens)
+        read = tokens(usage.cache_read_input_tokens, before.cache_read_tokens)
+        written = tokens(usage.cache_creation_input_tokens, before.cache_write_tokens)
         uncached = before.input_tokens - before.cache_read_tokens - before.cache_write_tokens
         self.usage = AnswerUsage(
-            input_tokens=_newest(usage.input_tokens, uncached) + read + written,
-            output_tokens=_newest(usage.output_tokens, before.output_tokens),
+            input_tokens=tokens(usage.input_tokens, uncached) + read + written,
+            output_tokens=tokens(usage.output_tokens, before.output_tokens),
             cache_read_tokens=read,
             cache_write_tokens=written,
         )
-
-
-def _newest(now: int | None, before: int) -> int:
-    return before if now is None else now

@@ -7,6 +7,7 @@ import msgspec
 
 from antiphon.agents.providers.dialect import (
     ASSISTANT,
+    MAX_CALLS,
     USER,
     AnswerUsage,
     ErrorEvent,
@@ -18,6 +19,7 @@ from antiphon.agents.providers.dialect import (
     arguments_of,
     decode_event,
     kept_fields,
+    tokens,
 )
 from antiphon.domain.message import (
     AssistantMessage,
@@ -97,7 +99,7 @@ class ChatDialect:
     def result(self, result: ToolResult, call_id: str) -> Piece:
         return _piece(USER, {"role": "tool", "tool_call_id": call_id, "content": text_of(result.content)})
 
-    def join(self, pieces: Sequence[Piece], *, is_cached: bool) -> bytes:
+    def join(self, pieces: Sequence[Piece]) -> bytes:
         return b",".join([piece.content for piece in pieces])
 
     def answer(self) -> GrowingAnswer:
@@ -106,7 +108,7 @@ class ChatDialect:
 
 class _ChatFunction(Lenient):
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | JsonObject | None = None
 
 
 class _ChatCallDelta(Lenient):
@@ -152,7 +154,9 @@ class _ChatAnswer:
         self.usage: AnswerUsage | None = None
         self._provider = provider
         self._parts: list[GrowingText | GrowingCall] = []
-        self._calls: dict[int, GrowingCall] = {}
+        self._calls: dict[int | None, GrowingCall] = {}
+        """The newest call of each index."""
+        self.is_ended = False
         self._has_reason = False
         self._is_tagged = False
 
@@ -164,20 +168,23 @@ class _ChatAnswer:
         return [part for grown in self._parts if (part := grown.part(self._provider)) is not None]
 
     def add(self, data: bytes) -> str:
-        if data == DONE:
+        if self.is_ended or data.startswith(DONE):
+            self.is_ended = True
             return ""
         chunk = decode_event(_ChatChunk, data)
         if chunk.error:
             raise ErrorEvent(data)
         self.model = chunk.model or self.model
         if chunk.usage is not None:
-            self.usage = _usage(chunk.usage)
-        if not chunk.choices or chunk.choices[0].delta is None:
+            self._count(chunk.usage)
+        if not chunk.choices:
             return ""
         choice = chunk.choices[0]
         if choice.finish_reason:
             self._has_reason = True
-        delta = chunk.choices[0].delta
+        delta = choice.delta
+        if delta is None:
+            return ""
         for field, thought in (("reasoning", delta.reasoning), ("reasoning_content", delta.reasoning_content)):
             if isinstance(thought, str) and thought:
                 self._text(is_thinking=True, opaque_id=field).pieces.append(thought)
@@ -207,18 +214,37 @@ class _ChatAnswer:
         return last
 
     def _add_call(self, delta: _ChatCallDelta) -> None:
-        index = delta.index if delta.index is not None else max(self._calls, default=0)
-        call = self._calls.get(index)
-        if call is not None and delta.id and call.call_id and delta.id != call.call_id:
-            index, call = max(self._calls) + 1, None  # a server that gives every call the same index, or none
-        if call is None:
-            call = self._calls[index] = GrowingCall()
+        function = delta.function or _ChatFunction()
+        call = self._calls.get(delta.index)
+        if call is None or self._is_another(call, delta.id, function.name):
+            if len(self._parts) >= MAX_CALLS:
+                raise ValueError(f"answer has more than {MAX_CALLS} parts")
+            call = self._calls[delta.index] = GrowingCall()
             self._parts.append(call)
-        call.call_id = delta.id or call.call_id
+        call.call_id = call.call_id or delta.id or ""
         call.details = {"extra_content": delta.extra_content} if delta.extra_content else call.details
-        if delta.function is not None:
-            call.name = call.name or delta.function.name or ""
-            call.arguments.append(delta.function.arguments or "")
+        if function.name and function.name != call.name:
+            call.name += function.name
+        if isinstance(function.arguments, dict):
+            call.arguments.append(msgspec.json.encode(function.arguments).decode())
+        else:
+            call.arguments.append(function.arguments or "")
+
+    def _is_another(self, call: GrowingCall, call_id: str | None, name: str | None) -> bool:
+        """Whether a delta begins another call, from a server that gives every call the same index, or none."""
+        if not name or not call.name:
+            return False
+        has_other_id = bool(call_id) and bool(call.call_id) and call_id != call.call_id
+        is_whole_without_id = not call_id and not call.call_id and bool("".join(call.arguments))
+        return has_other_id or is_whole_without_id
+
+    def _count(self, usage: _ChatUsage) -> None:
+        before, details = self.usage or AnswerUsage(), usage.prompt_tokens_details or _ChatInputDetails()
+        self.usage = AnswerUsage(
+            input_tokens=tokens(usage.prompt_tokens, before.input_tokens),
+            output_tokens=tokens(usage.completion_tokens, before.output_tokens),
+            cache_read_tokens=tokens(details.cached_tokens, before.cache_read_tokens),
+        )
 
 
 def _joined(content: str | list[JsonValue] | None) -> str:
@@ -227,15 +253,6 @@ def _joined(content: str | list[JsonValue] | None) -> str:
         texts = (part.get("text") if isinstance(part, dict) else part for part in content)
         return "".join(text for text in texts if isinstance(text, str))
     return content or ""
-
-
-def _usage(usage: _ChatUsage) -> AnswerUsage:
-    details = usage.prompt_tokens_details
-    return AnswerUsage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cache_read_tokens=(details.cached_tokens or 0) if details is not None else 0,
-    )
 
 
 def _piece(role: str, message: JsonObject) -> Piece:

@@ -30,18 +30,25 @@ class Conversation:
         self._call_ids: list[str] = []
         self._turns = 0
 
-    def messages(self, entries: Sequence[PromptEntry], *, is_cached: bool) -> bytes:
+    def messages(self, entries: Sequence[PromptEntry]) -> bytes:
         """All entries, encoding those that follow the ones of before; all anew if these are others now."""
         known = len(self._entries)
         if self._entries != entries[:known]:
             self._begin()
             known = 0
-        for entry in entries[known:]:
-            self._entries.append(entry)
-            if (piece := self._encoded(entry)) is not None:
-                self._pieces.append(piece)
-                self.size += len(piece.content) + PIECE_BYTES
-        return self._dialect.join(self._pieces, is_cached=is_cached)
+        try:
+            for entry in entries[known:]:
+                self._add(entry)
+        except BaseException:
+            self._begin()  # an entry was half done
+            raise
+        return self._dialect.join(self._pieces)
+
+    def _add(self, entry: PromptEntry) -> None:
+        if (piece := self._encoded(entry)) is not None:
+            self._pieces.append(piece)
+            self.size += len(piece.content) + PIECE_BYTES
+        self._entries.append(entry)
 
     def _encoded(self, entry: PromptEntry) -> Piece | None:
         match entry:

@@ -1,9 +1,11 @@
 """What differs between the APIs: how messages are written, and how an answer's events are read."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar, cast
+from types import UnionType
+from typing import Any, Final, Protocol, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -46,6 +48,9 @@ class GrowingAnswer(Protocol):
     model: str | None
     usage: AnswerUsage | None
 
+    is_ended: bool
+    """Whether the provider said that nothing more comes; what comes is then ignored."""
+
     @property
     def is_whole(self) -> bool:
         """Whether the provider said why the answer ends."""
@@ -75,7 +80,7 @@ class Dialect(Protocol):
 
     def result(self, result: ToolResult, call_id: str) -> Piece: ...
 
-    def join(self, pieces: Sequence[Piece], *, is_cached: bool) -> bytes:
+    def join(self, pieces: Sequence[Piece]) -> bytes:
         """All messages, separated by commas."""
         ...
 
@@ -92,19 +97,56 @@ class ErrorEvent(Exception):
 
 
 class Lenient(msgspec.Struct, kw_only=True, gc=False):
-    """An event, or a part of one. Fields that are missing, null or unknown are no error: servers differ in them."""
+    """An event, or a part of one. Fields that are missing, null, unknown or of another type are no error."""
 
 
 EventT = TypeVar("EventT", bound=Lenient)
 
 
 def decode_event(kind: type[EventT], data: bytes) -> EventT:
-    """Raises `ValueError` if it is no such event, or not JSON."""
+    """Raises `ValueError` if it is not a JSON object."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError:
-        # Half of a surrogate pair: an emoji that a provider sends in two events.
-        return msgspec.convert(json.loads(data), type=kind)
+        # Half of a surrogate pair, since some send an emoji in two events; or a field of another type.
+        value = json.loads(data)
+    if not isinstance(value, dict):
+        raise ValueError("event is no JSON object")
+    return _struct_from(kind, cast("dict[str, object]", value))
+
+
+def _struct_from(kind: type[EventT], value: Mapping[str, object]) -> EventT:
+    """The fields that fit, or can be made to."""
+    fields = msgspec.structs.fields(kind)
+    return kind(**{field.name: _fitting(field.type, value.get(field.encode_name)) for field in fields})
+
+
+def _fitting(kind: Any, value: object) -> Any:
+    """The value as one of the kinds, such as `list[X] | None`; None if it fits none."""
+    kinds: tuple[Any, ...] = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
+    for each in kinds:
+        if isinstance(each, type) and issubclass(each, Lenient):
+            if isinstance(value, dict):
+                return _struct_from(each, cast("dict[str, object]", value))
+        elif get_origin(each) is list and isinstance(value, list):
+            found = [_fitting(get_args(each)[0], item) for item in cast("list[object]", value)]
+            return [item for item in found if item is not None]
+        elif value is not None:
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(value, each, strict=False)
+    return None
+
+
+MOST_TOKENS: Final = 2**53
+
+
+def tokens(now: int | None, before: int = 0) -> int:
+    """A count of tokens that a provider sent, within bounds; the one before if it sent none."""
+    return before if now is None else min(max(now, 0), MOST_TOKENS)
+
+
+MAX_CALLS: Final = 256
+"""Of one answer. More are no answer of a model."""
 
 
 class GrowingText:
@@ -114,13 +156,15 @@ class GrowingText:
         self.pieces: list[str] = []
         self.is_thinking = is_thinking
         self.opaque_id = opaque_id
-        self.signature = ""
+        self.signatures: list[str] = []
 
     def part(self, provider: str) -> Part | None:
         text = whole_text("".join(self.pieces))
         if not self.is_thinking:
             return TextPart(text=text) if text else None
-        return ThinkingPart(text=text, provider=opaque(provider, id=self.opaque_id, signature=self.signature))
+        return ThinkingPart(
+            text=text, provider=opaque(provider, id=self.opaque_id, signature=whole_text("".join(self.signatures)))
+        )
 
 
 class GrowingCall:
@@ -132,10 +176,13 @@ class GrowingCall:
         self.arguments: list[str] = []
         self.details: JsonObject | None = None
 
-    def part(self, provider: str) -> Part:
+    def part(self, provider: str) -> Part | None:
+        """None if it has no name, which no provider would take back."""
+        if not self.name:
+            return None
         return ToolCallPart(
-            call_id=self.call_id,
-            name=self.name,
+            call_id=whole_text(self.call_id),
+            name=whole_text(self.name),
             arguments=whole_text("".join(self.arguments)) or "{}",
             provider=opaque(provider, details=self.details),
         )
@@ -160,6 +207,8 @@ def kept_fields(part: Part, provider: str) -> JsonObject | None:
 def arguments_of(text: str) -> JsonObject:
     """The arguments of a call as an object, which every provider requires, also if the model wrote none."""
     try:
-        return cast(JsonObject, msgspec.json.decode(text or "{}", type=dict[str, Any]))
+        found = cast(JsonObject, msgspec.json.decode(text or "{}", type=dict[str, Any]))
+        msgspec.json.encode([[[[[[[[[[[[[[[[found]]]]]]]]]]]]]]]])  # also inside a message it is not nested too deeply
+        return found
     except (msgspec.MsgspecError, RecursionError):
         return {"INVALID_JSON": text}

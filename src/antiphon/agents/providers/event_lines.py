@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 MAX_EVENT_BYTES: Final = 8 * 1024 * 1024
+MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
 
 
 class EventLines:
@@ -19,12 +20,21 @@ class EventLines:
         """The data lines of an event that has no end yet."""
         self._size = 0
         """Bytes since the last complete event, about."""
+        self._all = 0
+        """Bytes of the whole stream."""
 
     def feed(self, piece: bytes) -> Sequence[bytes]:
-        """The data of all events that this piece completes, in order. Raises `ValueError` if an event is too large."""
+        """The data of all events that this piece completes, in order.
+
+        Lines end with LF, CRLF or CR. Raises `ValueError` if an event or the stream is too large.
+        """
         self._size += len(piece)
-        if self._size > MAX_EVENT_BYTES:
-            raise ValueError(f"event is larger than {MAX_EVENT_BYTES} bytes")
+        self._all += len(piece)
+        if self._size > MAX_EVENT_BYTES or self._all > MAX_STREAM_BYTES:
+            raise ValueError(f"event is larger than {MAX_EVENT_BYTES} bytes, or stream than {MAX_STREAM_BYTES}")
+        if b"\r" in piece:
+            # A CRLF in two pieces becomes an empty line more, after which an event of one line is complete as well.
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         self._rest.append(piece)
         if b"\n" not in piece:
             return ()

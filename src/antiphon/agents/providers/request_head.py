@@ -46,7 +46,7 @@ OpenLibraryModel = Callable[["httpx2.AsyncClient"], "LibraryModel"]
 
 
 async def build_head(open_model: OpenLibraryModel, prompt: Prompt, settings: "ModelSettings") -> RequestHead:
-    """How the library would ask for the prompt. Takes milliseconds, in a thread."""
+    """How the library would ask for the prompt. Takes milliseconds, in a thread. Raises its error if it would not."""
     import httpx2
 
     requests: list[httpx2.Request] = []
@@ -55,8 +55,10 @@ async def build_head(open_model: OpenLibraryModel, prompt: Prompt, settings: "Mo
         requests.append(request)
         return httpx2.Response(500)
 
-    await to_thread.run_sync(_ask, open_model, keep, prompt, settings)
-    (request,) = requests
+    error = await to_thread.run_sync(_ask, open_model, keep, prompt, settings)
+    if not requests:
+        raise error or AssertionError("the library made no request")
+    request = requests[0]
     fields = msgspec.json.decode(request.content, type=dict[str, msgspec.Raw])
     *leading, _conversation = msgspec.json.decode(fields.pop("messages"), type=list[msgspec.Raw])
     parts = [b"%s:%s" % (msgspec.json.encode(name), bytes(value)) for name, value in fields.items()]
