@@ -13,8 +13,10 @@ from antiphon.agents.providers.dialect import MAX_CALLS, MOST_TOKENS, GrowingAns
 from antiphon.agents.providers.event_lines import MAX_STREAM_BYTES, EventLines
 from antiphon.domain.message import AssistantMessage, TextPart, ToolCallPart, ToolResult, UserMessage, text_content
 
-TEXT = {"choices": [{"index": 0, "delta": {"content": "hi"}}]}
-STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+Event = Mapping[str, Any]
+
+TEXT: Event = {"choices": [{"index": 0, "delta": {"content": "hi"}}]}
+STOP: Event = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
 def answered(*events: object) -> GrowingAnswer:
@@ -34,23 +36,23 @@ def calls(*deltas: Mapping[str, object]) -> list[tuple[str, str, str]]:
     return [(part.call_id, part.name, part.arguments) for part in found if isinstance(part, ToolCallPart)]
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"usage": {"prompt_tokens": 12.0, "completion_tokens": "3"}},
-        {"usage": {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": []}},
-        {"usage": []},
-        {"model": 7},
-        {"choices": {}},
-        {"choices": [None, 5]},
-        {"choices": [{"delta": None, "finish_reason": False}]},
-        {"choices": [{"delta": {"refusal": False, "content": {}, "tool_calls": {}}}]},
-        {"choices": [{"delta": {"reasoning": {"a": 1}, "content": None}}]},
-        {"choices": [{"delta": {"tool_calls": [{"index": "0", "id": 5, "function": None, "extra_content": "x"}]}}]},
-        {"error": None},
-        {"error": ""},
-    ],
-)
+ODD: Sequence[Event] = [
+    {"usage": {"prompt_tokens": 12.0, "completion_tokens": "3"}},
+    {"usage": {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": []}},
+    {"usage": []},
+    {"model": 7},
+    {"choices": {}},
+    {"choices": [None, 5]},
+    {"choices": [{"delta": None, "finish_reason": False}]},
+    {"choices": [{"delta": {"refusal": False, "content": {}, "tool_calls": {}}}]},
+    {"choices": [{"delta": {"reasoning": {"a": 1}, "content": None}}]},
+    {"choices": [{"delta": {"tool_calls": [{"index": "0", "id": 5, "function": None, "extra_content": "x"}]}}]},
+    {"error": None},
+    {"error": ""},
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
 def test_fields_of_another_type_are_left_out_and_the_answer_is_whole(odd: object) -> None:
     answer = answered(TEXT, odd, STOP)
     assert answer.is_whole

@@ -20,7 +20,7 @@ def test_a_label_with_a_control_character_is_refused(text: str, character: str) 
 
 @pytest.mark.parametrize("text", ["", "   ", "\u00a0", "\u200b"], ids=ascii)
 def test_a_label_with_nothing_to_see_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="blank"):
+    with pytest.raises(ValueError, match="is empty"):
         parse_label(text)
 
 
