@@ -133,7 +133,7 @@ def _fitting(kind: Any, value: object) -> Any:
             return [item for item in found if item is not None]
         elif value is not None:
             with suppress(msgspec.ValidationError):
-                return msgspec.convert(value, each, strict=False)
+                return msgspec.convert(value, cast("type[Any]", each), strict=False)
     return None
 
 
