@@ -9,9 +9,17 @@ import pytest
 from antiphon.agents.providers.anthropic_dialect import AnthropicDialect
 from antiphon.agents.providers.chat_dialect import ChatDialect
 from antiphon.agents.providers.conversation import Conversation
-from antiphon.agents.providers.dialect import MAX_CALLS, MOST_TOKENS, GrowingAnswer
-from antiphon.agents.providers.event_lines import MAX_STREAM_BYTES, EventLines
-from antiphon.domain.message import AssistantMessage, TextPart, ToolCallPart, ToolResult, UserMessage, text_content
+from antiphon.agents.providers.dialect import MAX_NAME, MOST_TOKENS, GrowingAnswer
+from antiphon.agents.providers.event_lines import MAX_EVENT_BYTES, MAX_STREAM_BYTES, EventLines
+from antiphon.domain.message import (
+    MAX_PARTS,
+    AssistantMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+    text_content,
+)
 
 Event = Mapping[str, Any]
 
@@ -110,9 +118,36 @@ def test_calls_without_a_name_are_left_out() -> None:
 
 
 def test_an_answer_with_calls_without_end_is_given_up() -> None:
-    many = [{"index": number, "function": {"name": "x"}} for number in range(MAX_CALLS + 1)]
+    many = [{"index": number, "function": {"name": "x"}} for number in range(MAX_PARTS + 1)]
     with pytest.raises(ValueError, match="more than"):
         answered(delta(tool_calls=many))
+
+
+def test_an_answer_that_never_stops_changing_its_mind_is_given_up() -> None:
+    both = [delta(reasoning="hm"), delta(content="hi")]
+    with pytest.raises(ValueError, match="more than"):
+        answered(*(both * MAX_PARTS))
+
+
+@pytest.mark.parametrize("field", ["id", "name"])
+def test_a_call_whose_id_or_name_grows_for_ever_is_given_up(field: str) -> None:
+    each = {"id": "x" * (MAX_NAME + 1)} if field == "id" else {"function": {"name": "x" * (MAX_NAME // 2 + 1)}}
+    other = {"function": {"name": "y" * (MAX_NAME // 2 + 1)}}
+    with pytest.raises(ValueError, match="characters"):
+        answered(delta(tool_calls=[{"index": 0, **each}, {"index": 0, **other}]))
+
+
+def test_a_delta_costs_the_same_however_many_came_before() -> None:
+    many = [{"function": {"name": "add", "arguments": ""}}] * 200_000
+    answer = answered(delta(tool_calls=many), STOP)  # would take minutes if each looked at all earlier ones
+    assert len(answer.content()) == 1
+
+
+def test_comments_between_events_are_no_part_of_one() -> None:
+    lines = EventLines()
+    for _ in range(MAX_EVENT_BYTES // 2_500 + 100):
+        assert lines.feed(b": still at work\n\n" * 200) == []
+    assert lines.feed(b"data: {}\n\n") == [b"{}"]
 
 
 def test_a_stream_without_end_is_given_up() -> None:

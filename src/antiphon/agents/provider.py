@@ -184,7 +184,7 @@ class ProviderModel:
             raise self._cut()
         yield Completion(
             content=tuple(answer.content()),
-            usage=self._usage(connection, answer),
+            usage=self._usage(answer),
             model=whole_text(answer.model or self._model),
         )
 
@@ -241,7 +241,7 @@ class ProviderModel:
         except (AgentRunError, UserError) as error:
             raise self._failure(error, connection.secrets) from None
 
-    def _usage(self, connection: "_Connection", answer: GrowingAnswer) -> Usage:
+    def _usage(self, answer: GrowingAnswer) -> Usage:
         counted = answer.usage or AnswerUsage()
         return Usage(
             input_tokens=counted.input_tokens,
@@ -334,6 +334,8 @@ class ProviderModel:
 
     async def _broken_off(self, connection: "_Connection", event: bytes) -> ModelError:
         """An error that the provider reports inside a stream."""
+        if len(event) > MAX_ERROR_BYTES:
+            return self._cut()
         stream = b"event: error\ndata: %s\n\n" % event
         headers = [("content-type", "text/event-stream")]
         return self._failure(await classify(connection.open_model, 200, headers, stream), connection.secrets)

@@ -8,7 +8,6 @@ import msgspec
 
 from antiphon.agents.providers.dialect import (
     ASSISTANT,
-    MAX_CALLS,
     USER,
     AnswerUsage,
     ErrorEvent,
@@ -39,8 +38,6 @@ REDACTED: Final = "redacted_thinking"
 
 class AnthropicDialect:
     """Requests and streams of `/v1/messages`. Neighbouring messages of one role become one."""
-
-    path = "/v1/messages"
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
@@ -150,21 +147,11 @@ class _AnthropicEvent(Lenient):
     usage: _AnthropicUsage | None = None
 
 
-class _AnthropicAnswer:
+class _AnthropicAnswer(GrowingAnswer):
     def __init__(self, provider: str) -> None:
-        self.model: str | None = None
-        self.usage: AnswerUsage | None = None
-        self._provider = provider
-        self._parts: dict[int, GrowingText | GrowingCall] = {}
-        self._has_reason = False
-        self.is_ended = False
-
-    @property
-    def is_whole(self) -> bool:
-        return self._has_reason
-
-    def content(self) -> list[Part]:
-        return [part for grown in self._parts.values() if (part := grown.part(self._provider)) is not None]
+        super().__init__(provider)
+        self._blocks: dict[int, GrowingText | GrowingCall] = {}
+        """Parts by the index of their block."""
 
     def add(self, data: bytes) -> str:
         if self.is_ended:
@@ -179,46 +166,43 @@ class _AnthropicAnswer:
                 self.model = event.message.model
                 self._count(event.message.usage)
             case "content_block_start" if event.content_block is not None:
-                return self._begin(event.index or 0, event.content_block)
+                return self._begin_block(event.index or 0, event.content_block)
             case "content_block_delta" if event.delta is not None:
                 return self._grow(event.index or 0, event.delta)
             case "message_delta":
-                self._has_reason = self._has_reason or bool(event.delta is not None and event.delta.stop_reason)
+                self.is_whole = self.is_whole or bool(event.delta is not None and event.delta.stop_reason)
                 self._count(event.usage)
             case _:
                 pass
         return ""
 
-    def _begin(self, index: int, block: _AnthropicBlock) -> str:
-        if len(self._parts) >= MAX_CALLS:
-            raise ValueError(f"answer has more than {MAX_CALLS} parts")
+    def _begin_block(self, index: int, block: _AnthropicBlock) -> str:
         match block.type:
             case "text":
-                self._parts[index] = GrowingText(is_thinking=False)
+                self._blocks[index] = self._begin(GrowingText(is_thinking=False))
                 return self._grow(index, _AnthropicDelta(text=block.text))
             case "thinking":
-                self._parts[index] = GrowingText(is_thinking=True)
+                self._blocks[index] = self._begin(GrowingText(is_thinking=True))
                 self._grow(index, _AnthropicDelta(thinking=block.thinking, signature=block.signature))
             case "redacted_thinking":
-                self._parts[index] = GrowingText(is_thinking=True, opaque_id=REDACTED)
+                self._blocks[index] = self._begin(GrowingText(is_thinking=True, opaque_id=REDACTED))
                 self._grow(index, _AnthropicDelta(signature=block.data))
             case "tool_use":
-                call = self._parts[index] = GrowingCall()
-                call.call_id, call.name = block.id or "", block.name or ""
-                if block.input:
-                    call.arguments.append(msgspec.json.encode(block.input).decode())
+                call = self._blocks[index] = self._begin(GrowingCall())
+                arguments = msgspec.json.encode(block.input).decode() if block.input else ""
+                call.grow(call_id=block.id or "", name=block.name or "", arguments=arguments)
             case _:
                 pass
         return ""
 
     def _grow(self, index: int, delta: _AnthropicDelta) -> str:
-        match self._parts.get(index):
+        match self._blocks.get(index):
             case GrowingText() as text:
                 text.pieces.append((delta.thinking if text.is_thinking else delta.text) or "")
                 text.signatures.append(delta.signature or "")
                 return "" if text.is_thinking else delta.text or ""
             case GrowingCall() as call:
-                call.arguments.append(delta.partial_json or "")
+                call.grow(arguments=delta.partial_json or "")
             case None:
                 pass
         return ""

@@ -7,7 +7,6 @@ import msgspec
 
 from antiphon.agents.providers.dialect import (
     ASSISTANT,
-    MAX_CALLS,
     USER,
     AnswerUsage,
     ErrorEvent,
@@ -42,8 +41,6 @@ DONE: Final = b"[DONE]"
 
 class ChatDialect:
     """Requests and streams of `/chat/completions`."""
-
-    path = "/chat/completions"
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
@@ -148,24 +145,12 @@ class _ChatChunk(Lenient):
     error: JsonValue = None
 
 
-class _ChatAnswer:
+class _ChatAnswer(GrowingAnswer):
     def __init__(self, provider: str) -> None:
-        self.model: str | None = None
-        self.usage: AnswerUsage | None = None
-        self._provider = provider
-        self._parts: list[GrowingText | GrowingCall] = []
+        super().__init__(provider)
         self._calls: dict[int | None, GrowingCall] = {}
         """The newest call of each index."""
-        self.is_ended = False
-        self._has_reason = False
         self._is_tagged = False
-
-    @property
-    def is_whole(self) -> bool:
-        return self._has_reason
-
-    def content(self) -> list[Part]:
-        return [part for grown in self._parts if (part := grown.part(self._provider)) is not None]
 
     def add(self, data: bytes) -> str:
         if self.is_ended or data.startswith(DONE):
@@ -181,7 +166,7 @@ class _ChatAnswer:
             return ""
         choice = chunk.choices[0]
         if choice.finish_reason:
-            self._has_reason = True
+            self.is_whole = True
         delta = choice.delta
         if delta is None:
             return ""
@@ -190,7 +175,7 @@ class _ChatAnswer:
                 self._text(is_thinking=True, opaque_id=field).pieces.append(thought)
                 break
         if delta.refusal:
-            self._has_reason = True
+            self.is_whole = True
         said = self._said(_joined(delta.content))
         for call in delta.tool_calls or ():
             self._add_call(call)
@@ -209,34 +194,22 @@ class _ChatAnswer:
     def _text(self, *, is_thinking: bool, opaque_id: str | None) -> GrowingText:
         last = self._parts[-1] if self._parts else None
         if not isinstance(last, GrowingText) or (last.is_thinking, last.opaque_id) != (is_thinking, opaque_id):
-            last = GrowingText(is_thinking=is_thinking, opaque_id=opaque_id)
-            self._parts.append(last)
+            last = self._begin(GrowingText(is_thinking=is_thinking, opaque_id=opaque_id))
         return last
 
     def _add_call(self, delta: _ChatCallDelta) -> None:
         function = delta.function or _ChatFunction()
         call = self._calls.get(delta.index)
-        if call is None or self._is_another(call, delta.id, function.name):
-            if len(self._parts) >= MAX_CALLS:
-                raise ValueError(f"answer has more than {MAX_CALLS} parts")
-            call = self._calls[delta.index] = GrowingCall()
-            self._parts.append(call)
-        call.call_id = call.call_id or delta.id or ""
-        call.details = {"extra_content": delta.extra_content} if delta.extra_content else call.details
-        if function.name and function.name != call.name:
-            call.name += function.name
-        if isinstance(function.arguments, dict):
-            call.arguments.append(msgspec.json.encode(function.arguments).decode())
-        else:
-            call.arguments.append(function.arguments or "")
-
-    def _is_another(self, call: GrowingCall, call_id: str | None, name: str | None) -> bool:
-        """Whether a delta begins another call, from a server that gives every call the same index, or none."""
-        if not name or not call.name:
-            return False
-        has_other_id = bool(call_id) and bool(call.call_id) and call_id != call.call_id
-        is_whole_without_id = not call_id and not call.call_id and bool("".join(call.arguments))
-        return has_other_id or is_whole_without_id
+        if call is None or _is_another(call, delta.id, function.name):
+            call = self._calls[delta.index] = self._begin(GrowingCall())
+        arguments = function.arguments or ""
+        call.grow(
+            call_id=delta.id or "",
+            name=function.name or "",
+            arguments=arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode(),
+        )
+        if delta.extra_content:
+            call.details = {"extra_content": delta.extra_content}
 
     def _count(self, usage: _ChatUsage) -> None:
         before, details = self.usage or AnswerUsage(), usage.prompt_tokens_details or _ChatInputDetails()
@@ -245,6 +218,15 @@ class _ChatAnswer:
             output_tokens=tokens(usage.completion_tokens, before.output_tokens),
             cache_read_tokens=tokens(details.cached_tokens, before.cache_read_tokens),
         )
+
+
+def _is_another(call: GrowingCall, call_id: str | None, name: str | None) -> bool:
+    """Whether a delta begins another call, from a server that gives every call the same index, or none."""
+    if not name or not call.name:
+        return False
+    if call_id and call.call_id:
+        return call_id != call.call_id
+    return not call_id and not call.call_id and bool(call.arguments)
 
 
 def _joined(content: str | list[JsonValue] | None) -> str:

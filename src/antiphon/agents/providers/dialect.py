@@ -1,6 +1,7 @@
 """What differs between the APIs: how messages are written, and how an answer's events are read."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import msgspec
 
 from antiphon.agents.text import whole_text
 from antiphon.domain.message import (
+    MAX_PARTS,
     AssistantMessage,
     ImagePart,
     JsonObject,
@@ -42,35 +44,8 @@ class AnswerUsage(msgspec.Struct, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
 
 
-class GrowingAnswer(Protocol):
-    """An answer that grows with the events of its stream."""
-
-    model: str | None
-    usage: AnswerUsage | None
-
-    is_ended: bool
-    """Whether the provider said that nothing more comes; what comes is then ignored."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the provider said why the answer ends."""
-        ...
-
-    def add(self, data: bytes) -> str:
-        """Takes one event's data and returns the text that it adds to the reply.
-
-        Raises `ErrorEvent` if the event reports an error, and `ValueError` if it is not an event of the API.
-        """
-        ...
-
-    def content(self) -> list[Part]: ...
-
-
 class Dialect(Protocol):
     """One API."""
-
-    path: str
-    """Below the base URL."""
 
     def user(self, content: tuple[Part, ...]) -> Piece | None: ...
 
@@ -84,7 +59,7 @@ class Dialect(Protocol):
         """All messages, separated by commas."""
         ...
 
-    def answer(self) -> GrowingAnswer: ...
+    def answer(self) -> "GrowingAnswer": ...
 
 
 class ErrorEvent(Exception):
@@ -145,8 +120,8 @@ def tokens(now: int | None, before: int = 0) -> int:
     return before if now is None else min(max(now, 0), MOST_TOKENS)
 
 
-MAX_CALLS: Final = 256
-"""Of one answer. More are no answer of a model."""
+MAX_NAME: Final = 1_000
+"""Characters of a call's id or name. More are no answer of a model."""
 
 
 class GrowingText:
@@ -176,6 +151,16 @@ class GrowingCall:
         self.arguments: list[str] = []
         self.details: JsonObject | None = None
 
+    def grow(self, *, call_id: str = "", name: str = "", arguments: str = "") -> None:
+        """Adds pieces; a name that is repeated is none. Raises `ValueError` if id or name become too long."""
+        self.call_id = self.call_id or call_id
+        if name != self.name:
+            self.name += name
+        if arguments:
+            self.arguments.append(arguments)
+        if max(len(self.call_id), len(self.name)) > MAX_NAME:
+            raise ValueError(f"call has an id or a name of more than {MAX_NAME} characters")
+
     def part(self, provider: str) -> Part | None:
         """None if it has no name, which no provider would take back."""
         if not self.name:
@@ -186,6 +171,40 @@ class GrowingCall:
             arguments=whole_text("".join(self.arguments)) or "{}",
             provider=opaque(provider, details=self.details),
         )
+
+
+GrowingT = TypeVar("GrowingT", GrowingText, GrowingCall)
+
+
+class GrowingAnswer(ABC):
+    """An answer that grows with the events of its stream."""
+
+    def __init__(self, provider: str) -> None:
+        self.model: str | None = None
+        self.usage: AnswerUsage | None = None
+        self.is_whole = False
+        """Whether the provider said why the answer ends."""
+        self.is_ended = False
+        """Whether the provider said that nothing more comes; what comes is then ignored."""
+        self._provider = provider
+        self._parts: list[GrowingText | GrowingCall] = []
+
+    @abstractmethod
+    def add(self, data: bytes) -> str:
+        """Takes one event's data and returns the text that it adds to the reply.
+
+        Raises `ErrorEvent` if the event reports an error, and `ValueError` if it is not an event of the API or the
+        answer becomes too large.
+        """
+
+    def content(self) -> list[Part]:
+        return [part for grown in self._parts if (part := grown.part(self._provider)) is not None]
+
+    def _begin(self, part: GrowingT) -> GrowingT:
+        if len(self._parts) >= MAX_PARTS:
+            raise ValueError(f"answer has more than {MAX_PARTS} parts")
+        self._parts.append(part)
+        return part
 
 
 def opaque(

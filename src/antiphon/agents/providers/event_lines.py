@@ -14,8 +14,8 @@ class EventLines:
     """
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
-        """The pieces of a line that has no end yet."""
+        self._rest = bytearray()
+        """The start of a line that has no end yet."""
         self._data: list[bytes] = []
         """The data lines of an event that has no end yet."""
         self._size = 0
@@ -35,18 +35,18 @@ class EventLines:
         if b"\r" in piece:
             # A CRLF in two pieces becomes an empty line more, after which an event of one line is complete as well.
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        self._rest.append(piece)
+        self._rest += piece
         if b"\n" not in piece:
             return ()
-        *lines, rest = b"".join(self._rest).split(b"\n")
-        self._rest = [rest]
+        *lines, rest = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(rest)
         events: list[bytes] = []
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[5:].strip())
             elif not line.strip():
                 events.extend(self._complete())
-        if events:
+        if events or not self._data:
             self._size = len(rest)
         return events
 
