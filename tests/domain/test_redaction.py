@@ -219,6 +219,7 @@ ALPHABET = st.sampled_from(
     ]
 )
 TEXTS = st.lists(ALPHABET, max_size=30).map("".join)
+FILLER = " \n" * 600
 
 
 def test_the_corpus_is_large_enough_to_say_something() -> None:
@@ -253,6 +254,32 @@ def test_secrets_are_hidden_in_the_middle_of_other_texts() -> None:
         shown = redact(within)
         assert secret not in shown.text and MASK in shown.text, text
         assert shown.text.startswith("Before that:\n"), text
+
+
+def test_a_short_text_is_judged_like_the_end_of_a_long_one() -> None:
+    """Short texts are looked through for signs of secrets first."""
+    for text in (*(text for text, _ in (*SECRETS, *UNRECOGNISED)), *HARMLESS):
+        for piece in (text, text[: len(text) * 2 // 3], text[len(text) // 3 :], text.replace("\n", " ")):
+            assert redact(f"{FILLER}{piece}").text == f"{FILLER}{redact(piece).text}", piece
+
+
+@given(TEXTS)
+@settings(max_examples=500)
+def test_any_short_text_is_judged_like_the_end_of_a_long_one(text: str) -> None:
+    assert redact(f"{FILLER}{text}").text == f"{FILLER}{redact(text).text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Bearer abcdefghijklmnopqrstuv", f"Bearer {MASK}"),
+        ("a://b:xy@c", f"a://b:{MASK}@c"),
+        ("Private-Lines: 1\nab", MASK),
+        ("-u me:abc", f"-u me:{MASK}"),
+    ],
+)
+def test_secrets_of_few_characters_are_hidden(text: str, shown: str) -> None:
+    assert redact(text).text == shown
 
 
 def test_own_tokens_are_hidden_however_they_are_drawn() -> None:

@@ -175,6 +175,16 @@ class _Name(NamedTuple):
     weight: Weight
 
 
+def may_assign(text: str) -> bool:
+    """Whether a text may contain the value of a telling name."""
+    near = text.lower()
+    return any(hint in near for hint in (*_HINTS, *_names_in(near)))
+
+
+def _names_in(near: str) -> tuple[str, ...]:
+    return _PLAIN_NAMES if near.isascii() else _FOREIGN_NAMES
+
+
 class Assignments:
     """Finds the values in a text; at ascending places, it reads each character a bounded number of times."""
 
@@ -193,7 +203,7 @@ class Assignments:
             near = self._text[block : block_end + LONGEST_HINT].lower()
             if any(hint in near for hint in _HINTS):
                 yield from self._find(block, block_end)
-            if any(name in near for name in (_PLAIN_NAMES if near.isascii() else _FOREIGN_NAMES)):
+            if any(name in near for name in _names_in(near)):
                 yield from self._find_foreign(block, block_end)
 
     def _find(self, start: int, end: int) -> Iterator[Span]:

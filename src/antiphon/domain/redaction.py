@@ -8,8 +8,8 @@ no call into C reads more than `PIECE` of them.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from antiphon.domain.assignments import Assignments
-from antiphon.domain.secret_forms import LONGEST_KEY, find_private_keys, find_tokens
+from antiphon.domain.assignments import Assignments, may_assign
+from antiphon.domain.secret_forms import LONGEST_KEY, find_private_keys, find_tokens, may_have_form
 from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, Span, merged
 
 RULES = 3
@@ -37,6 +37,8 @@ def redact(text: str) -> Redacted:
 
     Redacting twice gives the same as once.
     """
+    if not may_have_form(text) and not may_assign(text):
+        return Redacted(text, was_redacted=False)
     pieces = list(redacted_pieces(text))
     return Redacted("".join(piece.text for piece in pieces), any(piece.was_redacted for piece in pieces))
 

@@ -32,6 +32,7 @@ class Form(NamedTuple):
     """Whether the prefix stays in the redacted text."""
 
 
+_BEARERS = ("Bearer", "bearer", "BEARER")
 _LETTERS = "[A-Za-z0-9]"
 _HEX_32 = re.compile("[0-9a-f]{32}")
 _HEX_32_ALONE = re.compile("[0-9a-f]{32}(?![A-Za-z0-9])")
@@ -72,8 +73,11 @@ FORMS = (
     Form(("xprv9s21ZrQH143K", "nsec1"), 50, _LETTERS),
     *(
         Form(tuple(f"{word}{blank}" for blank in ("  ", " ", "\t", "\n")), 18, _ENCODED, is_kept=True)
-        for word in ("Bearer", "bearer", "BEARER")
+        for word in _BEARERS
     ),
+)
+_PREFIX = re.compile(
+    f"(?<![A-Za-z0-9])(?:{'|'.join(re.escape(prefix) for form in FORMS for prefix in form.prefixes)})", re.ASCII
 )
 _TELEGRAM = re.compile(r":(?<=[0-9]{6}:)(?=[A-Za-z0-9_-]{20})")
 _DISCORD = re.compile(r"\.(?=[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27})")
@@ -127,6 +131,8 @@ _OPTIONS = (
     (_SQL_PASSWORD, "BY "),
 )
 """Each expression, with the text that must occur before it is tried."""
+_SIGNS = (":", ".com/", "telegram.org/", "PRIVATE KEY", "Private-Lines", *(hint for _, hint in _OPTIONS))
+"""Of these, every address, option and private key contains one."""
 _BEGIN = re.compile(r"(?:-----|---- )BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _END = re.compile(r"(?:-----|---- )END [A-Z0-9 ]{0,60} ?-{4,5}")
 _PUTTY_BEGIN = re.compile(r"Private-Lines: [0-9]{1,3}(?=[\r\n\\])")
@@ -135,10 +141,23 @@ _PUTTY_END = re.compile(r"Private-MAC:")
 
 _FEW = 1024
 """Up to this length, a text is searched for possible tokens first; longer texts nearly always contain some."""
-_TOKEN_CHARACTERS = re.compile(r"(?<![A-Za-z0-9_.~+/=:$,-])[A-Za-z0-9_.~+/=:$,-]{11,1024}+")
+_SHORTEST_TOKEN = 11
+_TOKEN_CHARACTERS = re.compile(
+    rf"(?<![A-Za-z0-9_.~+/=:$,-])[A-Za-z0-9_.~+/=:$,-]{{{_SHORTEST_TOKEN},{_FEW}}}+", re.ASCII
+)
 """Characters of every token with its prefix; `FORMS` and the expressions for single kinds require at least this."""
 _SHORTEST_WORD = 18
 """Fewest letters of an all-lowercase token after `Bearer` and similar words."""
+
+
+def may_have_form(text: str) -> bool:
+    """Whether a text may contain a secret that this module finds; quick for short texts, always true for long ones."""
+    if len(text) > _FEW:
+        return True
+    for sign in _SIGNS:
+        if sign in text:
+            return True
+    return _may_have_tokens(text)
 
 
 def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
@@ -149,17 +168,24 @@ def find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _may_have_tokens(text: str) -> bool:
-    return any(
-        len(word) >= _SHORTEST_WORD or not (word.isalpha() and word.islower())
-        for word in _TOKEN_CHARACTERS.findall(text)
-    )
+    for piece in text.split():
+        if len(piece) < _SHORTEST_TOKEN or (len(piece) < _SHORTEST_WORD and piece.isalpha() and piece.islower()):
+            continue
+        for run in _TOKEN_CHARACTERS.findall(piece):
+            word = run.rstrip(".,:")
+            if not (word.isalpha() and word.islower()):
+                return True
+            if len(run) >= _SHORTEST_WORD and any(bearer in text for bearer in _BEARERS):
+                return True
+    return False
 
 
 def _find_tokens(text: str, start: int, end: int) -> Iterator[Span]:
-    for form in FORMS:
-        for prefix in form.prefixes:
-            if text.find(prefix, start, end + len(prefix) - 1) >= 0:
-                yield from _find_form(text, form, prefix, start=start, end=end)
+    if len(text) > _FEW or _PREFIX.search(text):
+        for form in FORMS:
+            for prefix in form.prefixes:
+                if text.find(prefix, start, end + len(prefix) - 1) >= 0:
+                    yield from _find_form(text, form, prefix, start=start, end=end)
     yield from _find_drawn(text, start, end)
     yield from _find_hashes(text, start, end)
     yield from _find_bots(text, start, end)
