@@ -54,7 +54,7 @@ class Request:
     """What one process does, and when it dies."""
 
     scenario: str
-    """One of `SCENES`, `conversation` for all of them in turn, or `storm | effect | example | outbox | spawns`."""
+    """One of `SCENES`, `conversation` for all of them in turn, or another of `Program.run`."""
     home: str
     database: str | None = None
     """Address of a PostgreSQL database; a file in the home if None."""
@@ -158,6 +158,8 @@ class Program:
                     await self._example(app)
                 case "outbox":
                     await self._outbox(app)
+                case "waits":
+                    await self._waits(app)
                 case "spawns":
                     await self._spawns(app)
                 case other:
@@ -384,6 +386,19 @@ class Program:
         for run in await app.app.services.runs.list(OWNER, RunFilter(), limit=100_000):
             await app.run(run.id).wait()
 
+    async def _waits(self, app: Antiphon) -> None:
+        """Runs that wait for their children, each in a session where the next message is queued already."""
+        sessions = [await app.sessions.open(f"waiter-{client}") for client in range(CLIENTS)]
+        done = len(acknowledgements(self._outside))
+        runs: list[RunHandle] = []
+        while self._request.messages is None or len(runs) < self._request.messages:
+            number = done + len(runs)
+            call = json.dumps({"task": f"!say waited w-{number}"})
+            runs.append(await self._post(sessions[number % CLIENTS], f"w-{number}", f"!call delegate {call}"))
+            if len(runs) >= 2 * CLIENTS:
+                await runs[len(runs) - 2 * CLIENTS].wait()
+        await self._until_all_ended(app)
+
     async def _client(self, app: Antiphon, client: int) -> None:
         """Posts on from the last message that was not acknowledged."""
         sessions = [await app.sessions.open(f"client-{client}"), await app.sessions.open("shared")]
@@ -450,7 +465,8 @@ async def dump(app: Antiphon) -> JsonObject:
     names: dict[str, str] = {}
     for row, key, label in await app.app.database.read(_list_sessions):
         events = await app.app.database.read(whole_log, row)
-        names[key] = f"child:{label or 'delegate'}" if ":subagent:" in key else key
+        named = f"child:{label or 'delegate'}" if ":subagent:" in key else key
+        names[key] = key if named in sessions else named
         sessions[names[key]] = [_event(event) for event in events]
     runs = await app.app.services.runs.list(OWNER, RunFilter(), limit=1_000_000)
     deliveries = await app.app.services.deliveries.list(OWNER, DeliveryFilter(), limit=10_000)
@@ -459,6 +475,7 @@ async def dump(app: Antiphon) -> JsonObject:
         "deliveries": [f"{sent.place.to} {sent.text}" for sent in deliveries],
         "sent": {sent.id: sent.run_id for sent in deliveries},
         "reports": await app.app.database.read(_list_stages),
+        "spawned": await app.app.database.read(_count_spawns),
         "runs": {
             run.id: {
                 "key": names[run.session_key],
@@ -483,6 +500,10 @@ async def _list_stages(query: Query) -> JsonObject:
     return {
         row[0]: [row[1], row[2] is not None] for row in await query.fetch_all("SELECT id, stage, place FROM reports")
     }
+
+
+async def _count_spawns(query: Query) -> int:
+    return (await query.fetch_all("SELECT COUNT(*) FROM spawns"))[0][0]
 
 
 def _event(event: Event) -> JsonObject:

@@ -206,6 +206,38 @@ def test_results_come_once_however_often_the_process_is_killed(
     assert kills > spawns / 20, "more than a few results come within each life"
 
 
+@requirement("spawn:8", "runs:8")
+def test_runs_that_wait_for_children_get_every_reply_once_however_often_the_process_is_killed(
+    killer: Killer, places: Places, tmp_path: Path, backend: str, *, is_soak: bool
+) -> None:
+    random_ = random.Random(SEED)
+    kills, slowness, furthest = (60, 1, 150) if backend == "sqlite" else (40, 4, 80)
+    kills = 5_000 if is_soak else kills
+    request = places("waits", tmp_path)
+    for kill in range(kills):
+        if kill % 2:
+            cut = replace(request, kill_after_seconds=slowness * random_.uniform(0.05, 0.4))
+        else:
+            cut = replace(request, kill_at=random_.randint(5, furthest), moment=random_.choice(["before", "after"]))
+        assert killer.carry_out(cut) == (-9 if cut.kill_at else -14), f"after {kill} kills: {cut}"
+        bury_the_dead(request)
+    killer.carry_out_to_end(replace(request, messages=3))
+    dump = read_dump(tmp_path)
+    check(tmp_path, dump)
+    posted = acknowledgements(tmp_path)
+    crashed = 0
+    for _, name, run_id in posted:
+        run = dump["runs"][run_id]
+        if run["status"] == "ok":
+            assert run["reply"] == f"waited {name}"
+        else:
+            assert (run["status"], run["code"]) == ("error", "crashed")
+            crashed += 1
+    print(f"{kills} kills, {len(posted)} runs, {crashed} crashed, {dump['spawned']} children")
+    assert len(posted) - crashed <= dump["spawned"] <= len(posted)
+    assert len(posted) > kills
+
+
 @requirement("channels:1")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_every_text_leaves_in_order_under_one_id_wherever_the_process_is_killed(
