@@ -3,7 +3,7 @@
 import random
 import secrets
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -20,6 +20,11 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
     def monotonic(self) -> float: ...
+
+
+def time_left(until: datetime, now: datetime, longest: timedelta) -> timedelta:
+    """The time until then: never negative, and never longer than the longest wait, also after the clock went back."""
+    return min(max(until - now, timedelta(0)), longest)
 
 
 class SystemClock:

@@ -32,9 +32,15 @@ class ManualClock:
 
     def __init__(self, now: datetime = START) -> None:
         self._now = now
+        self._monotonic = now.timestamp()
 
     def pass_time(self, passed: timedelta) -> None:
         self._now += passed
+        self._monotonic += passed.total_seconds()
+
+    def step(self, by: timedelta) -> None:
+        """The clock is set forward or back; no time passes."""
+        self._now += by
 
     def now(self) -> datetime:
         return self._now
@@ -43,7 +49,7 @@ class ManualClock:
         return int(self._now.timestamp() * 1000)
 
     def monotonic(self) -> float:
-        return self._now.timestamp()
+        return self._monotonic
 
 
 class HeldRunner:

@@ -536,4 +536,26 @@ BUGS = (
         "bucket.tokens = bucket.tokens + passed * rate.per_second",
         "engine/test_allowances.py::test_a_bucket_fills_with_time_and_forgets_who_asked_long_ago",
     ),
+    Bug(
+        "times wait for the clock as it was",
+        "engine/children/due.py",
+        "        await self._steps.look()",
+        "        self._steps",
+        "engine/test_clock_steps.py::test_everything_comes_in_its_time_after_the_clock_went_back[sqlite-day back]",
+    ),
+    Bug(
+        "a run that is taken over may take a day longer",
+        "engine/runs/lifecycle.py",
+        "min(run.deadline - now, longest)",
+        "run.deadline - now",
+        "engine/test_clock_steps.py::"
+        "test_a_run_taken_over_after_the_clock_went_back_has_no_more_than_its_limit[sqlite]",
+    ),
+    Bug(
+        "a revived child is never archived again",
+        "engine/ledger/append.py",
+        "        await spawns.archive_again(tx, session.row, at_ms)",
+        "        assert spawns",
+        "engine/test_clock_steps.py::test_an_archived_child_that_is_used_again_is_archived_again[sqlite-post]",
+    ),
 )

@@ -159,6 +159,17 @@ async def set_due(tx: Transaction, child: SessionRow, due_at_ms: int | None) -> 
         tx.wake(DUE)
 
 
+async def archive_again(tx: Transaction, child: SessionRow, at_ms: int) -> None:
+    """Sets a new time for an archived child that is in use again; does nothing for other sessions."""
+    due = await tx.change(
+        "UPDATE spawns SET due_at = ? + archive_after WHERE child = ? AND mode = ? AND cleanup = ? "
+        "AND archive_after IS NOT NULL AND due_at IS NULL",
+        (at_ms, child, Mode.RUN.value, Cleanup.KEEP.value),
+    )
+    if due:
+        tx.wake(DUE)
+
+
 async def delete_awaited(tx: Transaction, waiter: RunId, at_ms: int) -> None:
     """A run continues with its awaited results: children to be deleted are no longer needed. Contract: spawn 4."""
     due = await tx.change(

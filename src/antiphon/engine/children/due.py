@@ -14,6 +14,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
+from antiphon.engine.children.clock_steps import LATER_MS, ClockSteps
 from antiphon.engine.runs.lifecycle import end_parked_run
 from antiphon.engine.sessions.sessions import bury_session, remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
@@ -30,8 +31,6 @@ logger = logging.getLogger(__name__)
 BATCH = 100
 LOOK_SECONDS = 30.0
 """How soon work that another process scheduled is found, at the latest."""
-LATER_MS = 60_000
-"""When to look again at a child that is busy when its time comes."""
 
 
 class Timers:
@@ -40,6 +39,7 @@ class Timers:
         self._workspaces = workspaces
         self._notifier = notifier
         self._clock = clock
+        self._steps = ClockSteps(database, clock)
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -60,6 +60,7 @@ class Timers:
 
     async def settle_due(self) -> float:
         """Settles everything due; returns the seconds until the next one is, at most `LOOK_SECONDS`."""
+        await self._steps.look()
         while True:
             now_ms = self._clock.now_ms()
             children = await self._database.read(spawns.list_due, now_ms, BATCH)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from antiphon.clock import Clock
+from antiphon.clock import Clock, time_left
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import UserMessage
@@ -85,7 +85,7 @@ class Joins:
         until = self._clock.now() + timeout
         command = WaitForRuns(caller=caller, run_ids=tuple(dict.fromkeys(run_ids)), for_all=for_all, until=until)
         begun = accepted(await self._database.run(begin_wait, command, sessions=(caller.session,)))
-        left = max(begun.until - self._clock.now(), timedelta(0))
+        left = time_left(begun.until, self._clock.now(), timeout)
         wait = self._waits.wait_several if caller.run is None else caller.run.wait_several_released
         if not begun.is_over:
             await wait(command.run_ids, begun.sessions, left, for_all=for_all)

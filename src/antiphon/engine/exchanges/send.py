@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.clock import Clock
+from antiphon.clock import Clock, time_left
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.exchange import REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
@@ -26,7 +26,7 @@ from antiphon.engine.exchanges.turns import Sides, provenance_of
 from antiphon.engine.ledger.append import Arrival, words_from
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.queue import queue_run
-from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -147,7 +147,7 @@ class Exchanges:
 
     def _left(self, exchange: Exchange) -> timedelta:
         until = exchange.wait_until
-        return timedelta(0) if until is None else max(until - self._clock.now(), timedelta(0))
+        return timedelta(0) if until is None else time_left(until, self._clock.now(), LONGEST_WAIT)
 
     async def _wait(self, caller: Caller, exchange: Exchange) -> SendAnswer:
         if not exchange.is_awaited and exchange.wait_until is None:

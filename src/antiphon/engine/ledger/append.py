@@ -21,6 +21,7 @@ from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
+from antiphon.store import spawns
 from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.sessions import LogEnd
@@ -111,7 +112,10 @@ async def append_words(
         add={"message_count": 1} if is_present else {},
         end=words.end,
     )
-    return await append_events(tx, session.row, addition)
+    last_seq = await append_events(tx, session.row, addition)
+    if "status" in addition.set:
+        await spawns.archive_again(tx, session.row, at_ms)
+    return last_seq
 
 
 async def append_steps(

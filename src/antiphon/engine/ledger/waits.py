@@ -15,6 +15,8 @@ from antiphon.store import runs as ledger
 from antiphon.store.database import Database
 
 STOPPED = "Gateway is stopping. The run that you wait for continues; ask again with the same id or key."
+LONGEST_WAIT = timedelta(minutes=10)
+"""The longest time that a tool waits for a run."""
 POLL_SECONDS = 1.0
 """The most that a lost wake delays a wait."""
 

@@ -74,12 +74,20 @@ async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
+    return await _start(tx, found, claimant, at_ms)
+
+
+async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> datetime | None:
+    """When the run's time is over: its deadline, but never more than its limit ahead, or that limit from now."""
+    run = found.run
     own_limit = run.time_limit  # set by the requester of this run; other runs of a child take the child's limit
     if run.report is None and found.depth > 0 and (spawn := await spawns.find(tx, run.session)) is not None:
         own_limit = spawn.time_limit
     limits = [limit for limit in (claimant.time_limits.get(run.agent_id), own_limit) if limit is not None]
-    deadline = run.deadline or (moment(at_ms) + min(limits) if limits else None)
-    return await _start(tx, found, claimant, deadline=deadline, at_ms=at_ms)
+    if not limits:
+        return run.deadline
+    now, longest = moment(at_ms), min(limits)
+    return now + (longest if run.deadline is None else min(run.deadline - now, longest))
 
 
 async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
@@ -97,11 +105,11 @@ async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: i
         )
         await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=outcome, at_ms=at_ms))
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
-    return await _start(tx, found, claimant, deadline=run.deadline, at_ms=at_ms)
+    return await _start(tx, found, claimant, at_ms)
 
 
-async def _start(tx: Transaction, found: InLog, claimant: Claimant, *, deadline: datetime | None, at_ms: int) -> Run:
-    run = found.run
+async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run:
+    run, deadline = found.run, await _deadline(tx, found, claimant, at_ms)
     started_at = run.started_at or moment(at_ms)
     waits = run.wait_call is not None  # a wait for several runs continues, with its deadline
     waiting_for, wait_until = (run.waiting_for, run.wait_until) if waits else ((), None)

@@ -40,7 +40,7 @@ from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import reaches_all
-from antiphon.store import deliveries, exchanges, tokens
+from antiphon.store import deliveries, exchanges, spawns, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -320,6 +320,7 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
         changes["label"] = label
     if session.status is SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
+        await spawns.archive_again(tx, session.row, command.at_ms)
     if command.place is not None and command.place != session.delivery:
         changes |= _place_columns(command.place)
     if not changes:

@@ -1,0 +1,106 @@
+"""What happens when the clock goes back: nothing waits longer than its longest wait, counted from now.
+
+Times in rows were made by the clock as it was. After it went back by a day, all of them lie a day further ahead.
+"""
+
+import logging
+import math
+from datetime import timedelta
+
+from antiphon.clock import Clock
+from antiphon.domain.delivery import LONGEST_WISH
+from antiphon.engine.access.signin import BROWSER_LIFE, LINK_LIFE
+from antiphon.engine.children.wait import MARGIN
+from antiphon.engine.ledger.waits import LONGEST_WAIT
+from antiphon.store.database import Database
+from antiphon.store.due_times import DueTime, list_far, pull_in
+
+logger = logging.getLogger(__name__)
+
+SLACK_MS = 1_000
+"""A clock that is set back by less has only been corrected."""
+LATER_MS = 60_000
+"""When to look again at a child that is busy when its time comes."""
+
+
+def _milliseconds(wait: timedelta) -> str:
+    return str(wait // timedelta(milliseconds=1))
+
+
+DUE_TIMES = (
+    DueTime(
+        table="deliveries",
+        column="due_at",
+        longest=_milliseconds(LONGEST_WISH),
+        rows="status = 'queued'",
+        session="session",
+    ),
+    DueTime(table="deliveries", column="created_at", rows="status IN ('queued', 'claimed')", session="session"),
+    DueTime(
+        table="spawns",
+        column="due_at",
+        longest=f"archive_after + {LATER_MS}",
+        rows="cleanup = 'keep' AND archive_after IS NOT NULL",
+        session="child",
+    ),
+    DueTime(
+        table="spawns",
+        column="due_at",
+        longest=_milliseconds(LONGEST_WAIT + MARGIN),
+        rows="cleanup = 'delete'",
+        session="child",
+    ),
+    DueTime(
+        table="spawns",
+        column="kept_until",
+        longest=_milliseconds(LONGEST_WAIT + MARGIN),
+        rows="kept_until IS NOT NULL",
+        session="child",
+    ),
+    DueTime(
+        table="runs",
+        column="started_at",
+        rows="is_parked = 1 AND deadline IS NOT NULL",
+        session="session",
+        end="deadline",
+    ),
+    DueTime(table="tokens", column="expires_at", longest=_milliseconds(LINK_LIFE), rows="kind = 'link'"),
+    DueTime(table="tokens", column="expires_at", longest=_milliseconds(BROWSER_LIFE), rows="kind = 'browser'"),
+    DueTime(table="tokens", column="last_used_at", rows="kind = 'browser'"),
+    DueTime(
+        table="tokens",
+        column="created_at",
+        rows="kind = 'session' AND expires_at IS NOT NULL",
+        session="session",
+        end="expires_at",
+    ),
+    DueTime(table="sessions", column="interacted_at", rows="deleted_at IS NULL", session="id"),
+    DueTime(table="incarnations", column="started_at", rows="ended_at IS NULL", session="session"),
+)
+"""Every stored time that something waits for. Waits of a process end by its own monotonic time."""
+
+
+class ClockSteps:
+    """Notices that the clock went back, also while no process ran, and pulls stored times in."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._ahead_ms = math.inf
+        """How far the clock was ahead of the monotonic one when all stored times were in order."""
+
+    async def look(self) -> None:
+        """Costs nothing unless the clock went back or this process has just started. Raises `Unavailable`."""
+        now_ms = self._clock.now_ms()
+        ahead_ms = now_ms - self._clock.monotonic() * 1000
+        if ahead_ms >= self._ahead_ms - SLACK_MS:
+            self._ahead_ms = max(self._ahead_ms, ahead_ms)
+            return
+        changed = 0
+        for due in DUE_TIMES:
+            for session in await self._database.read(list_far, due, now_ms):
+                sessions = () if session is None else (session,)
+                changed += await self._database.run(pull_in, due, session, now_ms, sessions=sessions)
+        self._ahead_ms = ahead_ms
+        if changed:
+            logger.warning("Clock went back", extra={"action": "clock_went_back", "times_pulled_in": changed})

@@ -1,0 +1,223 @@
+"""The clock is set back or forward by hours: nothing waits longer than its longest wait, counted from now."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import resources
+
+import anyio
+import pytest
+
+from antiphon.app import Parts
+from antiphon.clock import time_left
+from antiphon.domain.actor import OWNER
+from antiphon.domain.delivery import LONGEST_WISH, DeliveryStatus
+from antiphon.domain.errors import NotFound
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import SessionStatus
+from antiphon.engine.access.signin import LINK_LIFE
+from antiphon.engine.children.clock_steps import DUE_TIMES
+from antiphon.engine.children.wait import MARGIN
+from antiphon.engine.ledger.waits import LONGEST_WAIT
+from antiphon.store.database import Query
+from antiphon.store.due_times import DueTime
+from tests.channels.fake_channel import NAME, Act, FakeChannel
+from tests.conftest import OpenHome
+from tests.directives import YIELD, to_spawn, wait_at
+from tests.engine.gates import Gates
+from tests.engine.stage import START, ManualClock
+from tests.story import Character, Child, Story, telling
+from tests.waiting import SECONDS
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = timedelta(minutes=10)
+STEPS = [timedelta(days=-1), timedelta(hours=-1), timedelta(hours=1), timedelta(days=1)]
+PAST = {
+    *("sessions.deleted_at", "sessions.created_at", "sessions.updated_at", "incarnations.ended_at"),
+    *("events.created_at", "runs.created_at", "runs.ended_at", "tokens.used_at", "processes.started_at"),
+    *("exchanges.created_at", "exchanges.ended_at", "deliveries.ended_at", "spawns.created_at"),
+    *("reports.created_at", "reports.ended_at"),
+}
+"""Times that say what happened, and for which nothing waits."""
+READ_WITH_LIMIT = {"runs.deadline", "runs.wait_until", "exchanges.wait_until"}
+"""Times whose reader knows the longest wait: a claim, a repeated wait, a repeated send."""
+
+
+def stored_times() -> set[str]:
+    """The columns of all tables that hold a time."""
+    found, folder = set[str](), resources.files("antiphon.store.schema")
+    for name in sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql")):
+        text = folder.joinpath(name).read_text("utf-8")
+        tables = [(table, body) for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL)]
+        tables += re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+ BIGINT)", text)
+        for table, body in tables:
+            found |= {f"{table}.{column}" for column in re.findall(r"(\w+(?:_at|_until)|deadline) BIGINT", body)}
+    return found
+
+
+def test_each_stored_time_is_bounded_or_past() -> None:
+    pulled_in = {f"{due.table}.{column}" for due in DUE_TIMES for column in (due.column, due.end) if column}
+    assert stored_times() == pulled_in | PAST | READ_WITH_LIMIT
+    assert not PAST & (pulled_in | READ_WITH_LIMIT)
+
+
+def test_a_stored_end_is_never_further_than_the_longest_wait() -> None:
+    longest = timedelta(minutes=1)
+    assert time_left(START + timedelta(seconds=20), START, longest) == timedelta(seconds=20)
+    assert time_left(START + timedelta(days=1), START, longest) == longest
+    assert time_left(START - timedelta(days=1), START, longest) == timedelta(0)
+
+
+@dataclass
+class World:
+    """A home in which something waits for each kind of stored time."""
+
+    story: Story
+    clock: ManualClock
+    channel: FakeChannel
+    archived: Child
+    deleted: Child
+    parked: Character
+    code: str
+
+    async def settle(self) -> None:
+        await self.story.app.timers.settle_due()
+
+    async def far(self, due: DueTime) -> tuple[int, int]:
+        """How many rows of that kind there are, and how many of them lie too far ahead."""
+        now_ms = self.clock.now_ms()
+
+        async def count(query: Query, condition: str, *values: int) -> int:
+            row = await query.fetch_one(f"SELECT COUNT(*) FROM {due.table} WHERE {condition}", values)
+            assert row is not None
+            return row[0]
+
+        read = self.story.app.database.read
+        return await read(count, due.rows), await read(count, due.is_far, now_ms)
+
+    async def delivery_status(self) -> DeliveryStatus:
+        (delivery,) = await self.story.deliveries()
+        return delivery.status
+
+
+@asynccontextmanager
+async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
+    clock, channel, gates = ManualClock(), FakeChannel(), Gates()
+    channel.retry_after = LONGEST_WISH
+    channel.will(Act.BUSY)
+    parts = Parts(clock=clock, channels=[channel])
+    async with telling(open_home, parts, gates=gates, limits__run__time_seconds=LIMIT.total_seconds()) as story:
+        services = story.app.services
+        boss = await story.opens("boss")
+        archived = await boss.spawns("!say kept")
+        deleted = await boss.spawns(wait_at("deleted"), cleanup="delete")
+        await boss.calls("sessions_wait", runIds=[deleted.run_id], timeoutSeconds=0)
+        await story.end_of(archived.run_id)
+        parked = await story.opens("parked")
+        await parked.hears(to_spawn(wait_at("never")), YIELD)
+        await parked.parks()
+        speaker = await story.opens("speaker")
+        await speaker.speaks_at("room", NAME)
+        await speaker.answers("!say to the room")
+        await channel.until_asked(1)
+        with anyio.fail_after(SECONDS):
+            await story.app.deliverer.wait_idle()
+        await services.tokens.create(OWNER, boss.target, life=timedelta(days=30))
+        assert await services.sign_in.exchange(await services.sign_in.new_link_code(OWNER), "browser") is not None
+        code = await services.sign_in.new_link_code(OWNER)
+        story.opens_gate("deleted")
+        await story.end_of(deleted.run_id)
+        world = World(story, clock, channel, archived, deleted, parked, code)
+        await world.settle()
+        yield world
+
+
+@pytest.mark.parametrize("step", STEPS, ids=["day back", "hour back", "hour on", "day on"])
+async def test_no_stored_time_lies_further_ahead_than_its_longest_wait(open_home: OpenHome, step: timedelta) -> None:
+    async with waiting(open_home) as world:
+        for due in DUE_TIMES:
+            count, far = await world.far(due)
+            assert count and not far, due
+        world.clock.step(step)
+        far_before = [(await world.far(due))[1] for due in DUE_TIMES]
+        assert all(far_before) if step <= timedelta(days=-1) else True
+        await world.settle()
+        assert [(await world.far(due))[1] for due in DUE_TIMES] == [0] * len(DUE_TIMES)
+
+
+@pytest.mark.parametrize("step", STEPS[:2], ids=["day back", "hour back"])
+async def test_everything_comes_in_its_time_after_the_clock_went_back(open_home: OpenHome, step: timedelta) -> None:
+    async with waiting(open_home) as world:
+        world.clock.step(step)
+        await world.settle()
+        assert (await world.archived.session()).status is SessionStatus.IDLE
+        assert (await world.deleted.session()).status is SessionStatus.IDLE
+        world.clock.pass_time(LINK_LIFE + timedelta(seconds=1))
+        await world.settle()
+        assert await world.story.app.services.sign_in.exchange(world.code, "late") is None
+        run = (await world.parked.runs())[-1]
+        assert (await world.story.end_of(run.id)).status is RunStatus.TIMEOUT
+        world.clock.pass_time(LONGEST_WAIT + MARGIN - LINK_LIFE)
+        await world.settle()
+        with pytest.raises(NotFound):
+            await world.deleted.session()
+        world.clock.pass_time(timedelta(hours=1))
+        await world.settle()
+        assert (await world.archived.session()).status is SessionStatus.INACTIVE
+        world.story.app.deliverer.wake()
+        await world.channel.until_asked(2)
+        await world.story.sees(world.delivery_status, lambda status: status is DeliveryStatus.SENT)
+
+
+async def test_a_clock_that_goes_back_while_no_process_runs_is_noticed_at_the_start(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with telling(open_home, Parts(clock=clock)) as story:
+        boss = await story.opens("boss")
+        child = await boss.spawns("!say kept")
+        await story.settles()
+    late = ManualClock(START - timedelta(days=1))
+    async with telling(open_home, Parts(clock=late)) as story:
+        await story.app.timers.settle_due()
+        late.pass_time(timedelta(minutes=62))
+        await story.app.timers.settle_due()
+        assert (await story.session(child.key).session()).status is SessionStatus.INACTIVE
+
+
+async def test_a_run_taken_over_after_the_clock_went_back_has_no_more_than_its_limit(open_home: OpenHome) -> None:
+    gates = Gates()
+    limit = {"limits__run__time_seconds": LIMIT.total_seconds()}
+    async with telling(open_home, Parts(clock=ManualClock()), gates=gates, **limit) as story:
+        boss = await story.opens("boss")
+        run_id = await boss.hears(wait_at("held"))
+        await story.comes_to("held")
+    earlier = ManualClock(START - timedelta(days=1))
+    async with telling(open_home, Parts(clock=earlier), gates=Gates(), **limit) as story:
+        await story.comes_to("held")
+        run = await story.run(run_id)
+        assert run.deadline is not None and run.deadline - earlier.now() <= LIMIT
+        story.opens_gate("held")
+        await story.settles()
+
+
+@pytest.mark.parametrize("revive", ["post", "open"])
+async def test_an_archived_child_that_is_used_again_is_archived_again(open_home: OpenHome, revive: str) -> None:
+    clock = ManualClock()
+    async with telling(open_home, Parts(clock=clock)) as story:
+        boss = await story.opens("boss")
+        child = await boss.spawns("!say kept")
+        await story.settles()
+        for _ in range(2):
+            clock.pass_time(timedelta(minutes=61))
+            await story.app.timers.settle_due()
+            assert (await child.session()).status is SessionStatus.INACTIVE
+            if revive == "post":
+                await child.answers("!say again")
+            else:
+                await story.opens(child.key)
+            assert (await child.session()).status is SessionStatus.IDLE
+            clock.pass_time(timedelta(minutes=59))
+            await story.app.timers.settle_due()
+            assert (await child.session()).status is SessionStatus.IDLE
