@@ -13,8 +13,9 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
+from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
-from antiphon.agents.loop import AgentLoop, RetryPolicy
+from antiphon.agents.loop import AgentLoop
 from antiphon.agents.model import ProviderSettings
 from antiphon.agents.models import Models
 from antiphon.agents.toolset import DeclaredFunction, FunctionTool, Tool, Toolset, tool
@@ -36,6 +37,7 @@ from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.config.sections.sessions import SessionScope
 from antiphon.domain.actor import Principal
 from antiphon.domain.cursors import Cursors
+from antiphon.domain.delay import LivePiece
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
@@ -425,9 +427,9 @@ def _session_tools(
 
 
 def _everywhere(*places: PublishDelta) -> PublishDelta:
-    def publish(session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
+    def publish(session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
         for place in places:
-            place(session, after, run_id, text)
+            place(session, after, run_id, piece)
 
     return publish
 
@@ -514,6 +516,8 @@ def _provider(section: ProviderSection) -> ProviderSettings:
         api_key=section.key(),
         headers=section.headers,
         stall_seconds=section.stall_seconds,
+        first_byte_seconds=section.first_byte_seconds,
+        longest_retry_after_seconds=section.longest_retry_after_seconds,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from antiphon.clock import Clock
+from antiphon.domain.delay import LivePiece
 from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
 from antiphon.engine.runs.context import PublishDelta
@@ -38,7 +39,7 @@ class DeltaRelay(Protocol):
 
     def show_deltas(self, show: PublishDelta) -> None: ...
 
-    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, text: str | None) -> None: ...
+    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from antiphon.domain.message import JsonObject, JsonValue
 
 logger = logging.getLogger(__name__)
 
+DRIP_SECONDS: Final = 0.02
 WAIT_SECONDS: Final = 60.0
 """Long enough for a busy machine; only a failing test waits this long."""
 
@@ -49,6 +50,12 @@ class Ending(StrEnum):
     """The socket is closed in the middle, as in a crash."""
     TRUNCATED = "truncated"
     """The body ends properly, but without the rest and without `[DONE]`, as from a proxy that gives up."""
+    HANG = "hang"
+    """Nothing comes, not even the status, until the client leaves."""
+    DRIP = "drip"
+    """Single bytes of comments follow, without end, until the client leaves."""
+    ENDLESS = "endless"
+    """The last event is repeated until the client leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +292,9 @@ class _StreamedAnswer(Response):
         if size := reply.packet_bytes:
             data = b"".join(packets)
             packets = [data[start : start + size] for start in range(0, len(data), size)]
+        if reply.ending is Ending.HANG:
+            await self._stall(receive)
+            return
         kind = b"text/event-stream" if streams else b"application/json"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
         for packet in packets:
@@ -295,11 +305,18 @@ class _StreamedAnswer(Response):
                 await send({"type": "http.response.body", "body": b""})
             case Ending.STALL:
                 await self._stall(receive)
+            case Ending.DRIP:
+                await self._stall(receive, send, b":", DRIP_SECONDS)
+            case Ending.ENDLESS:
+                await self._stall(receive, send, packets[-1], 0)
             case Ending.CUT:
                 # If the application returns in the middle of its body, the server closes the socket.
                 pass
 
-    async def _stall(self, receive: Receive) -> None:
+    async def _stall(
+        self, receive: Receive, send: Send | None = None, packet: bytes = b"", pause_seconds: float = 0
+    ) -> None:
+        """Waits until the client leaves; sends it the packet again and again, if there is one."""
         async with anyio.create_task_group() as group:
 
             async def watch() -> None:
@@ -309,7 +326,14 @@ class _StreamedAnswer(Response):
                     self._fake.note_client_left(self._request)
                 group.cancel_scope.cancel()
 
+            async def repeat(send: Send) -> None:
+                while True:
+                    await send({"type": "http.response.body", "body": packet, "more_body": True})
+                    await anyio.sleep(pause_seconds)
+
             group.start_soon(watch)
+            if send is not None:
+                group.start_soon(repeat, send)
             await self._stopped.wait()
             group.cancel_scope.cancel()
 

@@ -107,10 +107,12 @@ def prompt(*entries: PromptEntry, instructions: str = "Be brief.") -> Prompt:
 
 @asynccontextmanager
 async def opened(
-    script: Script, *, model: str = "fake:m", key: str = KEY, stall_seconds: float = 5
+    script: Script, *, model: str = "fake:m", key: str = KEY, stall_seconds: float = 5, first_byte_seconds: float = 5
 ) -> AsyncGenerator[tuple[FakeProvider, ProviderModel]]:
     async with fake_provider(script) as fake:
-        settings = ProviderSettings(base_url=fake.base_url, api_key=key, stall_seconds=stall_seconds)
+        settings = ProviderSettings(
+            base_url=fake.base_url, api_key=key, stall_seconds=stall_seconds, first_byte_seconds=first_byte_seconds
+        )
         opened = open_provider_model(model, {model.partition(":")[0]: settings}, environ={})
         try:
             with anyio.fail_after(SECONDS):
@@ -122,7 +124,7 @@ async def opened(
 async def collect(model: ProviderModel, asked: Prompt | None = None) -> tuple[list[str], Completion]:
     *deltas, answer = [event async for event in model.stream(asked or prompt())]
     assert isinstance(answer, Completion)
-    return [delta.text for delta in deltas if isinstance(delta, TextDelta)], answer
+    return [delta.text for delta in deltas if isinstance(delta, TextDelta) and delta.text], answer
 
 
 async def fail(model: ProviderModel, asked: Prompt | None = None) -> ModelError:
@@ -345,10 +347,11 @@ async def test_retry_after_is_read_as_seconds_or_as_a_date() -> None:
 @pytest.mark.parametrize("events", [0, 1, 3])
 async def test_a_stream_that_sends_nothing_more_is_given_up(events: int) -> None:
     reply = Reply(text=["a", "b", "c"], ending=Ending.STALL, events=events)
-    async with opened([reply], stall_seconds=1) as (fake, model):
+    async with opened([reply], stall_seconds=1, first_byte_seconds=1) as (fake, model):
         error = await fail(model)
         await fake.until(lambda: fake.requests[0].left)
-    assert (error.kind, error.is_retryable) == (ModelErrorKind.STALLED, True)
+    assert (error.kind, error.is_retryable) == (ModelErrorKind.STALLED, events > 0)
+    assert f"providers.fake.{'stall' if events else 'first_byte'}_seconds" in error.message
 
 
 @pytest.mark.parametrize("events", [0, 1, 2, 4])
@@ -360,7 +363,7 @@ async def test_a_stream_that_ends_before_its_finish_is_cut(ending: Ending, event
         with pytest.raises(ModelError) as caught:
             async for event in model.stream(prompt()):
                 assert isinstance(event, TextDelta)
-                seen.append(event.text)
+                seen += [event.text] if event.text else []
     assert (caught.value.kind, caught.value.is_retryable) == (ModelErrorKind.CUT, True)
     assert seen == ["a", "b"][: max(0, events - 1)]
 
@@ -500,8 +503,9 @@ async def test_cancelling_ends_the_request_at_the_provider() -> None:
 
 async def test_closing_the_iterator_ends_the_request_at_the_provider() -> None:
     async with opened([Reply(text=["a"], ending=Ending.STALL)]) as (fake, model):
-        stream = cast("AsyncGenerator[TextDelta | Completion]", model.stream(prompt()))
-        assert await anext(stream) == TextDelta("a")
+        stream = model.stream(prompt())
+        while (first := await anext(stream)) != TextDelta("a"):
+            assert first == TextDelta("")
         await stream.aclose()
         await fake.until(lambda: fake.requests[0].left)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.agents.loop import RetryPolicy
+from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.prompt import LEFT_OUT
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER

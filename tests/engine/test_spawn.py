@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from antiphon.agents.loop import RetryPolicy
+from antiphon.agents.asking import RetryPolicy
 from antiphon.app import App, Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import LONGEST

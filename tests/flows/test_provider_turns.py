@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import anyio
 import pytest
 
-from antiphon.agents.loop import RetryPolicy
+from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.provider import import_provider
 from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts, ToolFunction, open_app
@@ -79,7 +79,7 @@ class Stage:
 
 
 def settings(fake: FakeProvider, *, model: str = "fake:fake-model", stall_seconds: float = 20, **more: Any) -> Config:
-    provider = {"base_url": fake.base_url, "api_key": KEY, "stall_seconds": stall_seconds}
+    provider = {"base_url": fake.base_url, "api_key": KEY, "stall_seconds": stall_seconds, **more.pop("provider", {})}
     agents = {"defaults": {"model": model, **more.pop("defaults", {})}}
     name = model.partition(":")[0]
     return Config.model_validate({"agents": agents, "providers": {name: provider}, **more})

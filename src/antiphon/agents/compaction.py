@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from antiphon.agents.model import Completion, Model, ModelError, Prompt, PromptPurpose, PromptText
+from antiphon.agents.asking import Asking
+from antiphon.agents.model import ModelError, Prompt, PromptPurpose, PromptText
 from antiphon.agents.prompt import Framing, is_of_session, shown_input
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.message import (
@@ -21,7 +22,6 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.transcript import Entry, Input, Step, Summary
 from antiphon.engine.ledger.run_log import AGENT_ACTOR
-from antiphon.engine.runs.context import RunContext
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def estimate_tokens(entries: Sequence[Entry], instructions: str) -> int:
     return (size + len(instructions.encode())) // BYTES_PER_TOKEN
 
 
-async def compact(context: RunContext, model: Model, entries: Sequence[Entry], framing: Framing) -> bool:
+async def compact(asking: Asking, entries: Sequence[Entry], framing: Framing) -> bool:
     """Replaces all but the newest quarter by a summary, as a `compacted` event; returns whether it did.
 
     If the model cannot summarise, the oldest turns are left out, and the log and the prompt say so.
@@ -58,6 +58,7 @@ async def compact(context: RunContext, model: Model, entries: Sequence[Entry], f
     if cut == 0:
         return False
     older, kept = entries[:cut], entries[cut:]
+    context = asking.context
     last = older[-1]
     assert isinstance(last, Input | Step)
     data: JsonObject = {
@@ -67,7 +68,7 @@ async def compact(context: RunContext, model: Model, entries: Sequence[Entry], f
     }
     usage = NO_USAGE
     try:
-        data["summary"], usage = await _summarise(model, older, framing)
+        data["summary"], usage = await _summarise(asking, older, framing)
     except ModelError as error:
         logger.warning("Compaction failed", extra={"action": "compaction_failed", "run_id": context.run.id})
         data |= {"summary": None, "error": error.message}
@@ -89,8 +90,8 @@ def _cut(entries: Sequence[Entry]) -> int:
     return 0
 
 
-async def _summarise(model: Model, entries: Sequence[Entry], framing: Framing) -> tuple[str, Usage]:
-    room = max(int(model.context_tokens * FILL_LIMIT) - MAX_SUMMARY_TOKENS, 500) * BYTES_PER_TOKEN
+async def _summarise(asking: Asking, entries: Sequence[Entry], framing: Framing) -> tuple[str, Usage]:
+    room = max(int(asking.model.context_tokens * FILL_LIMIT) - MAX_SUMMARY_TOKENS, 500) * BYTES_PER_TOKEN
     text = "\n\n".join(_newest_within(room, entries, framing))
     prompt = Prompt(
         instructions=_INSTRUCTIONS,
@@ -99,10 +100,8 @@ async def _summarise(model: Model, entries: Sequence[Entry], framing: Framing) -
         purpose=PromptPurpose.COMPACTION,
         raw_text=text,
     )
-    async for piece in model.stream(prompt):
-        if isinstance(piece, Completion):
-            return "".join(part.text for part in piece.content if isinstance(part, TextPart)), piece.usage
-    raise AssertionError("a model's stream ends with an answer")
+    answer = await asking.listen(prompt)
+    return "".join(part.text for part in answer.content if isinstance(part, TextPart)), answer.usage
 
 
 def _newest_within(room: int, entries: Sequence[Entry], framing: Framing) -> Sequence[str]:

@@ -7,14 +7,15 @@ was killed continues here like any other. Contract: runs 6, 8, 9.
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from datetime import timedelta
 from typing import cast
 
 import anyio
 
+from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
 from antiphon.agents.fence import PURPOSE, DataFences
-from antiphon.agents.model import Completion, Model, ModelError, ModelErrorKind, Prompt, TextDelta
+from antiphon.agents.model import Model, ModelError, ModelErrorKind
 from antiphon.agents.models import Models
 from antiphon.agents.prompt import Framing, build_prompt
 from antiphon.agents.text import bounded_text, whole_text
@@ -23,7 +24,7 @@ from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, text_content
+from antiphon.domain.message import NO_USAGE, AssistantMessage, JsonObject, ToolResult, Usage, text_content
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.transcript import OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
@@ -34,21 +35,6 @@ from antiphon.engine.runs.runner import RunEnding
 from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often, and at which intervals, to retry a failing provider."""
-
-    attempts: int = 4
-    first_delay_seconds: float = 1.0
-    max_delay_seconds: float = 60.0
-
-    def delay(self, attempt: int, error: ModelError) -> float:
-        """Seconds before attempt number `attempt` + 1; the provider's own value has priority."""
-        if error.retry_after_seconds is not None:
-            return min(error.retry_after_seconds, self.max_delay_seconds)
-        return min(self.first_delay_seconds * 2 ** (attempt - 1), self.max_delay_seconds)
 
 
 class AgentLoop:
@@ -88,8 +74,10 @@ class AgentLoop:
             if transcript.open_calls():
                 await self._run_calls(context, transcript.steps_of(context.run.id)[-1], tools)
                 continue
-            if ending := await self._check_limits(context, transcript, model):
-                return ending
+            room = await self._find_room(context, transcript, model)
+            if isinstance(room, RunEnding):
+                return room
+            asking = Asking(context=context, model=model, retry=self._retry, room=room)
             entries = transcript.prompt_for(context.run.id)
             framing = Framing(session.source.type, DataFences(self._fence_key, session.id))
             prompt = build_prompt(
@@ -97,16 +85,18 @@ class AgentLoop:
             )
             if estimate_tokens(entries, prompt.instructions) > FILL_LIMIT * model.context_tokens and not is_shortened:
                 is_shortened = True
-                if await compact(context, model, entries, framing):
+                if await compact(asking, entries, framing):
                     continue
             try:
-                answer = await self._ask(context, model, prompt)
+                answer = await asking.ask(prompt)
             except ModelError as error:
                 if error.kind is ModelErrorKind.CONTEXT_TOO_LONG and not is_shortened:
                     is_shortened = True
-                    if await compact(context, model, entries, framing):
+                    if await compact(asking, entries, framing):
                         continue
                 return self._model_failure(context, transcript, error)
+            except RoomExceeded as exceeded:
+                return self._stopped(context, transcript, exceeded)
             is_shortened = False
             message = AssistantMessage(
                 message_id=context.ids.new("msg"),
@@ -138,8 +128,8 @@ class AgentLoop:
             return _failed("tool_failures", f"Tools failed {MAX_TOOL_FAILURES} times in a row.")
         return None
 
-    async def _check_limits(self, context: RunContext, transcript: Transcript, model: Model) -> RunEnding | None:
-        """The end that forbids the next step; None if the step may begin."""
+    async def _find_room(self, context: RunContext, transcript: Transcript, model: Model) -> RunEnding | Room:
+        """The end that forbids the next step, or how many tokens its response may have."""
         limits = context.agent.limits
         steps = transcript.steps_of(context.run.id)
         before = await context.used_before()
@@ -149,15 +139,24 @@ class AgentLoop:
             return _failed("limit_model_calls", f"The run made {asked} model calls, which is its limit.")
         if limits.tool_calls is not None and calls >= limits.tool_calls:
             return _failed("limit_tool_calls", f"The run made {calls} tool calls, which is its limit.")
+        room = Room()
         if limits.tokens is not None or limits.usd is not None:
             used = await context.used()
             if limits.tokens is not None and used.total_tokens >= limits.tokens:
                 return _failed("limit_tokens", f"The run used {used.total_tokens} tokens, which is its limit or more.")
             if limits.usd is not None and (used.cost_microusd or 0) >= limits.usd * 1_000_000:
                 return _failed("limit_cost", f"The run reached its cost limit: {limits.usd} USD.")
-        return await self._check_daily_cap(context, context.agent) if model.is_counted else None
+            if limits.tokens is not None:
+                room = Room(
+                    tokens=limits.tokens - used.total_tokens,
+                    code="limit_tokens",
+                    error=f"The answer was stopped: with it the run passed its limit of {limits.tokens} tokens.",
+                )
+        capped = await self._check_daily_cap(context, context.agent) if model.is_counted else Room()
+        return capped if isinstance(capped, RunEnding) else min(room, capped, key=lambda each: each.tokens)
 
-    async def _check_daily_cap(self, context: RunContext, agent: Agent) -> RunEnding | None:
+    async def _check_daily_cap(self, context: RunContext, agent: Agent) -> RunEnding | Room:
+        room = Room()
         own, total = await context.spent_today()
         for spent, cap, setting in (
             (own, agent.daily, "limits.daily"),
@@ -165,50 +164,30 @@ class AgentLoop:
         ):
             if cap.tokens is not None and spent.tokens >= cap.tokens:
                 return _capped(f"{spent.tokens} of {cap.tokens} tokens", setting)
+            if cap.tokens is not None and cap.tokens - spent.tokens < room.tokens:
+                error = f"The answer was stopped: with it the daily cap of {cap.tokens} tokens is reached ({setting})."
+                room = Room(tokens=cap.tokens - spent.tokens, code="daily_cap", error=error)
             if cap.usd is not None and spent.microusd >= cap.usd * 1_000_000:
                 return _capped(f"{spent.microusd / 1_000_000:.2f} of {cap.usd:.2f} USD", setting)
-        return None
-
-    async def _ask(self, context: RunContext, model: Model, prompt: Prompt) -> Completion:
-        """One response; retries errors that may pass, and withdraws the text that the failed attempt streamed."""
-        attempt = 1
-        while True:
-            context.begin_stream()
-            try:
-                async for piece in model.stream(prompt):
-                    if isinstance(piece, Completion):
-                        return piece
-                    assert isinstance(piece, TextDelta)
-                    context.emit(piece.text)
-                raise AssertionError("a model's stream ends with an answer")
-            except ModelError as error:
-                if not error.is_retryable or attempt >= self._retry.attempts:
-                    raise
-                delay = self._retry.delay(attempt, error)
-                logger.warning(
-                    "Model is asked again",
-                    extra={
-                        "action": "model_retry",
-                        "code": error.kind.value,
-                        "seconds": delay,
-                        "attempt": attempt,
-                    },
-                )
-            await anyio.sleep(delay)
-            attempt += 1
+        return room
 
     def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
         """An ending that tells the reader what to do, with the text streamed so far."""
-        text = "".join(context.streamed)
-        message = None
-        if text:
-            message = AssistantMessage(
-                message_id=context.ids.new("msg"),
-                content=text_content(text),
-                saw=transcript.last_seq,
-                partial=True,
-            )
-        outcome = Outcome(status=RunStatus.ERROR, reply=text, error=error.message, code=error.kind.value)
+        message = _partial(context, transcript)
+        text = "" if message is None else message.text
+        said = error.message
+        if error.retry_after_seconds is not None and not error.is_retryable:
+            again = context.clock.now() + timedelta(seconds=error.retry_after_seconds)
+            said = f"{said.rstrip('.')}. Try again after {again:%Y-%m-%d %H:%M} UTC."
+        outcome = Outcome(status=RunStatus.ERROR, reply=text, error=said, code=error.kind.value)
+        return RunEnding(outcome=outcome, message=message)
+
+    def _stopped(self, context: RunContext, transcript: Transcript, exceeded: RoomExceeded) -> RunEnding:
+        """The ending of a response that was stopped as it streamed; its tokens are about what it had."""
+        usage = Usage(output_tokens=exceeded.tokens, steps=1)
+        message = _partial(context, transcript, usage)
+        text = "" if message is None else message.text
+        outcome = Outcome(status=RunStatus.ERROR, reply=text, error=exceeded.room.error, code=exceeded.room.code)
         return RunEnding(outcome=outcome, message=message)
 
     async def _run_calls(self, context: RunContext, step: Step, tools: Toolset) -> None:
@@ -268,6 +247,20 @@ def _yielded(step: Step) -> str | None:
             arguments = _parse_arguments(step.message.calls[result.call_index].arguments) or {}
             return str(arguments.get("message") or "")
     return None
+
+
+def _partial(context: RunContext, transcript: Transcript, usage: Usage = NO_USAGE) -> AssistantMessage | None:
+    """What streamed of a response that did not end; None for nothing that counts."""
+    text = "".join(context.streamed)
+    if not text and not usage.steps:
+        return None
+    return AssistantMessage(
+        message_id=context.ids.new("msg"),
+        content=text_content(text) if text else (),
+        saw=transcript.last_seq,
+        partial=True,
+        usage=usage,
+    )
 
 
 def _spoken(context: RunContext, transcript: Transcript, words: str) -> AssistantMessage | None:

@@ -1,6 +1,6 @@
 """The port to a language model: one streamed request at a time."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -79,6 +79,8 @@ class TextDelta:
     """A piece of the reply as it streams."""
 
     text: str
+    unseen: int = 0
+    """How many characters of thoughts and calls came with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,7 @@ class Model(Protocol):
     """A language model.
 
     - `stream` makes one request and yields `TextDelta`s and finally exactly one `Completion`; it does not retry.
+      A delta without text says that the provider is at work.
     - It raises only `ModelError` for failures of a provider or the network.
     - Cancelling or closing the iterator ends the request.
     - A response that stops in the middle raises `ModelError(CUT)`; the caller keeps the text streamed so far.
@@ -145,7 +148,7 @@ class Model(Protocol):
         """Whether its tokens count against the daily cap; False for models that cost nothing."""
         ...
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]: ...
+    def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +160,7 @@ class ProviderSettings:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     stall_seconds: float = 60.0
     """How long a stream may send nothing before it is given up."""
+    first_byte_seconds: float = 60.0
+    """How long the first byte of an answer may take."""
+    longest_retry_after_seconds: float = 120.0
+    """The longest pause before a retry that the provider may ask for."""

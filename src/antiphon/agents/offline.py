@@ -1,7 +1,7 @@
 """`offline`: a deterministic model for trials and tests; obeys everyone. Contract: first_start 2."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
 import anyio
@@ -49,7 +49,7 @@ class OfflineModel:
     def is_counted(self) -> bool:
         return False
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]:
         if prompt.purpose is PromptPurpose.COMPACTION:
             text = f"Summary of {len(prompt.raw_text)} characters of conversation."
             yield _answer(prompt, text_content(text))

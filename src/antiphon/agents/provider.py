@@ -3,8 +3,8 @@
 import os
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, cast
@@ -149,30 +149,34 @@ class ProviderModel:
             self._context_tokens = _find_context_tokens(self._address)
         return self._context_tokens
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]:
         connection = await self._connect()
         head = await self._head(connection, prompt)
         body = head.body(prompt.instructions, self._messages(prompt))
         answer, lines = self._dialect.answer(), EventLines()
         import httpx2
 
+        request = connection.http.build_request("POST", head.url, headers=head.headers, content=body)
+        arrival = _ByteWait(self._settings)
         try:
-            async with connection.http.stream("POST", head.url, headers=head.headers, content=body) as response:
+            async with aclosing(await arrival.begin(connection.http, request)) as response:
                 if response.status_code >= 400:
                     raise await self._refused(connection, response)
                 if response.headers.get("content-type", "").startswith("text/html"):
                     raise self._not_an_api()
                 pieces = response.aiter_bytes()
-                async for piece in pieces:
+                while (piece := await arrival.next(pieces)) is not None:
                     for data in lines.feed(piece):
-                        if text := answer.add(data):
-                            yield TextDelta(whole_text(text))
+                        text, unseen = answer.add(data), answer.take_unseen()
+                        yield TextDelta(whole_text(text), unseen)
                     if answer.is_ended:
                         await _drain(pieces)
                         break
                 for data in lines.end():
                     if text := answer.add(data):
                         yield TextDelta(whole_text(text))
+        except TimeoutError:
+            raise self._stalled(arrival) from None
         except httpx2.HTTPError as error:
             raise self._unreached(error) from None
         except ErrorEvent as error:
@@ -218,7 +222,7 @@ class ProviderModel:
         import_provider(self.name)
         import httpx2
 
-        timeout = httpx2.Timeout(self._settings.stall_seconds, connect=CONNECT_SECONDS)
+        timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_CONNECTIONS)
         return _Connection(
             http=httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True),
@@ -313,21 +317,34 @@ class ProviderModel:
 
         who = f"provider {self._provider!r}"
         match error:
-            case httpx2.ReadTimeout():
-                kind = ModelErrorKind.STALLED
-                message = f"Answer of {who} stalled: nothing came for {self._settings.stall_seconds:g} seconds"
             case httpx2.ReadError() | httpx2.RemoteProtocolError() | httpx2.DecodingError():
                 return self._cut()
             case _:
                 kind, message = ModelErrorKind.UNREACHABLE, f"Connection to {who} failed: {self._place}"
         return ModelError(kind, message, is_retryable=True)
 
+    def _stalled(self, arrival: "_ByteWait") -> ModelError:
+        """A hanging provider is not asked again: it would hang as long."""
+        who, setting = f"provider {self._provider!r}", f"providers.{self._provider}"
+        if arrival.has_begun:
+            seconds, setting = self._settings.stall_seconds, f"{setting}.stall_seconds"
+            message = (
+                f"Answer of {who} stalled: nothing came for {seconds:g} seconds; '{setting}' sets how long it may take"
+            )
+        else:
+            seconds, setting = self._settings.first_byte_seconds, f"{setting}.first_byte_seconds"
+            message = (
+                f"No answer of {who} at {self._place} within {seconds:g} seconds; '{setting}' sets how long it may take"
+            )
+        return ModelError(ModelErrorKind.STALLED, message, is_retryable=arrival.has_begun)
+
     async def _refused(self, connection: "_Connection", response: "httpx2.Response") -> ModelError:
         body = bytearray()
-        async for piece in response.aiter_bytes():
-            body += piece[: MAX_ERROR_BYTES - len(body)]
-            if len(body) >= MAX_ERROR_BYTES:
-                break
+        with anyio.fail_after(self._settings.stall_seconds):
+            async for piece in response.aiter_bytes():
+                body += piece[: MAX_ERROR_BYTES - len(body)]
+                if len(body) >= MAX_ERROR_BYTES:
+                    break
         status, headers = response.status_code, response.headers.multi_items()
         error = await classify(connection.open_model, status, headers, bytes(body))
         return self._failure(error, connection.secrets)
@@ -373,7 +390,31 @@ class ProviderModel:
                 kind, message = ModelErrorKind.REFUSED, f"Request refused by {who}: {said}"
             case _:
                 return self._cut()
-        return ModelError(kind, message, retry_after_seconds=retry_after, is_retryable=kind in RETRYABLE)
+        longest = self._settings.longest_retry_after_seconds
+        is_retryable = kind in RETRYABLE and (retry_after is None or retry_after <= longest)
+        return ModelError(kind, message, retry_after_seconds=retry_after, is_retryable=is_retryable)
+
+
+class _ByteWait:
+    """Waits for the bytes of one answer. Raises `TimeoutError` if nothing comes for too long."""
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        self.has_begun = False
+        """Whether the first byte has come."""
+        self._stall_seconds = settings.stall_seconds
+        self._begins_before = anyio.current_time() + settings.first_byte_seconds
+
+    async def begin(self, http: "httpx2.AsyncClient", request: "httpx2.Request") -> "httpx2.Response":
+        with anyio.fail_after(self._begins_before - anyio.current_time()):
+            return await http.send(request, stream=True)
+
+    async def next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
+        """The next bytes; None after the last ones."""
+        longest = self._stall_seconds if self.has_begun else self._begins_before - anyio.current_time()
+        with anyio.fail_after(longest):
+            piece = await anext(pieces, None)
+        self.has_begun = True
+        return piece
 
 
 class _Connection:

@@ -6,7 +6,7 @@ one repeats.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +63,7 @@ class ScriptedModel:
     def is_counted(self) -> bool:
         return False
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[TextDelta | Completion]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[TextDelta | Completion]:
         if prompt.purpose is PromptPurpose.COMPACTION:
             yield self._answer((TextPart(text="Summary of the conversation so far."),))
             return

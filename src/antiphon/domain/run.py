@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.delay import Delay
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.session import DeliveryContext
@@ -142,6 +143,8 @@ class Run(Struct, frozen=True, kw_only=True):
     wait_until: datetime | None = None
     wait_call: str | None = None
     """Identifies the call that waits for several results; a repeated call finds its deadline."""
+    delay: Delay | None = None
+    """Why it waits for its model's provider at present."""
     is_yielding: bool = False
     """Whether it asked to end and to be continued when its children have ended."""
     is_parked: bool = False

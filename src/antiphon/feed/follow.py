@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from antiphon.clock import Clock
+from antiphon.domain.delay import Delay, DelayOver, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
@@ -54,6 +55,10 @@ ReadLogs = Callable[[Mapping[SessionRow, int]], Awaitable[Mapping[SessionRow, Lo
 """Reads several sessions, each after a cursor. The answer leaves out deleted sessions."""
 
 
+def _without_delays(run_id: RunId, delay: Delay | DelayOver) -> Frame:
+    return b""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """How one kind of reader sees the log. Each event is encoded once for all of them."""
@@ -65,6 +70,7 @@ class View:
     keep_alive: Frame
     prepare: Callable[[Sequence[Event]], Awaitable[None]] | None = None
     """Does slow work for `encode` in advance, off the event loop."""
+    encode_delay: Callable[[RunId, Delay | DelayOver], Frame] = _without_delays
 
 
 @dataclass(slots=True)
@@ -164,7 +170,7 @@ class Reader:
         self._hub = hub
         self._feed = feed
         self._waiter: asyncio.Future[None] | None = None
-        self._deltas: deque[tuple[int, RunId, str | None]] = deque()
+        self._deltas: deque[tuple[int, RunId, LivePiece]] = deque()
         self.pending_length = 0
         """How many characters of deltas wait to be sent."""
         self.cursor = cursor
@@ -239,20 +245,23 @@ class Reader:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def add_delta(self, after: int, run_id: RunId, text: str | None) -> None:
-        """Places the delta after the event of that `seq` and before the following events; wakes nobody."""
-        if text is None:
+    def add_delta(self, after: int, run_id: RunId, piece: LivePiece) -> None:
+        """Places the piece after the event of that `seq` and before the following events; wakes nobody."""
+        if piece is None:
             self._deltas.clear()
             self.pending_length = 0
         if self.pending_length < MAX_PENDING_LENGTH:
-            self._deltas.append((after, run_id, text))
-            self.pending_length += len(text or "")
+            self._deltas.append((after, run_id, piece))
+            self.pending_length += _length(piece)
 
     def _take_deltas(self) -> Iterator[Frame]:
         while self._deltas and self._deltas[0][0] <= self.cursor:
-            _, run_id, text = self._deltas.popleft()
-            self.pending_length -= len(text or "")
-            yield self.view.encode_delta(run_id, text)
+            _, run_id, piece = self._deltas.popleft()
+            self.pending_length -= _length(piece)
+            if isinstance(piece, Delay | DelayOver):
+                yield self.view.encode_delay(run_id, piece)
+            else:
+                yield self.view.encode_delta(run_id, piece)
 
     def close(self) -> None:
         """Ends `next` with `HubClosed`, or stops the frame that is being sent."""
@@ -278,6 +287,10 @@ class Reader:
             self.on_stall()
         elif self._waiter is not None and now - self.last_frame_at >= KEEP_ALIVE_SECONDS:
             self.wake()
+
+
+def _length(piece: LivePiece) -> int:
+    return len(piece) if isinstance(piece, str) else len(piece.text) if isinstance(piece, Delay) else 0
 
 
 class Hub:
@@ -319,11 +332,11 @@ class Hub:
                 feed.unsubscribe()
                 del self._feeds[session]
 
-    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
-        """Shows a delta to the present readers, after the event `after`. Deltas are never stored and may be lost."""
+    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
+        """Shows a piece to the present readers, after the event `after`. Pieces have no number and may be lost."""
         if feed := self._feeds.get(session):
             for reader in feed.readers:
-                reader.add_delta(after, run_id, text)
+                reader.add_delta(after, run_id, piece)
             self._wake(tuple(feed.readers))
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import anyio
 from msgspec.json import Decoder, Encoder
 
+from antiphon.domain.delay import Delay, DelayOver, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.feed.local import LocalNotifier
@@ -37,10 +38,15 @@ MAX_SESSIONS = 400
 PIECE = 1_000
 """Characters; each may become six bytes."""
 Delta = tuple[int, int, str, str | None]
-"""The session, the event that the delta comes after, the run, and the text."""
-ShowDelta = Callable[[SessionRow, int, RunId, str | None], None]
+"""The session, the event that the delta comes after, the run, and the text.
+
+A delay has the session's number below zero and is JSON, or nothing once it is over: processes of earlier versions
+find no such session.
+"""
+ShowDelta = Callable[[SessionRow, int, RunId, LivePiece], None]
 _encode = Encoder().encode
 _decode_deltas = Decoder(list[Delta]).decode
+_decode_delay = Decoder(Delay).decode
 
 
 class NotificationChannel(Protocol):
@@ -91,10 +97,10 @@ class PostgresNotifier:
         """From now on calls `show` with the deltas of other processes."""
         self._on_delta = show
 
-    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
-        """Shows a delta in the other processes; None withdraws the deltas of the response."""
+    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
+        """Shows a piece in the other processes; None withdraws the deltas of the response."""
         if len(self._deltas) < MAX_WAITING_DELTAS:
-            self._deltas.append((session, after, run_id, text))
+            self._deltas.append(_packed(session, after, run_id, piece))
             self._has_deltas.set()
 
     async def run(self, database: Database) -> None:
@@ -151,8 +157,8 @@ class PostgresNotifier:
         process, woken, interrupted, deltas = text.split(" ", 3)
         if process == self._process:
             return
-        for session, after, run_id, piece in _decode_deltas(deltas) if deltas else ():
-            self._on_delta(SessionRow(session), after, RunId(run_id), piece)
+        for session, after, run_id, packed in _decode_deltas(deltas) if deltas else ():
+            self._on_delta(SessionRow(abs(session)), after, RunId(run_id), _piece(session, packed))
         self._local.wake(_sessions(woken))
         for session in _sessions(interrupted):
             self._on_interrupt(session)
@@ -188,7 +194,7 @@ def _joined(deltas: Iterable[Delta]) -> list[Delta]:
     """Joins consecutive deltas of the same response."""
     joined: list[Delta] = []
     for session, after, run_id, text in deltas:
-        if text is not None and joined and joined[-1][:3] == (session, after, run_id):
+        if session > 0 and text is not None and joined and joined[-1][:3] == (session, after, run_id):
             before = joined[-1][3]
             if before is not None:
                 joined[-1] = (session, after, run_id, before + text)
@@ -202,7 +208,7 @@ def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
     part: list[Delta] = []
     size = 0
     for session, after, run_id, text in deltas:
-        pieces = [None] if text is None else [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+        pieces = [text] if not text or session < 0 else [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
         for piece in pieces:
             delta = (session, after, run_id, piece)
             length = len(_encode(delta))
@@ -215,7 +221,19 @@ def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
         yield f"{process}   {_encode(part).decode()}"
 
 
-def _show_nobody(session: SessionRow, after: int, run_id: RunId, text: str | None) -> None:
+def _packed(session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> Delta:
+    if isinstance(piece, Delay):
+        return -session, after, run_id, _encode(piece).decode()
+    return (-session, after, run_id, "") if isinstance(piece, DelayOver) else (session, after, run_id, piece)
+
+
+def _piece(session: int, text: str | None) -> LivePiece:
+    if session > 0:
+        return text
+    return _decode_delay(text) if text else DelayOver()
+
+
+def _show_nobody(session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
     return
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 import anyio
 from starlette.responses import Response
 
+from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
@@ -18,6 +19,7 @@ from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, ReaderE
 from antiphon.gateway.asgi import Receive, Scope, Send
 from antiphon.policy.reach import Grant
 from antiphon.wire import messages as wire
+from antiphon.wire import runs as wire_runs
 from antiphon.wire.encoding import compact_json
 
 SSE_TYPE = "text/event-stream"
@@ -38,6 +40,11 @@ def frame(name: str, data: object, *, id: int | None = None) -> Frame:
 
 def _delta(run_id: RunId, text: str | None) -> Frame:
     return frame("delta", {"runId": run_id, "text": text or "", **({} if text is not None else {"restart": True})})
+
+
+def _delay(run_id: RunId, delay: Delay | DelayOver) -> Frame:
+    """Why the run waits for its model's provider, or that it goes on."""
+    return frame("delay", wire_runs.delay_event(run_id, delay))
 
 
 def reset_frame(reason: str) -> Frame:
@@ -69,12 +76,15 @@ def message_view(*, include_tools: bool) -> View:
             return b""
         return frame("message", wire.message(event), id=event.seq)
 
-    return View(encode=encode, encode_delta=_delta, encode_reset=reset_frame, keep_alive=KEEP_ALIVE)
+    return View(
+        encode=encode, encode_delta=_delta, encode_delay=_delay, encode_reset=reset_frame, keep_alive=KEEP_ALIVE
+    )
 
 
 EVENT_VIEW = View(
     encode=lambda event: frame(event.type, wire.event(event), id=event.seq),
     encode_delta=_delta,
+    encode_delay=_delay,
     encode_reset=reset_frame,
     keep_alive=KEEP_ALIVE,
 )
@@ -102,7 +112,10 @@ def run_view(run_id: RunId, on_end: Callable[[], None]) -> View:
     def encode_delta(delta_run: RunId, text: str | None) -> Frame:
         return _delta(run_id, text) if delta_run == current else b""
 
-    return replace(messages, encode=encode, encode_delta=encode_delta)
+    def encode_delay(delayed: RunId, delay: Delay | DelayOver) -> Frame:
+        return _delay(run_id, delay) if delayed == current else b""
+
+    return replace(messages, encode=encode, encode_delta=encode_delta, encode_delay=encode_delay)
 
 
 class FollowResponse(Response):

@@ -11,6 +11,7 @@ from msgspec.json import Decoder, Encoder
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
+from antiphon.domain.delay import Delay
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage, role_of
@@ -35,6 +36,7 @@ _encode = Encoder().encode
 _decode_payload = Decoder(_Payload).decode
 _decode_object = Decoder(dict[str, Any]).decode
 _decode_list = Decoder(list[Any]).decode
+_decode_delay = Decoder(Delay).decode
 
 
 def json_text(value: object) -> str:
@@ -43,6 +45,10 @@ def json_text(value: object) -> str:
 
 def json_object(text: str) -> JsonObject:
     return _decode_object(text)
+
+
+def delay(text: str) -> Delay:
+    return _decode_delay(text)
 
 
 def json_list(text: str) -> list[Any]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from antiphon.domain.delay import Delay, DelayOver
+from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
@@ -15,6 +17,27 @@ class UsageShape(Shape, frozen=True, kw_only=True):
     cached_tokens: int
     cost_usd: float | None = None
     steps: int
+
+
+class DelayShape(Shape, frozen=True, kw_only=True):
+    """Why a run waits for its model's provider."""
+
+    code: str
+    """The code of the error after which the provider is asked again, or `model_silent`."""
+    text: str
+    since: int
+    until: int | None = None
+    """When the provider is asked again."""
+    attempt: int
+    attempts: int
+
+
+class DelayEvent(Shape, frozen=True, kw_only=True):
+    """The event `delay` of a stream."""
+
+    run_id: str
+    delay: DelayShape | None = None
+    """Missing once the run goes on."""
 
 
 class RunShape(Shape, frozen=True, kw_only=True):
@@ -33,6 +56,7 @@ class RunShape(Shape, frozen=True, kw_only=True):
     continues: str | None = None
     continued_by: str | None = None
     is_parked: bool | None = None
+    delay: DelayShape | None = None
     usage: UsageShape | None = None
 
 
@@ -57,6 +81,21 @@ class PostedShape(Shape, frozen=True, kw_only=True):
     """Why the reply to a webhook's message is held back."""
 
 
+def delay_shape(delay: Delay) -> DelayShape:
+    return DelayShape(
+        code=delay.code,
+        text=delay.text,
+        since=milliseconds(delay.since),
+        until=optional_milliseconds(delay.until),
+        attempt=delay.attempt,
+        attempts=delay.attempts,
+    )
+
+
+def delay_event(run_id: RunId, delay: Delay | DelayOver) -> DelayEvent:
+    return DelayEvent(run_id=run_id, delay=delay_shape(delay) if isinstance(delay, Delay) else None)
+
+
 def run(run: Run) -> RunShape:
     usage = run.usage
     return RunShape(
@@ -72,6 +111,7 @@ def run(run: Run) -> RunShape:
         continues=run.continues,
         continued_by=run.continued_by,
         is_parked=run.is_parked or None,
+        delay=None if run.delay is None else delay_shape(run.delay),
         usage=UsageShape(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,

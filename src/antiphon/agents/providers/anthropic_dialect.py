@@ -198,11 +198,15 @@ class _AnthropicAnswer(GrowingAnswer):
     def _grow(self, index: int, delta: _AnthropicDelta) -> str:
         match self._blocks.get(index):
             case GrowingText() as text:
-                text.pieces.append((delta.thinking if text.is_thinking else delta.text) or "")
+                grown = (delta.thinking if text.is_thinking else delta.text) or ""
+                text.pieces.append(grown)
                 text.signatures.append(delta.signature or "")
-                return "" if text.is_thinking else delta.text or ""
+                if not text.is_thinking:
+                    return grown
+                self._unseen += len(grown)
             case GrowingCall() as call:
                 call.grow(arguments=delta.partial_json or "")
+                self._unseen += len(delta.partial_json or "")
             case None:
                 pass
         return ""

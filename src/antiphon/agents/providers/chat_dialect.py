@@ -173,6 +173,7 @@ class _ChatAnswer(GrowingAnswer):
         for field, thought in (("reasoning", delta.reasoning), ("reasoning_content", delta.reasoning_content)):
             if isinstance(thought, str) and thought:
                 self._text(is_thinking=True, opaque_id=field).pieces.append(thought)
+                self._unseen += len(thought)
                 break
         if delta.refusal:
             self.is_whole = True
@@ -189,7 +190,10 @@ class _ChatAnswer(GrowingAnswer):
             self._is_tagged = not self._is_tagged
             return ""
         self._text(is_thinking=self._is_tagged, opaque_id=TAGGED if self._is_tagged else None).pieces.append(text)
-        return "" if self._is_tagged else text
+        if not self._is_tagged:
+            return text
+        self._unseen += len(text)
+        return ""
 
     def _text(self, *, is_thinking: bool, opaque_id: str | None) -> GrowingText:
         last = self._parts[-1] if self._parts else None
@@ -203,11 +207,10 @@ class _ChatAnswer(GrowingAnswer):
         if call is None or _is_another(call, delta.id, function.name):
             call = self._calls[delta.index] = self._begin(GrowingCall())
         arguments = function.arguments or ""
-        call.grow(
-            call_id=delta.id or "",
-            name=function.name or "",
-            arguments=arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode(),
-        )
+        if not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        call.grow(call_id=delta.id or "", name=function.name or "", arguments=arguments)
+        self._unseen += len(arguments)
         if delta.extra_content:
             call.details = {"extra_content": delta.extra_content}
 

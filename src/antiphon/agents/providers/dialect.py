@@ -186,6 +186,7 @@ class GrowingAnswer(ABC):
         """Whether the provider said why the answer ends."""
         self.is_ended = False
         """Whether the provider said that nothing more comes; what comes is then ignored."""
+        self._unseen = 0
         self._provider = provider
         self._parts: list[GrowingText | GrowingCall] = []
 
@@ -196,6 +197,11 @@ class GrowingAnswer(ABC):
         Raises `ErrorEvent` if the event reports an error, and `ValueError` if it is not an event of the API or the
         answer becomes too large.
         """
+
+    def take_unseen(self) -> int:
+        """How many characters of thoughts and calls were added since the last time."""
+        unseen, self._unseen = self._unseen, 0
+        return unseen
 
     def content(self) -> list[Part]:
         return [part for grown in self._parts if (part := grown.part(self._provider)) is not None]

@@ -13,7 +13,7 @@ from antiphon.cli.connection.client import Client, ServerEvent, session_path
 from antiphon.cli.rendering.output import calls_of, text_of
 from antiphon.cli.rendering.rows import author_of, brief_result, failure_text
 from antiphon.domain.errors import AntiphonError
-from antiphon.domain.message import JsonObject
+from antiphon.domain.message import JsonObject, JsonValue
 
 QUIET_SECONDS = 1
 """After this long without anything to see, the time is shown."""
@@ -54,6 +54,7 @@ class TerminalConversation:
         self._own: set[str] = set()
         self._changed = Condition()
         self._failure: AntiphonError | None = None
+        self._delay = ""
 
     def start(self) -> None:
         Thread(target=self._follow, name="antiphon-follow", daemon=True).start()
@@ -84,8 +85,8 @@ class TerminalConversation:
                 self._screen.line("(left alone; it may still be ending)", "yellow")
                 return
             if (seconds := int(time.monotonic() - began)) >= QUIET_SECONDS:
-                what = "cancelling, {} s (Ctrl-C leaves it)" if is_cancelled else "working, {} s (Ctrl-C cancels)"
-                self._screen.status(f"… {what.format(seconds)}")
+                what = "cancelling" if is_cancelled else self._delay.rstrip(".") or "working"
+                self._screen.status(f"… {what}, {seconds} s (Ctrl-C {'leaves it' if is_cancelled else 'cancels'})")
 
     def _has_ended(self, run_id: str) -> bool:
         """Whether the run has ended, which is waited for a moment. Raises what ended the following."""
@@ -116,6 +117,8 @@ class TerminalConversation:
         match event.name:
             case "delta":
                 self._draw_delta(data)
+            case "delay":
+                self._draw_delay(data.get("delay"))
             case "user_message" if isinstance(message, dict):
                 if message.get("messageId") not in self._own:
                     self._screen.line(f"> {text_of(message)}{author_of(message)}", "cyan")
@@ -139,6 +142,11 @@ class TerminalConversation:
             self._screen.take_back()
         else:
             self._screen.piece(str(data.get("text", "")))
+
+    def _draw_delay(self, delay: JsonValue) -> None:
+        self._delay = str(delay["text"]) if isinstance(delay, dict) else ""
+        if self._delay:
+            self._screen.delay(self._delay)
 
     def _draw_end(self, event: JsonObject) -> None:
         outcome = event.get("data")

@@ -37,6 +37,8 @@ def _stream(client: Client, key: str, text: str) -> JsonObject:
                         screen.take_back()
                     case "delta":
                         screen.piece(str(event.data.get("text", "")))
+                    case "delay" if isinstance(delay := event.data.get("delay"), dict):
+                        screen.delay(str(delay["text"]))
                     case "message" if event.data.get("role") == "assistant":
                         shown = text_of(event.data)
                         screen.settle(shown)

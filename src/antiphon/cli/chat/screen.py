@@ -97,6 +97,14 @@ class Screen:
             self._console.file.flush()
             self._has_status = True
 
+    def delay(self, text: str) -> None:
+        """Why the reply takes long: below what streamed, else as the status."""
+        with self.lock:
+            if self._draft or not self._console.is_terminal:
+                self.line(f"({text})", "yellow")
+            else:
+                self.status(f"… {text}")
+
     def ask(self) -> str:
         """What the person writes; a line that ends in a backslash goes on. Raises `EOFError`, `KeyboardInterrupt`."""
         with self.lock:

@@ -107,6 +107,8 @@ def _status_of(run: JsonObject) -> str:
     if run.get("isParked"):
         return f"{_end_of(run)}, waits for its children"
     status, code = str(run["status"]), run.get("code")
+    if isinstance(delay := run.get("delay"), dict):
+        return f"{status}: {delay['text']}"
     return status if code in (None, status) else f"{status} ({code})"
 
 

@@ -191,6 +191,10 @@ def follow_session(
                     messages = messages_of(event.data)
                 case "message":
                     messages = [event.data]
+                case "delay":
+                    messages = []
+                    if isinstance(delay := event.data.get("delay"), dict) and not as_json:
+                        show(f"({delay['text']})", "yellow")
                 case "reset":
                     messages = []
                     if not as_json:

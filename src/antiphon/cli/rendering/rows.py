@@ -7,7 +7,6 @@ RESULT_LINES = 4
 RESULT_CHARACTERS = 240
 REMEDIES = {
     "model_unreachable": "Is it running, and is its address right? See providers.<name>.base_url in the configuration.",
-    "model_stalled": "Try again, or raise providers.<name>.stall_seconds.",
     "model_not_found": "Choose another with agents.defaults.model in the configuration.",
     "daily_cap": "",
 }

@@ -215,6 +215,11 @@ class ProviderSection(Section):
     """HTTP headers for every request to the provider."""
     stall_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 60.0
     """How long a stream may send nothing before Antiphon drops it and tries again."""
+    first_byte_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = 60.0
+    """How long the first byte of an answer may take. Then the run fails; a hanging provider is not asked again."""
+    longest_retry_after_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = 120.0
+    """The longest pause before a retry that the provider may ask for. If it asks for a longer one, the run fails at
+    once and says when to try again."""
 
     def key(self) -> str | None:
         """The key set here or named by `api_key_env`; None means the provider's usual variable."""

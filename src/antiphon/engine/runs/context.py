@@ -7,6 +7,7 @@ from typing import Protocol
 
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
+from antiphon.domain.delay import Delay, DelayOver, LivePiece
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, Usage
@@ -37,8 +38,8 @@ class Slot(Protocol):
         ...
 
 
-PublishDelta = Callable[[SessionRow, int, RunId, str | None], None]
-"""Publishes a piece of a reply as it streams; None withdraws the pieces of the present response."""
+PublishDelta = Callable[[SessionRow, int, RunId, LivePiece], None]
+"""Publishes a piece of a reply as it streams, or a delay; None withdraws the pieces of the present response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class RunContext:
         self._publish_delta = runtime.publish_delta
         self._fence = Fence(run.id, run.fence)
         self._transcript = transcript
+        self._is_delayed = False
 
     @property
     def fence(self) -> Fence:
@@ -159,6 +161,25 @@ class RunContext:
         """Publishes a piece of the reply, and keeps it for the partial text of a cancelled run."""
         self.streamed.append(text)
         self._publish_delta(self.run.session, self.last_seq, self.run.id, text)
+
+    async def begin_delay(self, delay: Delay) -> None:
+        """Stores and publishes why the run waits for its model's provider; replaces an earlier delay."""
+        self._is_delayed = True
+        self._publish_delta(self.run.session, self.last_seq, self.run.id, delay)
+        await self._store_delay(delay)
+
+    async def end_delay(self) -> None:
+        """The run goes on; costs nothing if it did not wait."""
+        if not self._is_delayed:
+            return
+        self._is_delayed = False
+        self._publish_delta(self.run.session, self.last_seq, self.run.id, DelayOver())
+        await self._store_delay(None)
+
+    async def _store_delay(self, delay: Delay | None) -> None:
+        session = SessionRow(self.run.session)
+        if not await self._database.run(lifecycle.set_delay, self._fence, delay, sessions=(session,)):
+            raise Fenced
 
     async def wait_run(self, run_id: RunId, timeout: timedelta) -> Run | None:
         """The run once it has ended, None on time-out; meanwhile this run's slot is free. Contract: runs 1."""

@@ -11,6 +11,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.delay import Delay
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.message import (
@@ -32,7 +33,7 @@ from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import processes, spawns
 from antiphon.store import runs as ledger
-from antiphon.store.codec import milliseconds, moment
+from antiphon.store.codec import json_text, milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.runs import InLog
@@ -123,6 +124,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
         deadline=deadline,
         waiting_for=waiting_for,
         wait_until=wait_until,
+        delay=None,
     )
     await ledger.change(
         tx,
@@ -136,6 +138,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
             "deadline": None if deadline is None else milliseconds(deadline),
             "waiting_for": ledger.run_ids_text(waiting_for),
             "wait_until": None if wait_until is None else milliseconds(wait_until),
+            "delay": None,
         },
     )
     data: JsonObject = {"attempt": started.attempt}
@@ -169,6 +172,12 @@ async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId
         "waiting_for": ledger.run_ids_text(waiting_for),
         "wait_until": None if wait_until is None else milliseconds(wait_until),
     }
+    return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
+
+
+async def set_delay(tx: Transaction, fence: Fence, delay: Delay | None) -> bool:
+    """Records why the run waits for its model's provider, None once it goes on; whether the fence still holds."""
+    columns: dict[str, SqlValue] = {"delay": None if delay is None else json_text(delay)}
     return await ledger.change_claimed(tx, fence.run_id, fence.number, columns)
 
 
@@ -323,6 +332,7 @@ async def _end(
         code=outcome.code,
         waiting_for=(),
         wait_until=None,
+        delay=None,
         is_parked=is_parked,
     )
     await ledger.change(
@@ -336,6 +346,7 @@ async def _end(
             "code": outcome.code,
             "waiting_for": None,
             "wait_until": None,
+            "delay": None,
             **({"is_parked": 1} if is_parked else {}),
         },
     )

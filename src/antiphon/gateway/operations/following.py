@@ -12,6 +12,7 @@ from msgspec import Meta
 from msgspec.structs import replace as replaced
 
 from antiphon.domain.cursors import read_event_id
+from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.run import Run, RunStatus
@@ -71,7 +72,10 @@ def view_of(view: View, session_id: SessionId, *, is_ended: bool) -> View:
     def encode_delta(run: RunId, text: str | None) -> Frame:
         return b""
 
-    return replace(view, encode=encode, encode_delta=encode_delta)
+    def encode_delay(run: RunId, delay: Delay | DelayOver) -> Frame:
+        return b""
+
+    return replace(view, encode=encode, encode_delta=encode_delta, encode_delay=encode_delay)
 
 
 def history_of(page: HistoryPage, seal: Callable[[int], str]) -> HistoryShape:

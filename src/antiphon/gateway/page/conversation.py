@@ -33,6 +33,8 @@ class PageConversation:
     last_seq: int
     runs: list[str]
     """The unfinished runs."""
+    delay: str = ""
+    """Why the run at work waits for its model's provider."""
     can_delete: bool
     parent: Session | None
     """The nearest session above it that is left."""
@@ -72,6 +74,7 @@ async def read_conversation(
         older=start if page.has_more else None,
         last_seq=page.last_seq,
         runs=[run.id for run in runs if run.session_id == page.session.id],
+        delay=next((run.delay.text for run in runs if run.delay is not None), ""),
     )
 
 

@@ -212,6 +212,9 @@ class Conversation {
       case 'delta':
         this.grow(data);
         break;
+      case 'delay':
+        this.showDelay(data);
+        break;
       case 'reset':
         if (data.reason === 'deleted') this.onGone();
         else this.reload();
@@ -315,6 +318,14 @@ class Conversation {
     this.keepUp();
   }
 
+  // Why the agent waits for the provider of its model; empty once it goes on.
+  showDelay({ runId, delay }) {
+    if (!this.runs.has(runId)) return;
+    find('#delay', this.element).textContent = delay?.text ?? '';
+    this.showRuns();
+    this.keepUp();
+  }
+
   // With `isJoining` the reply is already under way, and its beginning was not seen.
   forgetGrowing({ isJoining = false } = {}) {
     this.isJoining = isJoining;
@@ -388,7 +399,9 @@ class Conversation {
   showRuns() {
     const isWorking = this.runs.size > 0;
     find('#cancel', this.element).hidden = !isWorking;
-    find('#working', this.element).hidden = !isWorking || !this.growing.hidden;
+    if (!isWorking) find('#delay', this.element).textContent = '';
+    const isDelayed = find('#delay', this.element).textContent !== '';
+    find('#working', this.element).hidden = !isWorking || (!this.growing.hidden && !isDelayed);
     if (!isWorking) {
       const cancel = find('#cancel', this.element);
       cancel.disabled = false;
