@@ -7,7 +7,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import children, cluster, idle, live, log, runs, search, text, tools, turns
-from bench.measure import Row
+from bench.measure import Row, metering
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
 
@@ -46,8 +46,13 @@ async def measure(wanted: set[str]) -> list[Row]:
         if wanted and not wanted & set(ids.split()):
             continue
         with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as directory:
-            rows.extend(await bench(Path(directory)))
-        print(f"{ids}: {rows[-1].measured}", file=sys.stderr)
+            async with metering() as meter:
+                found = await bench(Path(directory))
+        stalls = meter.last_hour()
+        figures = {"loop_p999_ms": stalls.p999_ms, "loop_longest_ms": stalls.longest_ms}
+        rows.extend(replace(row, figures={**row.figures, **figures}) for row in found)
+        stood = f"loop late by {stalls.p999_ms:g} ms (p99.9), {stalls.longest_ms:g} ms at most"
+        print(f"{ids}: {rows[-1].measured}; {stood}", file=sys.stderr)
     return rows
 
 

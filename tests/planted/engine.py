@@ -558,4 +558,11 @@ BUGS = (
         "        assert spawns",
         "engine/test_clock_steps.py::test_an_archived_child_that_is_used_again_is_archived_again[sqlite-post]",
     ),
+    Bug(
+        "stalls of the loop are never forgotten",
+        "engine/work/stalls.py",
+        "now - self._spans[0].began_at >= HOUR_SECONDS + SPAN_SECONDS:",
+        "now - self._spans[0].began_at >= 2 * HOUR_SECONDS:",
+        "engine/test_stalls.py::test_a_stall_is_forgotten_after_an_hour[90.0]",
+    ),
 )

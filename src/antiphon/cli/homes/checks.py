@@ -26,6 +26,7 @@ from antiphon.config.file import TOML_NAME
 from antiphon.config.sources import find_config_file
 from antiphon.domain.delivery import DeliveryStatus
 from antiphon.domain.errors import AntiphonError, Invalid
+from antiphon.domain.message import JsonObject
 from antiphon.mcp.client import look_at_servers
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import NotPrivate
@@ -265,14 +266,22 @@ def _gateway(home: Path, running: RunningGateway | None) -> Iterator[CheckResult
     try:
         client = client_of(home, running)
         try:
-            client.get("/ready")
+            ready = client.get("/ready")
             client.get("/runs", limit=1)
         finally:
             client.close()
     except AntiphonError as error:
         yield CheckResult("gateway", Grade.BROKEN, f"{place}: {error.message}", "Look into its log, then restart it.")
     else:
-        yield CheckResult("gateway", Grade.OK, f"ready at {place}")
+        yield CheckResult("gateway", Grade.OK, f"ready at {place}{_stalls_in(ready)}")
+
+
+def _stalls_in(ready: JsonObject) -> str:
+    """How long its event loop stood still; nothing for a gateway that does not say so."""
+    stalls = ready.get("stalls")
+    if not isinstance(stalls, dict):
+        return ""
+    return f"; in the last hour its loop was late by {stalls['p999Ms']} ms (p99.9), {stalls['longestMs']} ms at most"
 
 
 def _port(config: Config, running: RunningGateway | None) -> Iterator[CheckResult]:

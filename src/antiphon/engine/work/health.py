@@ -7,6 +7,7 @@ import anyio
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.processes import Processes
+from antiphon.engine.work.stalls import StallMeter, Stalls
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database
 
@@ -21,12 +22,15 @@ class Readiness:
     """Number of processes that run agents, including this one."""
     is_configured_alike: bool
     """Whether all processes on the database have the same configuration."""
+    stalls: Stalls
+    """How long this process's event loop stood still in the last hour."""
 
 
 class Health:
     def __init__(self, database: Database, processes: Processes | None) -> None:
         self._database = database
         self._processes = processes
+        self.meter = StallMeter()
         self._is_draining = False
 
     def begin_drain(self) -> None:
@@ -49,10 +53,12 @@ class Health:
 
     async def _look(self) -> Readiness:
         await self._database.read(rows.find_bounds, SessionRow(0))
+        stalls = self.meter.last_hour()
         if self._processes is None:
-            return Readiness(workers=1, is_configured_alike=True)
+            return Readiness(workers=1, is_configured_alike=True, stalls=stalls)
         living = await self._processes.list()
         return Readiness(
             workers=sum(bool(process.agents) for process in living),
             is_configured_alike=len({process.fingerprint for process in living}) <= 1,
+            stalls=stalls,
         )

@@ -13,6 +13,8 @@ from types import FrameType
 
 import anyio
 
+from antiphon.engine.work.stalls import StallMeter
+
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
@@ -24,8 +26,9 @@ FRAMES_SHOWN = 4
 class Watchdog:
     """Watches the loop that `run` runs on."""
 
-    def __init__(self, *, stall_seconds: float = STALL_SECONDS) -> None:
+    def __init__(self, *, stall_seconds: float = STALL_SECONDS, meter: StallMeter | None = None) -> None:
         self._stall_seconds = stall_seconds
+        self._meter = meter or StallMeter()
         self._ticked_at = 0.0
         self._cpu = 0.0
         self._seen: tuple[float, str, str] | None = None
@@ -52,8 +55,10 @@ class Watchdog:
         loop.call_later(TICK_SECONDS, self._tick, loop)
         now, cpu = time.monotonic(), time.thread_time()
         stood = now - self._ticked_at - TICK_SECONDS
-        if self._ticked_at and stood > self._stall_seconds - TICK_SECONDS:
-            self._tell(stood, cpu - self._cpu)
+        if self._ticked_at:
+            self._meter.note(stood, now)
+            if stood > self._stall_seconds - TICK_SECONDS:
+                self._tell(stood, cpu - self._cpu)
         self._ticked_at, self._cpu = now, cpu
 
     def _tell(self, stood: float, cpu: float) -> None:

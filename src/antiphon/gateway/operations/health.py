@@ -15,7 +15,13 @@ async def check_ready(ask: Ask, params: NoParams) -> wire.ReadyShape:
     """Answers 200 if messages can be accepted and stored; without a worker they wait until one starts."""
     ready = await ask.services.health.check()
     note = None if ready.workers else "No worker is running: messages are stored, and answered once a worker starts."
-    return wire.ReadyShape(ok=True, workers=ready.workers, configured_alike=ready.is_configured_alike, note=note)
+    return wire.ReadyShape(
+        ok=True,
+        workers=ready.workers,
+        configured_alike=ready.is_configured_alike,
+        stalls=wire.StallsShape(p999_ms=ready.stalls.p999_ms, longest_ms=ready.stalls.longest_ms),
+        note=note,
+    )
 
 
 OPERATIONS = (get_health, check_ready)
