@@ -30,7 +30,7 @@ from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.gates import Gates
 from tests.engine.stage import config
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, at_least
 
 T = TypeVar("T")
 
@@ -39,6 +39,8 @@ MODELS = ("offline", "openai:*", "nowhere:*", *(f"scripted:script-{number}.json"
 """What the tests' agents may name for their children."""
 NESTED: dict[str, Any] = {"agents__defaults__subagents__max_spawn_depth": 3}
 """Settings under which children may have children."""
+LONGEST_STORY_SECONDS = at_least(120)
+"""Within it all that follows from a story has ended, if each run ends in its time."""
 MOST = 2_000
 """Sessions, runs and deliveries that a story has at most."""
 
@@ -110,10 +112,13 @@ class Story:
         await self._gates.until_reached(gate)
 
     async def settles(self) -> None:
-        """Returns when no run is queued or running: what follows from a run's end is queued in the same transaction."""
-        with anyio.fail_after(SECONDS):
+        """Returns when no run is queued or running: what follows from a run's end is queued in the same transaction.
+
+        Each run has the time of a wait: two exchanges with all their turns take a busy machine longer than one wait.
+        """
+        with anyio.fail_after(LONGEST_STORY_SECONDS):
             while unfinished := [run for run in await self.runs() if not run.status.is_terminal]:
-                await self.app.services.waits.wait(unfinished[-1].id, timedelta(seconds=SECONDS))
+                await self.end_of(unfinished[-1].id)
 
     async def sees(self, look: Callable[[], Awaitable[T]], is_so: Callable[[T], object]) -> T:
         """What the look shows, once it is so of it."""

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -14,6 +15,7 @@ from pydantic import SecretStr
 from antiphon.app import App, open_app
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, ProcessRole
+from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.feed.follow import View
@@ -77,6 +79,35 @@ async def test_a_reply_that_streams_in_another_process_is_shown_before_its_messa
         asked, _, rest = seen.decode().partition("[user_message]")
         assert asked == "" and rest == f"{'word ' * 500}\u0ba4 end[assistant_message]"
         assert posted.run_id is not None
+
+
+async def test_a_delay_in_another_process_is_shown_here_until_it_is_over(url: str, home: Path) -> None:
+    moment = datetime(2026, 3, 4, tzinfo=UTC)
+    delay = Delay(code="model_silent", text="'x' is silent \u0ba4.", since=moment, attempt=1, attempts=4)
+    seen: list[Delay | DelayOver] = []
+
+    def encode_delay(run_id: RunId, piece: Delay | DelayOver) -> bytes:
+        seen.append(piece)
+        return b"."
+
+    async with open_both(url, home) as (gateway, _):
+        session = await open_session(gateway, "api:chat")
+        view = replace(word_view(), encode_delay=encode_delay)
+        other = PostgresNotifier(PostgresChannel(url), ProcessId("proc_other"), on_interrupt=lambda session: None)
+        hub, grant = gateway.services.hub, system_grant(session.row)
+        async with (
+            anyio.create_task_group() as tasks,
+            hub.follow(grant, session.last_seq, view, on_stall=lambda: None) as reader,
+        ):
+            tasks.start_soon(other.run, gateway.database)
+            for piece in ("a", "a", delay, "b", DelayOver(), "c"):
+                other.publish_delta(session.row, session.last_seq, RunId("run_x"), piece)
+            shown = b""
+            with anyio.fail_after(SECONDS):
+                while shown != b"aa.b.c":
+                    shown += await reader.next()
+            tasks.cancel_scope.cancel()
+        assert seen == [delay, DelayOver()]
 
 
 @requirement("runs:3")

@@ -91,15 +91,15 @@ class ClockSteps:
 
     async def look(self) -> None:
         """Costs nothing unless the clock went back or this process has just started. Raises `Unavailable`."""
-        now_ms = self._clock.now_ms()
-        ahead_ms = now_ms - self._clock.monotonic() * 1000
+        ahead_ms = self._clock.now_ms() - self._clock.monotonic() * 1000
         if ahead_ms >= self._ahead_ms - SLACK_MS:
             self._ahead_ms = max(self._ahead_ms, ahead_ms)
             return
         changed = 0
         for due in DUE_TIMES:
-            for session in await self._database.read(list_far, due, now_ms):
+            for session in await self._database.read(list_far, due, self._clock.now_ms()):
                 sessions = () if session is None else (session,)
+                now_ms = self._clock.now_ms()  # anew: what was stored meanwhile does not lie ahead of this
                 changed += await self._database.run(pull_in, due, session, now_ms, sessions=sessions)
         self._ahead_ms = ahead_ms
         if changed:
