@@ -10,6 +10,10 @@ from antiphon.domain.errors import AntiphonError
 SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID", "$blob": "BLOB"}
 
 
+PROBE = "UPDATE schema_migrations SET applied_at = applied_at WHERE version = 1"
+"""Writes and changes nothing, to find out whether anything can be stored."""
+
+
 class StoreUnusable(AntiphonError):
     """The database cannot be used as it is; the message gives the reason and the remedy."""
 

@@ -170,7 +170,8 @@ def _steps(states: Sequence[LogState], logs: Sequence[list[Event]]) -> tuple[Ind
     for state, log in zip(states, logs, strict=False):
         is_whole = len(log) < room
         room -= len(log)
-        messages = tuple(message for event in log if (message := _indexed(event)).words)
+        readable = [event for event in log if not event.is_unreadable]
+        messages = tuple(message for event in readable if (message := _indexed(event)).words)
         steps.append(IndexStep(state, messages, state.last_seq if is_whole else log[-1].seq))
     return tuple(steps)
 

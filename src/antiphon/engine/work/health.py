@@ -1,5 +1,6 @@
 """Whether the process can do its work."""
 
+import os
 from dataclasses import dataclass
 
 import anyio
@@ -8,6 +9,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.processes import Processes
 from antiphon.store import sessions as rows
+from antiphon.store.checkup import probe
 from antiphon.store.database import Database
 
 CHECK_SECONDS = 3.0
@@ -21,6 +23,18 @@ class Readiness:
     """Number of processes that run agents, including this one."""
     is_configured_alike: bool
     """Whether all processes on the database have the same configuration."""
+
+
+def check_descriptors() -> None:
+    """Raises `Unavailable` if the process or the machine can open no more files."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise Unavailable(
+            f"Process cannot open another file ({error.strerror}): connections, commands and models may fail. It "
+            "recovers once some are closed. Raise its limit of open files (`ulimit -n`, LimitNOFILE).",
+            code="no_descriptors",
+        ) from error
 
 
 class Health:
@@ -39,13 +53,23 @@ class Health:
             raise Unavailable("Gateway is stopping. Try again in a moment.", code="draining")
         if self._database.failure is not None:
             raise self._database.failure
+        check_descriptors()
         try:
             with anyio.fail_after(CHECK_SECONDS):
+                await self._check_storing()
                 return await self._look()
         except TimeoutError as error:
             raise Unavailable(
                 f"Database did not answer within {CHECK_SECONDS:g} s.", code="store_unreachable"
             ) from error
+
+    async def _check_storing(self) -> None:
+        """Writes only if the last unit was not stored: a supervisor that sends nothing more would never know."""
+        trouble = self._database.trouble
+        if trouble is not None and trouble.code == "store_corrupt":
+            raise trouble
+        if trouble is not None:
+            await self._database.run(probe)
 
     async def _look(self) -> Readiness:
         await self._database.read(rows.find_bounds, SessionRow(0))

@@ -19,7 +19,7 @@ from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import Migration, StoreUnusable, statements
 from antiphon.store.postgres.link import connect
-from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
+from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
 from antiphon.store.step import Step
 
@@ -248,7 +248,9 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Sequence[
             connection,
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
         )
-        check_origin(place(url), applied[-1], known, hashes=hashes, columns=columns_by_table(columns))
+        found = columns_by_table(columns)
+        check_origin(place(url), applied[-1], known, hashes=hashes, columns=found)
+        check_columns(place(url), applied[-1], found)
     return applied
 
 
