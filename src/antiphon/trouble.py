@@ -24,8 +24,8 @@ class Trouble:
         """Kinds of failure that were logged since the trouble began."""
         self._told_at: dict[str, float] = {}
 
-    def failed(self, error: BaseException) -> None:
-        """Counts the failure, and logs it if it is the first of its kind."""
+    def failed(self, error: BaseException, **facts: object) -> None:
+        """Counts the failure, and logs it with the facts if it is the first of its kind."""
         kind, now = code_of(error), time.monotonic()
         self._count += 1
         if self._since is None:
@@ -38,7 +38,7 @@ class Trouble:
         self._logger.warning(
             f"{self._name} failed",
             exc_info=None if is_ours else error,
-            extra={"action": self._action, "code": kind, "error": _text_of(error), "means": self._means},
+            extra={"action": self._action, "code": kind, "error": _text_of(error), "means": self._means, **facts},
         )
 
     def worked(self) -> None:

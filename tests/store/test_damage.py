@@ -3,14 +3,14 @@
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
 import anyio
 import httpx
 import pytest
 
-from antiphon.app import open_app
+from antiphon.app import App, Parts, open_app
 from antiphon.backends import DATABASE_NAME
 from antiphon.config.config import Config
 from antiphon.domain.event import UNREADABLE
@@ -32,7 +32,10 @@ LONG = f"{WORD} " * 4_000
 
 
 def open_embedded(home: Path) -> OpenHome:
-    return lambda config=None, parts=None: open_app(home, config or Config(), parts)
+    def open_it(config: Config | None = None, parts: Parts | None = None) -> AbstractAsyncContextManager[App]:
+        return open_app(home, config or Config(), parts)
+
+    return open_it
 
 
 @pytest.fixture

@@ -34,7 +34,8 @@ class DatabaseState:
 
 async def probe(tx: Transaction) -> None:
     """Stores nothing new; raises `Unavailable` if nothing can be stored."""
-    await tx.execute(PROBE)
+    for statement in PROBE:
+        await tx.execute(statement)
 
 
 def check_database(path: Path) -> DatabaseState:

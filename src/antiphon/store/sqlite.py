@@ -18,7 +18,7 @@ from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Sql
 from antiphon.store.effects import Effects
 from antiphon.store.home_lock import OpenFiles, take_lock
 from antiphon.store.migrate import find_schema_damage, migrate, recognise
-from antiphon.store.migrations import PROBE
+from antiphon.store.migrations import PROBE, StoreUnusable
 from antiphon.store.sqlite_errors import (
     closed,
     corrupt,
@@ -298,8 +298,17 @@ class SqliteDatabase:
             self._replay(connection, transaction, batch)
         self._commit(connection, batch)
         if self._trouble is not None:
-            self._trouble = None
-            self._storing.worked()
+            self._look_for_room(connection)
+
+    def _look_for_room(self, connection: SqliteConnection) -> None:
+        """Ends the trouble if something can be stored; the unit that was committed may have written nothing."""
+        try:
+            _check_room(connection, self.path)
+        except StoreUnusable:
+            connection.execute("ROLLBACK") if connection.in_transaction else None
+            return
+        self._trouble = None
+        self._storing.worked()
 
     def _join_next(self, batch: list[_Job]) -> None:
         try:
@@ -509,7 +518,8 @@ def _check_room(connection: SqliteConnection, path: Path) -> None:
     """Stores nothing new, to know before the first acknowledgement whether anything can be. Raises `StoreUnusable`."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(PROBE)
+        for statement in PROBE:
+            connection.execute(statement)
         connection.execute("COMMIT")
     except sqlite3.DatabaseError as error:
         raise unusable(path, error) from error

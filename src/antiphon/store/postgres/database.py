@@ -18,6 +18,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
 from antiphon.store.effects import Effects
+from antiphon.store.migrations import PROBE
 from antiphon.store.postgres.errors import OutcomeUnknown, closed, is_beaten, is_lost, outcome_unknown, translate
 from antiphon.store.postgres.lane import Lane, LaneJob
 from antiphon.store.postgres.link import Link
@@ -226,10 +227,20 @@ class PostgresDatabase:
                 raise
             break
         if self._trouble is not None:
-            self._trouble = None
-            self._storing.worked()
+            await self._look_for_room(link)
         if effects:
             self._on_commit(effects.woken, effects.dispatched, effects.interrupted)
+
+    async def _look_for_room(self, link: Link) -> None:
+        """Ends the trouble if something can be stored; the unit that was committed may have written nothing."""
+        try:
+            _, cursor = await link.open()
+            await cursor.execute("; ".join(("BEGIN", *PROBE, "COMMIT")).encode(), prepare=False)
+        except psycopg.Error:
+            await link.reset()
+            return
+        self._trouble = None
+        self._storing.worked()
 
     async def _begin(self, cursor: AsyncRawCursor[Row], sessions: tuple[Named, ...]) -> str:
         """Begins, locks the rows of the sessions in their order, and returns the transaction's number."""
