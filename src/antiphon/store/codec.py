@@ -58,6 +58,14 @@ def json_list(text: str) -> list[Any]:
         raise unreadable(str(error)) from error
 
 
+def check_payload(text: str) -> None:
+    """Raises `Unavailable` if the stored payload of an event is damaged."""
+    try:
+        _decode_payload(text)
+    except DecodeError as error:
+        raise unreadable(str(error)) from error
+
+
 def unreadable(why: str) -> Unavailable:
     """For one damaged value; others can be read and stored."""
     return Unavailable(

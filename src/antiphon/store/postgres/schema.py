@@ -127,7 +127,7 @@ async def prepare(
             code="store_busy",
         ) from error
     except psycopg.OperationalError as error:
-        raise _unreachable(url, error) from error
+        raise unreachable(url, error) from error
     finally:
         await connection.close()
     return known[-1].number
@@ -159,7 +159,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
     except psycopg.OperationalError as error:
-        raise _unreachable(url, error) from error
+        raise unreachable(url, error) from error
     finally:
         await connection.close()
 
@@ -303,7 +303,7 @@ async def _reach(url: str, seconds: float) -> AsyncConnection[Any]:
             return await connect(url)
         except psycopg.OperationalError as error:
             if time.monotonic() - began >= seconds or _is_final(error):
-                raise _unreachable(url, error) from error
+                raise unreachable(url, error) from error
             logger.warning("Database not reached yet", extra={"action": "database_awaited", "database": place(url)})
             await asyncio.sleep(min(1.0, seconds))
 
@@ -322,7 +322,7 @@ def _denied(url: str, error: psycopg.Error) -> StoreUnusable:
     )
 
 
-def _unreachable(url: str, error: psycopg.Error) -> StoreUnusable:
+def unreachable(url: str, error: psycopg.Error) -> StoreUnusable:
     reason = str(error).strip().splitlines()
     return StoreUnusable(
         f"Database cannot be reached: {place(url)} ({reason[-1] if reason else 'no answer'}). "
