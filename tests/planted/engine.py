@@ -536,4 +536,18 @@ BUGS = (
         "bucket.tokens = bucket.tokens + passed * rate.per_second",
         "engine/test_allowances.py::test_a_bucket_fills_with_time_and_forgets_who_asked_long_ago",
     ),
+    Bug(
+        "a job that another process finished breaks off the sweep",
+        "engine/work/procrastinate_dispatch.py",
+        "if not isinstance(error.__cause__, psycopg.errors.RaiseException):",
+        "if error.__cause__ is not None:",
+        "test_trouble.py::test_a_job_that_another_process_finished_in_the_same_moment_is_no_failure",
+    ),
+    Bug(
+        "readiness does not try to store",
+        "engine/work/health.py",
+        "        if trouble is not None:\n            await self._database.run(probe)",
+        "        if trouble is not None:\n            return",
+        "test_trouble.py::test_a_full_disk_is_shown_said_once_and_over_by_itself",
+    ),
 )

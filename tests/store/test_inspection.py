@@ -51,7 +51,7 @@ def test_an_index_alone_is_told_from_damaged_rows(written_home: Path) -> None:
 
 
 def test_an_index_that_lacks_entries_can_be_made_again(written_home: Path) -> None:
-    named = "WHERE name = 'runs_by_chain'"
+    named = "WHERE name = 'runs_newest'"
     path = written_home / DATABASE_NAME
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         kept = connection.execute(f"SELECT * FROM sqlite_master {named}").fetchone()
