@@ -1,6 +1,8 @@
 """Whether the process can do its work."""
 
+import logging
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -11,8 +13,12 @@ from antiphon.engine.work.processes import Processes
 from antiphon.store import sessions as rows
 from antiphon.store.checkup import probe
 from antiphon.store.database import Database
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 3.0
+LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,22 @@ class Health:
         self._database = database
         self._processes = processes
         self._is_draining = False
+        self._opening = Trouble(
+            logger, "Opening files", action="no_descriptors", means="Connections, commands and models may fail."
+        )
+
+    async def run(self) -> None:
+        """Notices, also if nobody asks, that no more files can be opened, and that something can be stored again."""
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            try:
+                check_descriptors()
+            except Unavailable as error:
+                self._opening.failed(error)
+            else:
+                self._opening.worked()
+            with suppress(Unavailable):  # the store says itself what it cannot do
+                await self._check_storing()
 
     def begin_drain(self) -> None:
         """From now on the process takes no new work."""
