@@ -20,9 +20,9 @@ PROCESS_SECONDS = at_least(60)
 """For programs: each takes seconds of a processor to begin, and several begin at once."""
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(is_so: Callable[[], bool], *, seconds: float = SECONDS) -> None:
     """Looks, without an event loop, until it is so. Fails if it does not become so."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to be"
         time.sleep(0.02)

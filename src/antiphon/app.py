@@ -195,6 +195,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             tasks.start_soon(app.services.credentials.run)
             tasks.start_soon(app.mcp.run)
             tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
+            tasks.start_soon(app.services.health.run)
             if config.gateway.role.works:
                 workers.append(worker)
                 tasks.start_soon(_upkeep(app).run)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anyio import to_thread
+
 from antiphon.clock import Clock
 from antiphon.domain.delay import LivePiece
 from antiphon.domain.errors import Invalid, Unavailable
@@ -18,6 +20,7 @@ from antiphon.engine.work.processes import Processes
 from antiphon.feed.local import LocalNotifier
 from antiphon.feed.notifier import Notifier
 from antiphon.store.database import CommitHook, Database
+from antiphon.store.inspection import Inspection, inspect_file
 from antiphon.store.migrations import newest_schema
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, SqliteDatabase, connect_sqlite
@@ -183,6 +186,15 @@ async def look_at_server(url: str) -> "ServerState":
     with _postgres_packages():
         from antiphon.store.postgres.schema import look
     return await look(url)
+
+
+async def inspect_database(home: Path, url: str | None) -> Inspection:
+    """Reads every row of the database; changes nothing. Raises `StoreUnusable`, `Invalid`."""
+    if url is None:
+        return await to_thread.run_sync(inspect_file, home / DATABASE_NAME)
+    with _postgres_packages():
+        from antiphon.store.postgres.inspection import inspect_server
+    return await inspect_server(url)
 
 
 async def move_database(home: Path, url: str, clock: Clock, report: "Report") -> dict[str, int]:

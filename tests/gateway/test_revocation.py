@@ -218,6 +218,7 @@ class CountingDatabase:
     def __init__(self, database: Database) -> None:
         self.reads = 0
         self.failure = None
+        self.trouble = None
         self.run = database.run
         self.close = database.close
         self._database = database

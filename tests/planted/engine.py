@@ -565,4 +565,18 @@ BUGS = (
         "now - self._spans[0].began_at >= 2 * HOUR_SECONDS:",
         "engine/test_stalls.py::test_a_stall_is_forgotten_after_an_hour[90.0]",
     ),
+    Bug(
+        "a job that another process finished breaks off the sweep",
+        "engine/work/procrastinate_dispatch.py",
+        "if not isinstance(error.__cause__, psycopg.errors.RaiseException):",
+        "if error.__cause__ is not None:",
+        "test_trouble.py::test_a_job_that_another_process_finished_in_the_same_moment_is_no_failure",
+    ),
+    Bug(
+        "readiness does not try to store",
+        "engine/work/health.py",
+        "        if trouble is not None:\n            await self._database.run(probe)",
+        "        if trouble is not None:\n            return",
+        "test_trouble.py::test_a_full_disk_is_shown_said_once_and_over_by_itself",
+    ),
 )

@@ -231,4 +231,71 @@ BUGS = (
         'WHERE s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at < ?)"',
         "mcp/test_tokens.py::test_a_token_ends_by_revocation_expiry_and_with_its_session[sqlite]",
     ),
+    Bug(
+        "a reader ends with the first damaged page",
+        "store/sqlite.py",
+        "                job.error = self._judge_read(error, connection)\n",
+        "                raise\n",
+        "store/test_damage.py::test_a_damaged_page_is_answered_with_what_it_is_and_readiness_says_so[events]",
+    ),
+    Bug(
+        "damage that a reader meets is not remembered",
+        "store/sqlite.py",
+        "if isinstance(cause, Unavailable) and is_damage(error):",
+        "if isinstance(cause, Unavailable) and is_damage(error) and connection is None:",
+        "store/test_damage.py::test_a_damaged_page_is_answered_with_what_it_is_and_readiness_says_so[deliveries]",
+    ),
+    Bug(
+        "files that are gone are not missed",
+        "store/sqlite.py",
+        "if self._failure is None and self._files is not None and (problem := self._files.find_problem()):",
+        "if self._files is None and self._files is not None and (problem := self._files.find_problem()):",
+        "store/test_damage.py::test_nothing_is_acknowledged_once_a_file_is_gone[True-]",
+    ),
+    Bug(
+        "an unreadable payload fails the whole page",
+        "store/codec.py",
+        """    except DecodeError:
+        return _unreadable_event(row)""",
+        """    except ZeroDivisionError:
+        return _unreadable_event(row)""",
+        "store/test_damage.py::test_an_entry_that_cannot_be_read_is_shown_as_such_and_ends_runs_plainly[sqlite]",
+    ),
+    Bug(
+        "one value that cannot be read stops the store",
+        "store/sqlite_errors.py",
+        """        return error.code == "store_corrupt"
+    return isinstance""",
+        """        return error.code == "store_corrupt"
+    return isinstance(error, Unavailable) or isinstance""",
+        "store/test_damage.py::test_one_damaged_value_of_a_session_is_damage_and_stops_nothing_else",
+    ),
+    Bug(
+        "a schema without a column is taken as it is",
+        "store/schema_origin.py",
+        "        if missing := sorted(columns - found[table]):",
+        "        if missing := sorted(columns - columns):",
+        "store/test_damage.py::test_a_schema_without_a_column_is_refused_at_the_start",
+    ),
+    Bug(
+        "room on the disk is believed in without writing",
+        "store/migrations.py",
+        'for change in ("+ 1", "- 1")',
+        'for change in ("+ 0",)',
+        "test_trouble.py::test_a_full_disk_is_shown_said_once_and_over_by_itself",
+    ),
+    Bug(
+        "a killed process's lock is not waited for",
+        "store/home_lock.py",
+        "if holder is None or not _is_ending(holder) or time.monotonic() > deadline:",
+        "if holder is None or _is_ending(holder) or time.monotonic() > deadline:",
+        "store/test_home_lock.py::test_the_lock_of_a_process_that_was_killed_is_waited_for",
+    ),
+    Bug(
+        "the deep look reads no values",
+        "store/inspection.py",
+        "if not self._is_sound(row):",
+        "if not row:",
+        "store/test_inspection.py::test_a_damaged_payload_is_found_in_either_database[sqlite]",
+    ),
 )

@@ -69,6 +69,8 @@ class AgentLoop:
         is_shortened = False
         while True:
             transcript = await context.read_log()
+            if transcript.unreadable:
+                return _unreadable(transcript.unreadable)
             if ending := self._ending_in_log(context, transcript):
                 return ending
             if transcript.open_calls():
@@ -297,6 +299,15 @@ def _tool_error(code: str, message: str) -> ToolOutput:
 
 def _failed(code: str, message: str) -> RunEnding:
     return RunEnding(outcome=Outcome(status=RunStatus.ERROR, error=message, code=code))
+
+
+def _unreadable(seqs: Sequence[int]) -> RunEnding:
+    return _failed(
+        "unreadable_entry",
+        f"Entry {seqs[0]} of this session cannot be read: its stored form is damaged"
+        f"{f' (and {len(seqs) - 1} more)' if len(seqs) > 1 else ''}. Nothing was sent to the model. "
+        "Continue in a fork of the session, which has a note in its place, or restore a backup.",
+    )
 
 
 def _capped(spent: str, setting: str) -> RunEnding:

@@ -7,7 +7,17 @@ from msgspec import Struct, field
 
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import RunId, SessionId, SessionRow
-from antiphon.domain.message import NO_USAGE, JsonObject, JsonValue, Message, Usage, UserMessage
+from antiphon.domain.message import (
+    NO_USAGE,
+    AssistantMessage,
+    JsonObject,
+    JsonValue,
+    Message,
+    ToolResult,
+    Usage,
+    UserMessage,
+    text_content,
+)
 
 
 class EventType(StrEnum):
@@ -30,6 +40,10 @@ class EventType(StrEnum):
     ERROR = "error"
 
 
+UNREADABLE = "[This entry cannot be read: its stored form is damaged.]"
+"""Stands in the place of what an entry said."""
+
+
 class Event(Struct, frozen=True, kw_only=True):
     """One stored fact. The three message types set `message`; `data` holds the rest."""
 
@@ -45,6 +59,8 @@ class Event(Struct, frozen=True, kw_only=True):
     classification: Classification = PUBLIC
     message: Message | None = None
     data: JsonObject = field(default_factory=dict[str, JsonValue])
+    is_unreadable: bool = False
+    """Whether its stored form is damaged: a message then says so, and `data` is empty."""
 
 
 class NewEvent(Struct, frozen=True, kw_only=True):
@@ -66,3 +82,19 @@ class NewEvent(Struct, frozen=True, kw_only=True):
 
 def user_event(message: UserMessage, *, actor: str, run_id: RunId | None, is_addressed: bool = False) -> NewEvent:
     return NewEvent(type=EventType.USER_MESSAGE, actor=actor, run_id=run_id, message=message, is_addressed=is_addressed)
+
+
+def stand_in(type: str, seq: int) -> Message | None:
+    """The message in the place of one that cannot be read; None for an event of another type."""
+    message_id, content = f"unreadable-{seq}", text_content(UNREADABLE)
+    match type:
+        case EventType.USER_MESSAGE:
+            return UserMessage(message_id=message_id, content=content)
+        case EventType.ASSISTANT_MESSAGE:
+            return AssistantMessage(message_id=message_id, content=content, saw=seq - 1)
+        case EventType.TOOL_RESULT:
+            return ToolResult(
+                message_id=message_id, call_seq=0, call_index=0, tool="unknown", tool_call_id="unknown", content=content
+            )
+        case _:
+            return None

@@ -70,6 +70,10 @@ class Summary:
 Entry = Input | Step | Summary
 
 
+_NEEDED_FACTS = (EventType.TOOL_CALL, EventType.COMPACTED)
+"""Events without a message whose data the fold needs."""
+
+
 class Derived(Protocol):
     """Something that a reader makes of the entries, kept with them so that only what is new has to be made."""
 
@@ -101,6 +105,8 @@ class Transcript:
         self._cut_at: int | None = None
         self._summary: str | None = None
         self._size = 0
+        self.unreadable: list[int] = []
+        """The `seq` of entries that prompts need and whose stored form is damaged, ascending."""
         self.derived: dict[str, Derived] = {}
         """What readers of the entries keep with them, by names of their own."""
 
@@ -113,6 +119,10 @@ class Transcript:
         for event in events:
             self.last_seq = event.seq
             self._size += EVENT_BYTES + _text_size(event.message)
+            if event.is_unreadable and (event.message is not None or event.type in _NEEDED_FACTS):
+                self.unreadable.append(event.seq)
+                if event.message is None:
+                    continue
             match event.message:
                 case ToolResult() as result:
                     self._results[result.call_seq, result.call_index] = result
@@ -154,6 +164,7 @@ class Transcript:
         through, summary = data["throughSeq"], data["summary"]
         assert isinstance(through, int) and (summary is None or isinstance(summary, str))
         self._cut_at, self._summary = through, summary
+        self.unreadable = [seq for seq in self.unreadable if seq > through]
         for index, entry in enumerate(self._settled):
             if not isinstance(entry, Summary) and entry.seq == through:
                 self._settled[: index + 1] = [Summary(text=summary)]

@@ -19,6 +19,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
 from antiphon.policy.reach import Grant
+from antiphon.trouble import Trouble
 
 TAIL_EVENTS = 512
 TAIL_BYTES = 1024 * 1024
@@ -304,6 +305,7 @@ class Hub:
         self.read_logs = read_logs
         self.clock = clock
         self.is_closed = False
+        self._reading = Trouble(logger, "Reading logs", action="follow_failed", means="Followers see news late.")
         self.loop = asyncio.get_running_loop()
 
     @asynccontextmanager
@@ -362,11 +364,12 @@ class Hub:
             try:
                 slices = await self.read_logs(cursors)
             except Unavailable as error:
-                logger.warning("Log cannot be read", extra={"action": "follow_failed", "code": error.code})
+                self._reading.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._dirty.update(cursors)
                 self._is_dirty.set()
                 continue
+            self._reading.worked()
             self._take(cursors, slices)
 
     async def sweep(self) -> None:

@@ -20,6 +20,7 @@ from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.feed.local import LocalNotifier
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,10 @@ class PostgresNotifier:
         self._interrupted: dict[SessionRow, None] = {}
         self._has_news = asyncio.Event()
         self._last_seqs: dict[SessionRow, int] = {}
+        means = "News reach other processes late."
+        self._notifying = Trouble(logger, "Notifying", action="notify_failed", means=means)
+        self._listening = Trouble(logger, "Listening", action="listen_failed", means=means)
+        self._polling = Trouble(logger, "Looking for news", action="poll_failed", means=means)
 
     def subscribe(self, session: SessionRow, wake: Callable[[], None]) -> Callable[[], None]:
         return self._local.subscribe(session, wake)
@@ -120,8 +125,11 @@ class PostgresNotifier:
                 try:
                     await self._flush_deltas()  # deltas must arrive before the message that ends them
                     await self._channel.send(_text(self._process, woken, interrupted))
-                except Unavailable:
+                except Unavailable as error:
+                    self._notifying.failed(error)
                     await asyncio.sleep(RETRY_SECONDS)  # the readers' polls make up for lost wakes
+                else:
+                    self._notifying.worked()
 
     async def _send_deltas(self) -> None:
         while True:
@@ -138,19 +146,16 @@ class PostgresNotifier:
                 await self._channel.send(text)
 
     async def _listen(self) -> None:
-        is_told = False
         while True:
             try:
                 async for text in self._channel.receive():
                     if text is None:
-                        is_told = False
+                        self._listening.worked()
                         self._local.wake(self._local.subscribed)  # anything may have been missed
                     else:
                         self._hear(text)
             except Unavailable as error:
-                if not is_told:
-                    logger.warning("Listening broke off", extra={"action": "listen_failed", "code": error.code})
-                is_told = True
+                self._listening.failed(error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _hear(self, text: str) -> None:
@@ -173,8 +178,10 @@ class PostgresNotifier:
                 continue
             try:
                 found = await database.read(rows.find_last_seqs, subscribed)
-            except Unavailable:
+            except Unavailable as error:
+                self._polling.failed(error)
                 continue
+            self._polling.worked()
             self._local.wake(session for session in subscribed if found.get(session) != self._last_seqs.get(session))
             self._last_seqs = found
 

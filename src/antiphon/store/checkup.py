@@ -5,7 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.store.migrations import StoreUnusable, newest_schema
+from antiphon.store.database import Transaction
+from antiphon.store.migrations import PROBE, StoreUnusable, newest_schema
 from antiphon.store.search import LAG, SCHEMA
 
 COUNT_DELIVERIES = "SELECT status, count(*) FROM deliveries GROUP BY status"
@@ -29,6 +30,12 @@ class DatabaseState:
     """Results of sub-agents without a recipient."""
     unindexed: int
     """Messages that cannot be searched yet."""
+
+
+async def probe(tx: Transaction) -> None:
+    """Stores nothing new; raises `Unavailable` if nothing can be stored."""
+    for statement in PROBE:
+        await tx.execute(statement)
 
 
 def check_database(path: Path) -> DatabaseState:

@@ -6,13 +6,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, Encoder
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.delay import Delay
-from antiphon.domain.event import Event, NewEvent
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.event import Event, NewEvent, stand_in
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage, role_of
 from antiphon.domain.session import DeliveryContext
@@ -44,7 +45,11 @@ def json_text(value: object) -> str:
 
 
 def json_object(text: str) -> JsonObject:
-    return _decode_object(text)
+    """Raises `Unavailable` if the stored text is damaged."""
+    try:
+        return _decode_object(text)
+    except DecodeError as error:
+        raise unreadable(str(error)) from error
 
 
 def delay(text: str) -> Delay:
@@ -52,7 +57,27 @@ def delay(text: str) -> Delay:
 
 
 def json_list(text: str) -> list[Any]:
-    return _decode_list(text)
+    """Raises `Unavailable` if the stored text is damaged."""
+    try:
+        return _decode_list(text)
+    except DecodeError as error:
+        raise unreadable(str(error)) from error
+
+
+def check_payload(text: str) -> None:
+    """Raises `Unavailable` if the stored payload of an event is damaged."""
+    try:
+        _decode_payload(text)
+    except DecodeError as error:
+        raise unreadable(str(error)) from error
+
+
+def unreadable(why: str) -> Unavailable:
+    """For one damaged value; others can be read and stored."""
+    return Unavailable(
+        f"Stored value cannot be read ({why}): it is damaged. Run `antiphon doctor --deep`, and restore a backup.",
+        code="store_corrupt",
+    )
 
 
 def milliseconds(moment: datetime) -> int:
@@ -129,7 +154,10 @@ EVENT_COLUMNS = "session, seq, incarnation, type, created_at, actor, run_id, lev
 
 def event_from_row(row: Row) -> Event:
     session, seq, incarnation, kind, created_at, actor, run_id, level, compartments, integrity, text = row
-    payload = _decode_payload(text)
+    try:
+        payload = _decode_payload(text)
+    except DecodeError:
+        return _unreadable_event(row)
     return Event(
         session=session,
         seq=seq,
@@ -141,6 +169,23 @@ def event_from_row(row: Row) -> Event:
         classification=classification(level, compartments, integrity) if level or compartments or integrity else PUBLIC,
         message=payload.message,
         data={} if payload.data is None else payload.data,
+    )
+
+
+def _unreadable_event(row: Row) -> Event:
+    """The event as far as its columns say it."""
+    session, seq, incarnation, kind, created_at, actor, run_id, level, compartments, integrity, _ = row
+    return Event(
+        session=session,
+        seq=seq,
+        session_id=incarnation,
+        type=kind,
+        created_at=_from_timestamp(created_at / 1000, UTC),
+        actor=actor,
+        run_id=run_id,
+        classification=classification(level, compartments, integrity),
+        message=stand_in(kind, seq),
+        is_unreadable=True,
     )
 
 

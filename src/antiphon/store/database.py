@@ -71,6 +71,11 @@ class Database(Protocol):
         """Why no more commits are acknowledged; None while the store works."""
         ...
 
+    @property
+    def trouble(self) -> Unavailable | None:
+        """Why the last unit was not stored, if that may pass, as a full disk does; None once a unit was stored."""
+        ...
+
     async def run(
         self,
         unit: Callable[[Transaction, *Ts], Coroutine[Any, Any, R]],

@@ -5,8 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.store.migrations import SQLITE_WORDS, Migration, StoreUnusable, migrations, statements
-from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
+from antiphon.store.migrations import (
+    SQLITE_WORDS,
+    Migration,
+    StoreUnusable,
+    migrations,
+    newest_schema,
+    statements,
+)
+from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of, missing_column
+from antiphon.store.sqlite_errors import unusable
 from antiphon.store.step import Step
 from antiphon.store.webhook_peers import name_peers
 
@@ -50,16 +58,14 @@ def migrate(connection: "SqliteConnection", *, path: Path, now_ms: int) -> None:
             if migration.number not in applied:
                 _apply(connection, migration, now_ms)
         _keep_hashes(connection)
+        check_columns(repr(str(path)), newest_schema(), _columns(connection))
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-            raise StoreUnusable(
-                f"Disk is full: {str(path)!r} cannot be brought up to date. Free some space and start again.",
-                code="disk_full",
-            ) from error
-        raise StoreUnusable(
-            f"Database is corrupt: {str(path)!r} ({error}). It was not changed. Restore a backup.",
-            code="store_corrupt",
-        ) from error
+        raise unusable(path, error) from error
+
+
+def find_schema_damage(connection: "SqliteConnection") -> str | None:
+    """The table or column that the schema lacks although its migration was applied; None if all are there."""
+    return missing_column(newest_schema(), _columns(connection))
 
 
 def _carry_out(connection: "SqliteConnection", step: Step) -> None:

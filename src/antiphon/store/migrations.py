@@ -10,6 +10,15 @@ from antiphon.domain.errors import AntiphonError
 SQLITE_WORDS = {"$serial": "INTEGER PRIMARY KEY", "$without_rowid": "WITHOUT ROWID", "$blob": "BLOB"}
 
 
+PROBE = tuple(
+    f"UPDATE schema_migrations SET applied_at = applied_at {change} WHERE version = 1" for change in ("+ 1", "- 1")
+)
+"""In one transaction, these write and change nothing, to find out whether anything can be stored.
+
+SQLite does not write a row that is set to what it was.
+"""
+
+
 class StoreUnusable(AntiphonError):
     """The database cannot be used as it is; the message gives the reason and the remedy."""
 

@@ -44,13 +44,29 @@ def _check_hashes(place: str, hashes: Mapping[int, str], known: Iterable[Migrati
 
 
 def _check_columns(place: str, newest: int, found: Columns) -> None:
+    if why := missing_column(newest, found):
+        raise _other(place, why)
     for table, columns in expected_columns(newest).items():
-        if table not in found:
-            raise _other(place, f"the table {table!r} is missing")
-        if missing := sorted(columns - found[table]):
-            raise _other(place, f"the table {table!r} has no column {missing[0]!r}")
         if more := sorted(found[table] - columns):
             raise _other(place, f"the table {table!r} has a column {more[0]!r} that this program does not know")
+
+
+def check_columns(place: str, newest: int, found: Columns) -> None:
+    """Raises `StoreUnusable` (`store_corrupt`) if a table or column of our own migrations is gone."""
+    if why := missing_column(newest, found):
+        raise StoreUnusable(
+            f"Database is damaged: {place}: {why}; another program changed it. Restore a backup.", code="store_corrupt"
+        )
+
+
+def missing_column(newest: int, found: Columns) -> str | None:
+    """The first table or column that a database with that newest migration lacks; None if it has all."""
+    for table, columns in expected_columns(newest).items():
+        if table not in found:
+            return f"the table {table!r} is missing"
+        if missing := sorted(columns - found[table]):
+            return f"the table {table!r} has no column {missing[0]!r}"
+    return None
 
 
 @cache

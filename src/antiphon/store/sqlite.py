@@ -1,7 +1,6 @@
 """The embedded database: one SQLite file, one writer thread with group commit, a few reader threads."""
 
 import asyncio
-import fcntl
 import logging
 import os
 import sqlite3
@@ -17,8 +16,22 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, SqlValue, Transaction
 from antiphon.store.effects import Effects
-from antiphon.store.migrate import migrate, recognise
-from antiphon.store.migrations import StoreUnusable
+from antiphon.store.home_lock import OpenFiles, take_lock
+from antiphon.store.migrate import find_schema_damage, migrate, recognise
+from antiphon.store.migrations import PROBE, StoreUnusable
+from antiphon.store.sqlite_errors import (
+    closed,
+    corrupt,
+    failed,
+    is_about_schema,
+    is_damage,
+    is_lasting,
+    is_undecodable,
+    translate,
+    translate_read,
+    unusable,
+)
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +46,8 @@ UNITS_BETWEEN_CHECKPOINTS = 256
 """About 4 MiB of write-ahead log. A log of bounded size is overwritten, never extended: half the fsync."""
 MAX_LOG_BYTES = 16 * 1024 * 1024
 """The size to which a log is cut after a long reader made it grow."""
+WATCH_SECONDS = 0.5
+"""Between looks whether the database's files are still in their place."""
 
 
 class Cursor(Protocol):
@@ -52,25 +67,6 @@ class SqliteConnection(Protocol):
 
 
 Connect = Callable[[Path], SqliteConnection]
-
-
-def take_lock(path: Path) -> int:
-    """Locks the database; closing the returned file unlocks it. Raises `StoreUnusable` if another process has it."""
-    lock_path = path.with_name(path.name + ".lock")
-    try:
-        file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreUnusable(f"Home is not writable: {str(path.parent)!r} ({error.strerror})") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(file)
-        raise StoreUnusable(
-            f"Home is in use by another process: {str(path.parent)!r}. "
-            "Stop it first, or choose another home with --home.",
-            code="home_in_use",
-        ) from error
-    return file
 
 
 def connect_sqlite(path: Path) -> SqliteConnection:
@@ -138,6 +134,11 @@ class SqliteDatabase:
         self._synchronous = synchronous
         self._commits = 0
         self._failure: Unavailable | None = None
+        self._trouble: Unavailable | None = None
+        self._storing = Trouble(
+            logger, "Storing", action="store_failed", means="Nothing is acknowledged until this is over."
+        )
+        self._files: OpenFiles | None = None
         self._is_closed = False
         self._writes: SimpleQueue[_Job | None] = SimpleQueue()
         self._reads: SimpleQueue[_Job | None] = SimpleQueue()
@@ -171,6 +172,8 @@ class SqliteDatabase:
             migrate(writer, path=path, now_ms=now_ms)
             connections = [database._open_connection() for _ in range(readers)]
             checkpointer = database._open_connection()
+            _check_room(writer, path)
+            database._files = OpenFiles(path, lock=database._lock_file)
         except BaseException:
             database._release_lock()
             raise
@@ -180,7 +183,12 @@ class SqliteDatabase:
     @property
     def failure(self) -> Unavailable | None:
         """Why the store acknowledges no more commits; None while it works."""
-        return self._failure or (_closed() if self._is_closed else None)
+        return self._failure or (closed() if self._is_closed else None)
+
+    @property
+    def trouble(self) -> Unavailable | None:
+        """Why the last unit was not stored, if that may pass; None once a unit was stored."""
+        return self._trouble
 
     async def run(
         self,
@@ -196,7 +204,7 @@ class SqliteDatabase:
 
     async def read(self, query: Callable[[Query, *Ts], Coroutine[Any, Any, R]], *arguments: *Ts) -> R:
         if self._is_closed:
-            raise _closed()
+            raise closed()
         job = _Job(query, arguments, self._loop.create_future())
         self._reads.put(job)
         return await job.future
@@ -241,7 +249,7 @@ class SqliteDatabase:
             ):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
         except sqlite3.DatabaseError as error:
-            raise _unusable(self.path, error) from error
+            raise unusable(self.path, error) from error
         return connection
 
     def _start(
@@ -283,12 +291,24 @@ class SqliteDatabase:
                     self._join_next(batch)
         except BaseException as error:
             connection.execute("ROLLBACK") if connection.in_transaction else None
-            self._judge(error)
+            self._judge(error, connection)
             if self._failure is not None:
                 raise
             transaction.effects = Effects()
             self._replay(connection, transaction, batch)
         self._commit(connection, batch)
+        if self._trouble is not None:
+            self._look_for_room(connection)
+
+    def _look_for_room(self, connection: SqliteConnection) -> None:
+        """Ends the trouble if something can be stored; the unit that was committed may have written nothing."""
+        try:
+            _check_room(connection, self.path)
+        except StoreUnusable:
+            connection.execute("ROLLBACK") if connection.in_transaction else None
+            return
+        self._trouble = None
+        self._storing.worked()
 
     def _join_next(self, batch: list[_Job]) -> None:
         try:
@@ -312,7 +332,7 @@ class SqliteDatabase:
                 if isinstance(error, sqlite3.Error) and not connection.in_transaction:
                     raise
                 connection.execute("ROLLBACK TO unit")
-                job.error = self._judge(error)
+                job.error = self._judge(error, connection)
                 if self._failure is not None:
                     raise
                 transaction.effects = before
@@ -330,20 +350,49 @@ class SqliteDatabase:
         hook(self._commits, "after", names)
 
     def _fail_batch(self, connection: SqliteConnection, batch: list[_Job], error: BaseException) -> None:
-        cause = self._judge(error)
+        cause = self._judge(error, connection)
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as again:
-            self._failure = self._failure or _failed(again)
+            self._fail(failed(again))
         for job in batch:
             job.error = job.error or cause
 
-    def _judge(self, error: BaseException) -> BaseException:
-        cause = _translate(error)
-        if isinstance(cause, Unavailable) and cause.code in ("store_failed", "store_corrupt"):
-            self._failure = cause
+    def _judge(self, error: BaseException, connection: SqliteConnection) -> BaseException:
+        """The error for the waiters of a unit; remembers one after which nothing may be stored."""
+        cause = self._schema_damage(error, connection) or translate(error, self.path)
+        if isinstance(cause, Unavailable):
+            if cause.code == "disk_full":
+                self._trouble = cause
+                self._storing.failed(cause)
+            elif is_lasting(error):
+                self._fail(cause)
         return cause
+
+    def _judge_read(self, error: BaseException, connection: SqliteConnection | None) -> BaseException:
+        """The error for the waiter of a read. Where a page is damaged, writing could spread the damage."""
+        cause = self._schema_damage(error, connection) or translate_read(error, self.path)
+        if isinstance(cause, Unavailable) and is_damage(error):
+            self._fail(cause)
+        return cause
+
+    def _schema_damage(self, error: BaseException, connection: SqliteConnection | None) -> Unavailable | None:
+        """What another program has taken out of the schema, if that is the reason of the error."""
+        if connection is None or not is_about_schema(error):
+            return None
+        try:
+            why = find_schema_damage(connection)
+        except sqlite3.Error as again:
+            why = str(again)
+        if why is None:
+            return None
+        self._fail(cause := corrupt(why))
+        return cause
+
+    def _fail(self, failure: Unavailable) -> None:
+        self._failure = self._failure or failure
+        self._storing.failed(self._failure)
 
     def _checkpoint(self, connection: SqliteConnection, units: int) -> None:
         """Keeps the write-ahead log short: most of the work happens beside the writer, which then finishes it.
@@ -361,31 +410,52 @@ class SqliteDatabase:
             self._checkpoints.put(True)
 
     def _checkpoint_loop(self, connection: SqliteConnection) -> None:
-        while self._checkpoints.get():
-            self._run_checkpoint(connection)
-            self._is_checkpoint_to_end = True
+        """Runs checkpoints, and looks after the files between them."""
+        is_open = True
+        while is_open:
+            try:
+                is_open = self._checkpoints.get(timeout=WATCH_SECONDS)
+            except Empty:
+                self._watch_files()
+                continue
+            if is_open:
+                self._watch_files()
+                self._run_checkpoint(connection)
+                self._is_checkpoint_to_end = True
         _close(connection)
+
+    def _watch_files(self) -> None:
+        if self._failure is None and self._files is not None and (problem := self._files.find_problem()):
+            self._fail(problem)
 
     def _run_checkpoint(self, connection: SqliteConnection) -> None:
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except Exception as error:  # nobody waits for this; the log stays long, and a failing disk is remembered
-            self._judge(error)
+            self._judge(error, connection)
 
-    def _read_loop(self, connection: SqliteConnection) -> None:
-        query = _SqliteTransaction(connection)
+    def _read_loop(self, first: SqliteConnection) -> None:
+        connection: SqliteConnection | None = first
         while (job := self._reads.get()) is not None:
             try:
-                connection.execute("BEGIN")
-                job.result = _drive(job, query)
-            except Exception as error:
-                job.error = _translate(error)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
+                connection = connection or self._open_reader()
+                job.result = _read(connection, job)
+            except BaseException as error:  # the thread's root: the waiter gets the error, the thread continues
+                job.error = self._judge_read(error, connection)
+                if connection is not None and isinstance(error, sqlite3.Error):
+                    _close(connection)
+                    connection = None
             self._loop_call(self._settle, [job], None)
             del job
-        _close(connection)
+        if connection is not None:
+            _close(connection)
+
+    def _open_reader(self) -> SqliteConnection:
+        """A connection in place of one that failed; never to a file that stands in the place of ours."""
+        self._watch_files()
+        if self._failure is not None and self._failure.code == "store_replaced":
+            raise self._failure
+        return self._open_connection()
 
     def _loop_call(self, function: Callable[..., None], *arguments: object) -> None:
         try:
@@ -394,15 +464,17 @@ class SqliteDatabase:
             return  # the loop is closed: nobody waits any more
 
     def _settle(self, batch: Sequence[_Job], effects: Effects | None) -> None:
-        if effects:
-            self._on_commit(effects.woken, effects.dispatched, effects.interrupted)
-        for job in batch:
-            if job.future.done():
-                continue
-            if job.error is not None:
-                job.future.set_exception(job.error)
-            else:
-                job.future.set_result(job.result)
+        try:
+            if effects:
+                self._on_commit(effects.woken, effects.dispatched, effects.interrupted)
+        finally:
+            for job in batch:
+                if job.future.done():
+                    continue
+                if job.error is not None:
+                    job.future.set_exception(job.error)
+                else:
+                    job.future.set_result(job.result)
 
 
 def _drive(job: _Job, transaction: _SqliteTransaction) -> Any:
@@ -415,49 +487,47 @@ def _drive(job: _Job, transaction: _SqliteTransaction) -> Any:
     raise RuntimeError(f"Unit {job.body.__name__!r} awaited something other than its transaction")
 
 
+def _read(connection: SqliteConnection, job: _Job) -> Any:
+    """The result of the query; where a stored text is not UTF-8, with marks in the place of what cannot be read."""
+    try:
+        return _read_in_snapshot(connection, job)
+    except sqlite3.OperationalError as error:
+        if not is_undecodable(error) or not isinstance(connection, sqlite3.Connection):
+            raise
+    connection.text_factory = _lenient_text
+    try:
+        return _read_in_snapshot(connection, job)
+    finally:
+        connection.text_factory = str
+
+
+def _read_in_snapshot(connection: SqliteConnection, job: _Job) -> Any:
+    connection.execute("BEGIN")
+    try:
+        return _drive(job, _SqliteTransaction(connection))
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+def _lenient_text(stored: bytes) -> str:
+    return stored.decode(errors="replace")
+
+
+def _check_room(connection: SqliteConnection, path: Path) -> None:
+    """Stores nothing new, to know before the first acknowledgement whether anything can be. Raises `StoreUnusable`."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in PROBE:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    except sqlite3.DatabaseError as error:
+        raise unusable(path, error) from error
+
+
 def _close(connection: SqliteConnection) -> None:
     """Closes the file. The last connection to close moves the log into it, which fails on a broken or full disk."""
     try:
         connection.close()
     except sqlite3.Error as error:
         logger.warning("Database was not closed cleanly", extra={"action": "store_close_failed", "error": str(error)})
-
-
-def _translate(error: BaseException) -> BaseException:
-    """The error to raise for the driver's error."""
-    if not isinstance(error, sqlite3.Error):
-        return error
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    match primary:
-        case sqlite3.SQLITE_FULL:
-            return Unavailable("Disk is full: nothing was stored. Free some space and try again.", code="disk_full")
-        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:
-            return _failed(error)
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return Unavailable(f"Store is corrupt ({error}). Restore a backup.", code="store_corrupt")
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return Unavailable("Store is busy: another program has locked the database. Try again.", code="store_busy")
-        case _:
-            return error
-
-
-def _closed() -> Unavailable:
-    return Unavailable("Store is closed", code="store_closed")
-
-
-def _failed(error: BaseException) -> Unavailable:
-    return Unavailable(
-        f"Store failed ({error}): nothing is stored until the process is restarted.",
-        code="store_failed",
-    )
-
-
-def _unusable(path: Path, error: sqlite3.DatabaseError) -> StoreUnusable:
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return StoreUnusable(
-            f"Database is corrupt: {str(path)!r} ({error}). It was not changed. "
-            "Restore a backup, or move it away to start with an empty database.",
-            code="store_corrupt",
-        )
-    return StoreUnusable(f"Database cannot be opened: {str(path)!r} ({error})")

@@ -15,10 +15,11 @@ from psycopg.rows import tuple_row
 
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import SessionRow
+from antiphon.store.home_lock import take_lock
 from antiphon.store.migrations import StoreUnusable
 from antiphon.store.postgres.link import connect
 from antiphon.store.postgres.schema import place, prepare
-from antiphon.store.sqlite import SqliteDatabase, take_lock
+from antiphon.store.sqlite import SqliteDatabase
 
 LEFT_BEHIND = ("schema_migrations", "schema_hashes", "processes", "indexed_logs", "indexed_messages", "index_turns")
 """Tables about one database and its processes, not about sessions. The index of words is rebuilt."""

@@ -101,6 +101,8 @@ class MessageShape(Shape, frozen=True, kw_only=True):
     exchange: ExchangeShape | None = None
     report: ReportShape | None = None
     classification: ClassificationShape | None = None
+    unreadable: bool | None = None
+    """True if its stored form is damaged; the content says so."""
 
 
 class EventShape(Shape, frozen=True, kw_only=True):
@@ -114,6 +116,8 @@ class EventShape(Shape, frozen=True, kw_only=True):
     run_id: str | None = None
     data: dict[str, Any] | None = None
     message: MessageShape | None = None
+    unreadable: bool | None = None
+    """True if its stored form is damaged."""
 
 
 class HistoryShape(Shape, frozen=True, kw_only=True):
@@ -150,6 +154,7 @@ def message(event: Event, *, with_images: bool = True) -> MessageShape:
         created_at=milliseconds(event.created_at),
         run_id=event.run_id,
         classification=label,
+        unreadable=event.is_unreadable or None,
         **_own_fields(body),
     )
 
@@ -239,4 +244,5 @@ def event(event: Event) -> EventShape:
         run_id=event.run_id,
         data=event.data or None,
         message=None if event.message is None else message(event),
+        unreadable=event.is_unreadable or None,
     )

@@ -1,16 +1,26 @@
 """`antiphon doctor`: what works, what does not, and how to repair it."""
 
+from typing import Annotated
+
+import typer
+
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import CommandFailed, ExitCode, command
 
+DeepOption = Annotated[
+    bool, typer.Option("--deep", help="Also read every row of the database, to find what is damaged; takes a while.")
+]
+
 
 @command
-def doctor(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def doctor(
+    config: ConfigOption = None, home: HomeOption = None, deep: DeepOption = False, as_json: JsonOption = False
+) -> None:
     """Check the configuration, the home, the gateway and the models; the exit code is 1 if something is broken."""
     from antiphon.cli.homes.checks import Grade, examine
     from antiphon.cli.rendering.output import console, show, show_json, styled
 
-    findings = examine(home, config)
+    findings = examine(home, config, is_deep=deep)
     broken = [finding for finding in findings if finding.grade is Grade.BROKEN]
     if as_json:
         show_json(

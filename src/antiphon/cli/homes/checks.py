@@ -16,7 +16,7 @@ import anyio
 
 from antiphon.agents.toolset import Toolset
 from antiphon.app import DatabaseState, check_home, installed_tools, mcp_settings, open_models
-from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, look_at_server
+from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, inspect_database, look_at_server
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
@@ -56,8 +56,8 @@ class CheckResult:
     remedy: str = ""
 
 
-def examine(home_option: Path | None, config_option: Path | None) -> list[CheckResult]:
-    """All findings, in the order in which to repair them."""
+def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bool = False) -> list[CheckResult]:
+    """All findings, in the order in which to repair them. A deep look reads every row of the database."""
     home = home_of(home_option)
     findings: list[CheckResult] = []
     config: Config | None = None
@@ -86,6 +86,8 @@ def examine(home_option: Path | None, config_option: Path | None) -> list[CheckR
         findings += _database(home)
     else:
         findings += _shared_database(home, url.get_secret_value())
+    if is_deep:
+        findings += _rows(home, None if url is None else url.get_secret_value())
     findings += _disk(home)
     findings += _gateway(home, running)
     if config is not None:
@@ -242,6 +244,20 @@ def _database_file(name: str, home: Path, state: DatabaseState | None) -> CheckR
 
 def _searchable(unindexed: int) -> str:
     return f"{unindexed:,} messages not searchable yet" if unindexed else "all messages searchable"
+
+
+def _rows(home: Path, url: str | None) -> Iterator[CheckResult]:
+    if url is None and not (home / DATABASE_NAME).exists():
+        return
+    try:
+        inspection = anyio.run(inspect_database, home, url)
+    except AntiphonError as error:
+        yield CheckResult("rows", Grade.BROKEN, error.message, "Restore a backup.")
+        return
+    for damage in inspection.found:
+        yield CheckResult(f"rows of {damage.part}", Grade.BROKEN, damage.detail, damage.remedy)
+    if not inspection.found:
+        yield CheckResult("rows", Grade.OK, f"all {inspection.rows:,} can be read")
 
 
 def _disk(home: Path) -> Iterator[CheckResult]:

@@ -10,6 +10,7 @@ from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
 from antiphon.store import tokens
 from antiphon.store.database import Database
+from antiphon.trouble import Trouble
 
 SWEEP_SECONDS = 0.5
 MAX_HASHES = 500
@@ -46,6 +47,9 @@ class Credentials:
         self._clock = clock
         self._watches: dict[str, set[Watch]] = {}
         self._is_watching = anyio.Event()
+        self._reading = Trouble(
+            logger, "Reading credentials", action="sweep_failed", means="Revoked credentials end open requests late."
+        )
 
     def watch(self, hash: str, on_end: Callable[[CredentialEnding], None]) -> Watch:
         """Calls `on_end` within a second after the credential with that hash ends, unless the watch was released."""
@@ -77,7 +81,9 @@ class Credentials:
             try:
                 await self.sweep()
             except Unavailable as error:
-                logger.warning("Credentials cannot be read", extra={"action": "sweep_failed", "code": error.code})
+                self._reading.failed(error)
+            else:
+                self._reading.worked()
 
     async def sweep(self) -> None:
         """Ends the requests whose credential is no longer valid. Raises `Unavailable`."""

@@ -25,6 +25,7 @@ from antiphon.store import spawns
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.spawns import DUE
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,9 @@ class Timers:
         self._clock = clock
         self._steps = ClockSteps(database, clock)
         self._woken = asyncio.Event()
+        self._settling = Trouble(
+            logger, "Settling what is due", action="timers_failed", means="Archiving and deadlines of children wait."
+        )
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -51,8 +55,10 @@ class Timers:
                 try:
                     seconds = await self.settle_due()
                 except Unavailable as error:
-                    logger.warning("Timers failed", extra={"action": "timers_failed", "code": error.code})
+                    self._settling.failed(error)
                     seconds = LOOK_SECONDS
+                else:
+                    self._settling.worked()
                 with anyio.move_on_after(seconds):
                     await self._woken.wait()
         finally:

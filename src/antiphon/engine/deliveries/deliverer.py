@@ -23,6 +23,7 @@ from antiphon.feed.notifier import Notifier
 from antiphon.store import deliveries as outbox
 from antiphon.store.database import Database
 from antiphon.store.deliveries import OUTBOX, ChannelAccount, Head
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,12 @@ class Deliverer:
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_stopped = False
+        means = "Texts for channels wait until this is over."
+        self._looking = Trouble(logger, "Reading the outbox", action="outbox_failed", means=means)
+        self._claiming = Trouble(logger, "Delivery", action="delivery_broken", means=means)
+        self._settling = Trouble(
+            logger, "Storing that a text was sent", action="settle_failed", means="It may be sent twice after a crash."
+        )
 
     def wake(self) -> None:
         """Makes it look again at once."""
@@ -119,8 +126,9 @@ class Deliverer:
         try:
             heads = await self._database.read(outbox.list_heads, open_, self._process, self._clock.now_ms())
         except Unavailable as error:
-            logger.warning("Outbox could not be read", extra={"action": "outbox_failed", "code": error.code})
+            self._looking.failed(error)
             return False
+        self._looking.worked()
         begun = 0
         for head in heads:
             if begun >= room or head.id in self._sending or busy[head.account] >= MAX_OF_ACCOUNT:
@@ -135,14 +143,15 @@ class Deliverer:
         try:
             command = ClaimDelivery(id=head.id, process=self._process, rules=self._rules, at_ms=self._clock.now_ms())
             claimed = await self._database.run(claim_delivery, command, sessions=(head.session,))
+            self._claiming.worked()
             if claimed is not None:
                 await self._send(claimed, sender)
         except Unavailable as error:
             # Another look finds texts that this process claimed and does not send.
-            logger.warning("Delivery was interrupted", extra={"action": "delivery_broken", "code": error.code})
+            self._claiming.failed(error)
             await anyio.sleep(RETRY_SECONDS)
-        except Exception:
-            logger.exception("Delivery failed by a bug", extra={"action": "delivery_crashed", "delivery_id": head.id})
+        except Exception as error:  # a bug of ours: the text stays claimed, and is looked at again
+            self._claiming.failed(error, delivery_id=head.id)
             await anyio.sleep(RETRY_SECONDS)
         finally:
             del self._sending[head.id]
@@ -173,12 +182,17 @@ class Deliverer:
         while True:
             at_ms = self._clock.now_ms()
             try:
-                return await self._database.run(settle_sent, claimed, platform_id, at_ms, sessions=(claimed.session,))
+                settled = await self._database.run(
+                    settle_sent, claimed, platform_id, at_ms, sessions=(claimed.session,)
+                )
             except Unavailable as error:
                 if error.code == "store_closed":
                     raise
-                logger.warning("Delivery outcome was not stored", extra={"action": "settle_failed", "code": error.code})
+                self._settling.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
+                continue
+            self._settling.worked()
+            return settled
 
     async def _settle_failed(self, claimed: Delivery, failed: DeliveryFailed) -> None:
         failure, at_ms = failure_of(claimed, failed), self._clock.now_ms()

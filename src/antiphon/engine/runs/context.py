@@ -237,7 +237,7 @@ class RunContext:
 
 async def _first_seq_needed(query: Query, run: Run) -> int:
     compaction = await log.newest_compaction(query, system_grant(run.session), run.session_id)
-    if compaction is not None:
+    if compaction is not None and not compaction.is_unreadable:
         from_seq = compaction.data["fromSeq"]
         assert isinstance(from_seq, int)
         return from_seq

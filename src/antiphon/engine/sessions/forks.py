@@ -146,7 +146,7 @@ def _copied(events: list[Event], first: int) -> list[NewEvent]:
     """
     by_seq = {event.seq: event for event in events}
     results = {(m.call_seq, m.call_index): event for event in events if isinstance(m := event.message, ToolResult)}
-    compactions = [event for event in events if event.type == EventType.COMPACTED]
+    compactions = [event for event in events if event.type == EventType.COMPACTED and not event.is_unreadable]
     transcript = Transcript()
     transcript.add(event for event in events if event.type != EventType.COMPACTED)
     copies: list[NewEvent] = []

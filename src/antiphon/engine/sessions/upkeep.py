@@ -18,6 +18,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Transaction
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ class Upkeep:
         self._clock = clock
         self._stale_after = stale_after
         self._retention = retention
+        self._upkeep = Trouble(
+            logger, "Upkeep", action="upkeep_failed", means="Old events and files are removed an hour later."
+        )
 
     async def run(self) -> None:
         """Runs at once, then every hour, until cancelled."""
@@ -49,7 +53,9 @@ class Upkeep:
                 await self.prune()
                 await self.remove_workspaces()
             except (Conflict, Unavailable) as error:
-                logger.warning("Upkeep failed", extra={"action": "upkeep_failed", "code": error.code})
+                self._upkeep.failed(error)
+            else:
+                self._upkeep.worked()
             await anyio.sleep(INTERVAL_SECONDS)
 
     async def hide_stale(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from antiphon.domain.errors import AntiphonError, Unavailable
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import text_of
@@ -23,6 +23,7 @@ from antiphon.store import search as index
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.search import IndexedMessage, LogState
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,9 @@ class Indexer:
         self._has_failed = anyio.Event()
         self._due: dict[SessionRow, None] = {}
         self._has_due = anyio.Event()
+        means = "Search does not find new messages until this is over."
+        self._indexing = Trouble(logger, "Indexing", action="index_failed", means=means)
+        self._looking = Trouble(logger, "Looking for messages", action="index_sweep_failed", means=means)
 
     async def run(self) -> None:
         """Runs until cancelled; begins with messages not indexed yet, newest sessions first."""
@@ -91,8 +95,10 @@ class Indexer:
             try:
                 await self._index_all(sessions, rest=REST)
             except Exception as error:
-                logger.warning("Indexing failed", exc_info=not isinstance(error, Unavailable), extra=_failure(error))
+                self._indexing.failed(error)
                 self._has_failed.set()  # a sweep finds them again
+            else:
+                self._indexing.worked()
 
     async def _sweep(self) -> None:
         next_full, has_failed = 0.0, False
@@ -109,8 +115,9 @@ class Indexer:
                 else:
                     found = await self._database.read(_list_recent)
                 self._wake(found)
+                self._looking.worked()
             except Unavailable as error:
-                logger.warning("Looking for messages failed", extra=_failure(error))
+                self._looking.failed(error)
                 pause = SWEEP_SECONDS
             with anyio.move_on_after(pause):
                 await self._has_failed.wait()
@@ -170,7 +177,8 @@ def _steps(states: Sequence[LogState], logs: Sequence[list[Event]]) -> tuple[Ind
     for state, log in zip(states, logs, strict=False):
         is_whole = len(log) < room
         room -= len(log)
-        messages = tuple(message for event in log if (message := _indexed(event)).words)
+        readable = [event for event in log if not event.is_unreadable]
+        messages = tuple(message for event in readable if (message := _indexed(event)).words)
         steps.append(IndexStep(state, messages, state.last_seq if is_whole else log[-1].seq))
     return tuple(steps)
 
@@ -199,7 +207,3 @@ async def take_out(tx: Transaction, state: LogState) -> None:
     """Removes from the index a part of the messages that were pruned, deleted, or indexed by older rules."""
     await index.take_turn(tx)
     await index.delete_below(tx, state, MESSAGES_AT_ONCE)
-
-
-def _failure(error: Exception) -> dict[str, str]:
-    return {"action": "index_failed", "code": error.code if isinstance(error, AntiphonError) else "internal_error"}

@@ -1,11 +1,20 @@
 """The port for delivering work: "this session has work", at least once."""
 
+import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+import anyio
+
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
 
 
 class Driver(Protocol):
@@ -57,18 +66,33 @@ class LocalDispatch:
         self._driver: Driver | None = None
         self._early: dict[SessionRow, None] = {}
         self._is_stopped = False
+        self._reading = Trouble(
+            logger, "Looking for work", action="dispatch_failed", means="Runs of the time before the start wait."
+        )
 
     def read_from(self, database: Database) -> None:
         """Sets the database with the unfinished work of an earlier process; call before `run`."""
         self._database = database
 
     async def run(self, driver: Driver) -> None:
-        assert self._database is not None
-        for session in await self._database.read(ledger.list_busy_sessions):
+        for session in await self._find_busy():
             driver.take(session)
         self._driver = driver
         early, self._early = self._early, {}
         self.dispatch(early)
+
+    async def _find_busy(self) -> list[SessionRow]:
+        """Tries until the ledger can be read: meanwhile the process answers with the reason."""
+        assert self._database is not None
+        while True:
+            try:
+                found = await self._database.read(ledger.list_busy_sessions)
+            except Unavailable as error:
+                self._reading.failed(error)
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            self._reading.worked()
+            return found
 
     def stop(self) -> None:
         self._is_stopped = True

@@ -1,5 +1,8 @@
 """Whether the process can do its work."""
 
+import logging
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -9,9 +12,14 @@ from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.processes import Processes
 from antiphon.engine.work.stalls import StallMeter, Stalls
 from antiphon.store import sessions as rows
+from antiphon.store.checkup import probe
 from antiphon.store.database import Database
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 3.0
+LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +34,40 @@ class Readiness:
     """How long this process's event loop stood still in the last hour."""
 
 
+def check_descriptors() -> None:
+    """Raises `Unavailable` if the process or the machine can open no more files."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise Unavailable(
+            f"Process cannot open another file ({error.strerror}): connections, commands and models may fail. It "
+            "recovers once some are closed. Raise its limit of open files (`ulimit -n`, LimitNOFILE).",
+            code="no_descriptors",
+        ) from error
+
+
 class Health:
     def __init__(self, database: Database, processes: Processes | None) -> None:
         self._database = database
         self._processes = processes
         self.meter = StallMeter()
         self._is_draining = False
+        self._opening = Trouble(
+            logger, "Opening files", action="no_descriptors", means="Connections, commands and models may fail."
+        )
+
+    async def run(self) -> None:
+        """Notices, also if nobody asks, that no more files can be opened, and that something can be stored again."""
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            try:
+                check_descriptors()
+            except Unavailable as error:
+                self._opening.failed(error)
+            else:
+                self._opening.worked()
+            with suppress(Unavailable):  # the store says itself what it cannot do
+                await self._check_storing()
 
     def begin_drain(self) -> None:
         """From now on the process takes no new work."""
@@ -43,13 +79,23 @@ class Health:
             raise Unavailable("Gateway is stopping. Try again in a moment.", code="draining")
         if self._database.failure is not None:
             raise self._database.failure
+        check_descriptors()
         try:
             with anyio.fail_after(CHECK_SECONDS):
+                await self._check_storing()
                 return await self._look()
         except TimeoutError as error:
             raise Unavailable(
                 f"Database did not answer within {CHECK_SECONDS:g} s.", code="store_unreachable"
             ) from error
+
+    async def _check_storing(self) -> None:
+        """Writes only if the last unit was not stored: a supervisor that sends nothing more would never know."""
+        trouble = self._database.trouble
+        if trouble is not None and trouble.code == "store_corrupt":
+            raise trouble
+        if trouble is not None:
+            await self._database.run(probe)
 
     async def _look(self) -> Readiness:
         await self._database.read(rows.find_bounds, SessionRow(0))

@@ -16,6 +16,7 @@ from antiphon.domain.ids import ProcessId
 from antiphon.store import processes as rows
 from antiphon.store.database import Database
 from antiphon.store.processes import Process
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,12 @@ class Processes:
         self._dead_seconds = dead_seconds
         self._seen: dict[ProcessId, _Seen] = {}
         self._warned: set[str] = set()
+        self._beating = Trouble(
+            logger,
+            "Heartbeat",
+            action="beat_failed",
+            means="Other processes take over the runs of this one if they see no beat for some seconds.",
+        )
         self.this = this
 
     async def register(self) -> None:
@@ -78,7 +85,9 @@ class Processes:
                 await self._give_up_dead(now)
             except Unavailable as error:
                 self._seen.clear()
-                logger.warning("Heartbeat failed", extra={"action": "beat_failed", "code": error.code})
+                self._beating.failed(error)
+            else:
+                self._beating.worked()
 
     async def _beat(self) -> None:
         if not await self._database.run(rows.beat, self.this.id):

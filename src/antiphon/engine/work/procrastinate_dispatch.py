@@ -28,6 +28,7 @@ from antiphon.policy.rights import FAVOURED, is_favoured
 from antiphon.store import jobs
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Transaction
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +75,16 @@ class _PatientJobManager(JobManager):
     async def finish_late(self) -> None:
         """Marks the jobs that ended meanwhile as finished; jobs that other processes buried are already gone."""
         for job_id in tuple(self.to_finish):
-            if await self.list_jobs_async(id=job_id):
-                await self.finish_job_by_id_async(job_id, Status.SUCCEEDED, delete_job=True)
+            await self.finish_if_there(job_id, Status.SUCCEEDED)
             self.to_finish.discard(job_id)
+
+    async def finish_if_there(self, job_id: int, status: Status) -> None:
+        """Finishes the job, unless another process has finished it in the same moment, or before."""
+        try:
+            await self.finish_job_by_id_async(job_id, status, delete_job=True)
+        except ConnectorException as error:
+            if not isinstance(error.__cause__, psycopg.errors.RaiseException):
+                raise
 
 
 class _JobWorker(JobWorker):
@@ -118,6 +126,15 @@ class ProcrastinateDispatch:
         self._database: Database | None = None
         self._worker: _JobWorker | None = None
         self._stopped = asyncio.Event()
+        self._jobs = Trouble(
+            logger, "Job engine", action="jobs_failed", means="New work reaches this process once it works again."
+        )
+        self._sweeping = Trouble(
+            logger, "Sweep", action="sweep_failed", means="Work of processes that died waits until this is over."
+        )
+        self._checking = Trouble(
+            logger, "Checking runs", action="check_failed", means="Cancels of other processes come late."
+        )
 
     def read_from(self, database: Database) -> None:
         """Sets the database to search for work without a job; call before `run`."""
@@ -143,7 +160,7 @@ class ProcrastinateDispatch:
                     try:
                         await self._work()
                     except (ProcrastinateException, psycopg.Error, OSError) as error:
-                        logger.warning("Job engine broke off", extra={"action": "jobs_failed", "error": str(error)})
+                        self._jobs.failed(_cause(error))
                     await self._pause(RETRY_SECONDS)
 
     def stop(self) -> None:
@@ -200,13 +217,16 @@ class ProcrastinateDispatch:
                     await self._database.run(_deliver_again, *undelivered)
                     logger.info("Work was sent again", extra={"action": "jobs_swept", "sessions": len(undelivered)})
             except (ProcrastinateException, psycopg.Error, Unavailable) as error:
-                logger.warning("Sweep failed", extra={"action": "sweep_failed", "error": str(error)})
+                self._sweeping.failed(_cause(error))
+            else:
+                self._sweeping.worked()
+                self._jobs.worked()
             await self._pause(SWEEP_SECONDS)
 
     async def _bury_jobs_of_the_dead(self) -> None:
         for job in await self._manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_SECONDS):
             assert job.id is not None
-            await self._manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
+            await self._manager.finish_if_there(job.id, Status.FAILED)
 
     async def _invite_guests(self, driver: Driver) -> None:
         """Fetches guests' jobs that were passed over, as soon as there is room for them."""
@@ -224,9 +244,17 @@ class ProcrastinateDispatch:
             try:
                 await driver.check_all()
             except Unavailable as error:
-                logger.warning("Runs could not be checked", extra={"action": "check_failed", "code": error.code})
+                self._checking.failed(error)
+            else:
+                self._checking.worked()
 
 
 async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
     for session, principal in (await ledger.find_askers(tx, sessions, FAVOURED)).items():
         await tx.dispatch(session, principal)
+
+
+def _cause(error: Exception) -> Exception:
+    """The server's error, which says what happened; the job engine wraps it."""
+    found = error.__cause__ if isinstance(error, ProcrastinateException) else None
+    return found if isinstance(found, Exception) else error

@@ -32,6 +32,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Query
+from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +133,10 @@ class Worker:
         """Sessions with work for an unknown principal; True until the principal is looked up."""
         self._line = Line()
         self._driving: dict[SessionRow, _Drive] = {}
+        self._storing = Trouble(logger, "Storing runs", action="store_retry", means="Runs wait until this is over.")
+        self._driving_runs = Trouble(
+            logger, "Drive", action="drive_failed", means="The session's run is taken over like that of a dead process."
+        )
         self._leaving: dict[SessionRow, list[asyncio.Future[bool]]] = {}
         self._tasks: TaskGroup | None = None
         self._has_work = asyncio.Event()
@@ -272,7 +277,7 @@ class Worker:
         try:
             found = await self._database.read(ledger.find_askers, sessions, FAVOURED)
         except Unavailable as error:
-            logger.warning("Store is unavailable", extra={"action": "store_retry", "code": error.code})
+            self._storing.failed(error)
             await anyio.sleep(RETRY_SECONDS)
             self._has_work.set()
             return
@@ -302,7 +307,7 @@ class Worker:
             if drive.following is not None:
                 await self._hand_back(drive.following)
         except Unavailable as error:
-            logger.warning("Session was left to other workers", extra={"action": "drive_failed", "code": error.code})
+            self._storing.failed(error)
             drive.is_done = True
         finally:
             if self._driving.get(drive.session) is drive:
@@ -330,12 +335,15 @@ class Worker:
         except Unavailable as error:
             if not _is_passing(error):
                 raise
+            self._storing.failed(error)
             await anyio.sleep(RETRY_SECONDS)
             return True
-        except Exception:  # a bug of ours: the run is taken over like one whose process died
-            logger.exception("Drive failed", extra={"action": "drive_failed", "session": drive.session})
+        except Exception as error:  # a bug of ours: the run is taken over like one whose process died
+            self._driving_runs.failed(error, session=drive.session)
             await anyio.sleep(RETRY_SECONDS)
             return True
+        self._storing.worked()
+        self._driving_runs.worked()
         drive.is_done = not drive.has_news and (run is None or drive.is_exhausted)
         return not drive.is_done
 
@@ -424,7 +432,7 @@ class Worker:
             except Unavailable as error:
                 if not _is_passing(error):
                     raise
-                logger.warning("Store is unavailable", extra={"action": "store_retry", "code": error.code})
+                self._storing.failed(error)
                 await anyio.sleep(RETRY_SECONDS)
                 continue
             except Exception:

@@ -223,8 +223,11 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
     target = ask.target(params.key)
     await ask.services.sessions.get(ask.principal, target)
     events = ask.services.history.events(ask.principal, target)
+    first = await anext(events, None)  # before the answer begins: a store that cannot be read is an error, not a cut
 
     async def lines() -> AsyncIterator[bytes]:
+        if first is not None:
+            yield compact_json(wire.event(first)) + b"\n"
         async for event in events:
             yield compact_json(wire.event(event)) + b"\n"
 

@@ -1,6 +1,7 @@
 """The scale-out database: PostgreSQL, shared by any number of processes."""
 
 import asyncio
+import logging
 import random
 import time
 from collections import OrderedDict
@@ -17,10 +18,14 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, Transaction
 from antiphon.store.effects import Effects
+from antiphon.store.migrations import PROBE
 from antiphon.store.postgres.errors import OutcomeUnknown, closed, is_beaten, is_lost, outcome_unknown, translate
 from antiphon.store.postgres.lane import Lane, LaneJob
 from antiphon.store.postgres.link import Link
 from antiphon.store.postgres.transaction import Defer, NeedsSnapshot, PostgresQuery, PostgresTransaction
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -42,6 +47,9 @@ SEVERAL_SESSIONS_LOCK = 7465
 
 MAX_KNOWN_KEYS = 65_536
 
+DAMAGE_SECONDS = 60.0
+"""How long damage that was seen counts: the server may be repaired while this process runs."""
+
 
 class PostgresDatabase:
     """Implements `Database`. Open it with `PostgresDatabase.open`; its schema must be up to date."""
@@ -56,6 +64,12 @@ class PostgresDatabase:
         self._commits = count(1)
         self._wait_seconds = wait_seconds
         self._is_closed = False
+        self._trouble: Unavailable | None = None
+        self._damage: Unavailable | None = None
+        self._damaged_until = 0.0
+        self._storing = Trouble(
+            logger, "Storing", action="store_failed", means="Requests that it affects are answered with 503."
+        )
         self._writes = Lane(url, self._write)
         self._reads = Lane(url, self._read)
         self._rows: OrderedDict[str, SessionRow] = OrderedDict()
@@ -94,6 +108,12 @@ class PostgresDatabase:
     @property
     def failure(self) -> Unavailable | None:
         return closed() if self._is_closed else None
+
+    @property
+    def trouble(self) -> Unavailable | None:
+        if self._damage is not None and time.monotonic() < self._damaged_until:
+            return self._damage
+        return self._trouble
 
     async def run(
         self,
@@ -139,8 +159,19 @@ class PostgresDatabase:
                 except psycopg.Error as error:
                     await link.reset()
                     if not is_lost(error):
-                        raise
+                        raise self._judge(error) from error
                     await self._wait_for_server(job, error)
+
+    def _judge(self, error: psycopg.Error) -> Exception:
+        """The error for the waiter; remembers what `trouble` tells."""
+        cause = translate(error)
+        if isinstance(cause, Unavailable):
+            self._storing.failed(cause)
+            if cause.code == "store_corrupt":
+                self._damage, self._damaged_until = cause, time.monotonic() + DAMAGE_SECONDS
+            else:
+                self._trouble = cause
+        return cause
 
     async def _query(self, link: Link, cursor: AsyncRawCursor[Row], job: LaneJob) -> Any:
         if job.body not in self._snapshots:
@@ -189,14 +220,27 @@ class PostgresDatabase:
                 elif is_lost(error):
                     await self._wait_for_server(batch[0], error)
                 else:
-                    raise translate(error) from error
+                    raise self._judge(error) from error
                 continue
             except BaseException:
                 await link.reset()
                 raise
             break
+        if self._trouble is not None:
+            await self._look_for_room(link)
         if effects:
             self._on_commit(effects.woken, effects.dispatched, effects.interrupted)
+
+    async def _look_for_room(self, link: Link) -> None:
+        """Ends the trouble if something can be stored; the unit that was committed may have written nothing."""
+        try:
+            _, cursor = await link.open()
+            await cursor.execute("; ".join(("BEGIN", *PROBE, "COMMIT")).encode(), prepare=False)
+        except psycopg.Error:
+            await link.reset()
+            return
+        self._trouble = None
+        self._storing.worked()
 
     async def _begin(self, cursor: AsyncRawCursor[Row], sessions: tuple[Named, ...]) -> str:
         """Begins, locks the rows of the sessions in their order, and returns the transaction's number."""
@@ -256,7 +300,7 @@ class PostgresDatabase:
                     if len(batch) == 1 or is_lost(error) or is_beaten(error):
                         raise
                     return False
-                job.error = translate(error)
+                job.error = self._judge(error)
             except Exception as error:
                 if not is_careful:
                     if len(batch) > 1:

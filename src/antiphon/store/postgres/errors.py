@@ -33,8 +33,33 @@ def translate(error: psycopg.Error) -> Exception:
                 f"Database refused: {str(error).strip()}. Give its user the rights that docs/OPERATIONS.md lists.",
                 code="store_denied",
             )
+        case psycopg.errors.DataCorrupted() | psycopg.errors.IndexCorrupted():
+            return _corrupt(error)
+        case psycopg.errors.UndefinedColumn() | psycopg.errors.UndefinedTable():
+            return _corrupt(error)  # the schema was checked at the start: another program has changed it since
+        case psycopg.errors.SystemError() | psycopg.errors.InternalError_() if _is_of_server(error):
+            return Unavailable(
+                f"Database server failed ({_first_line(error)}): nothing was stored. See the server's log.",
+                code="store_failed",
+            )
         case _:
             return error
+
+
+def _corrupt(error: psycopg.Error) -> Unavailable:
+    return Unavailable(
+        f"Store is corrupt ({_first_line(error)}). Run `antiphon doctor --deep`, and restore a backup.",
+        code="store_corrupt",
+    )
+
+
+def _is_of_server(error: psycopg.Error) -> bool:
+    """Whether the server's files or the server itself failed; a function of ours raises other states."""
+    return error.sqlstate is not None and error.sqlstate.startswith(("58", "XX"))
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def outcome_unknown() -> Unavailable:

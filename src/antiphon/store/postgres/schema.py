@@ -19,7 +19,7 @@ from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import Migration, StoreUnusable, statements
 from antiphon.store.postgres.link import connect
-from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
+from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
 from antiphon.store.step import Step
 
@@ -127,7 +127,7 @@ async def prepare(
             code="store_busy",
         ) from error
     except psycopg.OperationalError as error:
-        raise _unreachable(url, error) from error
+        raise unreachable(url, error) from error
     finally:
         await connection.close()
     return known[-1].number
@@ -159,7 +159,7 @@ async def look(url: str, *, seconds: float = LOOK_SECONDS) -> ServerState:
     except psycopg.errors.InsufficientPrivilege as error:
         raise _denied(url, error) from error
     except psycopg.OperationalError as error:
-        raise _unreachable(url, error) from error
+        raise unreachable(url, error) from error
     finally:
         await connection.close()
 
@@ -248,7 +248,9 @@ async def recognise(connection: AsyncConnection[Any], url: str, known: Sequence[
             connection,
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
         )
-        check_origin(place(url), applied[-1], known, hashes=hashes, columns=columns_by_table(columns))
+        found = columns_by_table(columns)
+        check_origin(place(url), applied[-1], known, hashes=hashes, columns=found)
+        check_columns(place(url), applied[-1], found)
     return applied
 
 
@@ -301,7 +303,7 @@ async def _reach(url: str, seconds: float) -> AsyncConnection[Any]:
             return await connect(url)
         except psycopg.OperationalError as error:
             if time.monotonic() - began >= seconds or _is_final(error):
-                raise _unreachable(url, error) from error
+                raise unreachable(url, error) from error
             logger.warning("Database not reached yet", extra={"action": "database_awaited", "database": place(url)})
             await asyncio.sleep(min(1.0, seconds))
 
@@ -320,7 +322,7 @@ def _denied(url: str, error: psycopg.Error) -> StoreUnusable:
     )
 
 
-def _unreachable(url: str, error: psycopg.Error) -> StoreUnusable:
+def unreachable(url: str, error: psycopg.Error) -> StoreUnusable:
     reason = str(error).strip().splitlines()
     return StoreUnusable(
         f"Database cannot be reached: {place(url)} ({reason[-1] if reason else 'no answer'}). "

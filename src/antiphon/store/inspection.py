@@ -1,0 +1,155 @@
+"""Reads every row of a database, to find what is damaged. Changes nothing."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from antiphon.domain.errors import Unavailable
+from antiphon.store.codec import check_payload, json_list, json_object
+from antiphon.store.migrate import find_schema_damage
+from antiphon.store.sqlite_errors import unusable
+
+BATCH = 500
+MOST_NAMED = 5
+"""Of damaged rows, and of the problems that the database itself reports."""
+
+RESTORE = (
+    "Stop Antiphon, keep a copy of the home, and restore a backup. Without one, save what can still be read, session "
+    "by session: `antiphon sessions history KEY --json`."
+)
+
+JSON_COLUMNS = {
+    "sessions": {"metadata": json_object},
+    "events": {"payload": check_payload},
+    "runs": {"place": json_list},
+    "reports": {"place": json_list},
+    "spawns": {"attach_as": json_object, "receipt": json_object},
+    "processes": {"agents": json_list},
+}
+"""The columns with JSON text, by table, and what reads them."""
+
+NAMES = {"events": ("session", "seq"), "runs": ("id",), "sessions": ("key",)}
+"""The columns that name a row for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """One damaged part, and what to do about it."""
+
+    part: str
+    detail: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    rows: int
+    """The number of rows that could be read."""
+    found: tuple[Damage, ...]
+
+
+class TableReading:
+    """The rows of one table, as they are read."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self._table = table
+        self._readers = [
+            (columns.index(name), reader) for name, reader in JSON_COLUMNS.get(table, {}).items() if name in columns
+        ]
+        self._names = [(name, columns.index(name)) for name in NAMES.get(table, ()) if name in columns]
+        self._damaged: list[str] = []
+        self.rows = 0
+
+    def add(self, rows: Iterable[Sequence[object]]) -> None:
+        for row in rows:
+            self.rows += 1
+            if not self._is_sound(row):
+                self._damaged.append(self._name(row))
+
+    def _is_sound(self, row: Sequence[object]) -> bool:
+        for index, reader in self._readers:
+            value = row[index]
+            try:
+                if isinstance(value, str):
+                    value.encode()  # a text that is not UTF-8 was read with half characters in its place
+                    reader(value)
+            except (Unavailable, UnicodeEncodeError):
+                return False
+        return True
+
+    def _name(self, row: Sequence[object]) -> str:
+        return " ".join(f"{name} {row[index]}" for name, index in self._names) or f"row {self.rows}"
+
+    def damage(self) -> Iterator[Damage]:
+        if self._damaged:
+            named = "; ".join(self._damaged[:MOST_NAMED])
+            more = len(self._damaged) - MOST_NAMED
+            yield Damage(
+                part=self._table,
+                detail=f"{len(self._damaged)} rows hold values that cannot be read: {named}"
+                + (f" and {more} more" if more > 0 else ""),
+                remedy="Entries of a log are shown as unreadable and the rest works. Restore a backup to get them "
+                "back, or continue in a fork of the session.",
+            )
+
+
+def inspect_file(path: Path) -> Inspection:
+    """What is damaged in an embedded database, which may be in use. Raises `StoreUnusable` if it cannot be opened."""
+    rows, found = 0, list[Damage]()
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.text_factory = _half_text
+            tables = [
+                name
+                for (name,) in connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%' ORDER BY name"
+                ).fetchall()
+            ]
+            if why := find_schema_damage(connection):
+                found.append(Damage(part="schema", detail=why, remedy=RESTORE))
+            for table in tables:
+                reading, damage = _read_table(connection, table)
+                rows += reading
+                found += damage
+            found += _check_integrity(connection, path, are_tables_whole=not found)
+    except sqlite3.DatabaseError as error:
+        raise unusable(path, error) from error
+    return Inspection(rows=rows, found=tuple(found))
+
+
+def _half_text(stored: bytes) -> str:
+    return stored.decode(errors="surrogateescape")
+
+
+def _check_integrity(connection: sqlite3.Connection, path: Path, *, are_tables_whole: bool) -> Iterator[Damage]:
+    is_cut = False
+    try:
+        problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(100)").fetchall()]
+    except sqlite3.DatabaseError as error:
+        problems, is_cut = [str(error)], True
+    if problems == ["ok"]:
+        return
+    detail = "; ".join(problems[:MOST_NAMED]) + (" …" if len(problems) > MOST_NAMED else "")
+    if not are_tables_whole:
+        yield Damage(part="file", detail=detail, remedy=RESTORE)
+    elif is_cut or not all("index" in line for line in problems):
+        yield Damage(part="file", detail=f"{detail}; all rows can be read", remedy=RESTORE)
+    else:  # all that an index holds is in its table too
+        remedy = f'Only indexes are damaged. Stop Antiphon, keep a copy of the home, and run: sqlite3 {path} "REINDEX"'
+        yield Damage(part="indexes", detail=detail, remedy=remedy)
+
+
+def _read_table(connection: sqlite3.Connection, table: str) -> tuple[int, list[Damage]]:
+    reading: TableReading | None = None
+    try:
+        cursor = connection.execute(f'SELECT * FROM "{table}" NOT INDEXED')
+        reading = TableReading(table, [column[0] for column in cursor.description])
+        while rows := cursor.fetchmany(BATCH):
+            reading.add(rows)
+    except sqlite3.DatabaseError as error:
+        count = 0 if reading is None else reading.rows
+        broken = Damage(part=table, detail=f"cannot be read after {count} rows ({error})", remedy=RESTORE)
+        return count, [broken, *(() if reading is None else reading.damage())]
+    return reading.rows, list(reading.damage())

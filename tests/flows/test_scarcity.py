@@ -1,0 +1,67 @@
+"""A gateway without room on the disk, or without file descriptors: it says so, and recovers by itself."""
+
+import http.client
+import json
+import resource
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.tools.sandbox.start import find_problem
+from tests.cli.program import antiphon, antiphon_json, serving
+from tests.waiting import PROCESS_SECONDS, at_least, until
+
+STARVED = at_least(30)
+"""The gateway looks every few seconds."""
+
+
+class Asking:
+    """One connection that stays open, as a supervisor's may."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PROCESS_SECONDS)
+
+    def ready(self) -> tuple[int, dict[str, Any]]:
+        self._connection.request("GET", "/ready")
+        answer = self._connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def test_a_gateway_without_descriptors_says_so_once_and_recovers_by_itself(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with serving(home, log=log) as gateway:
+        asking, pid = Asking(gateway.url), gateway.process.pid
+        assert asking.ready()[0] == 200
+        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        before, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))  # what is open stays open
+        status, answer = asking.ready()
+        assert (status, answer["error"]["code"]) == (503, "no_descriptors")
+        until(lambda: "Opening files failed" in log.read_text(), seconds=STARVED)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (before, hard))
+        assert asking.ready()[0] == 200
+        until(lambda: "Opening files works again" in log.read_text(), seconds=STARVED)
+    assert log.read_text().count("Opening files failed") == 1
+
+
+@pytest.mark.skipif(find_problem() is not None, reason="needs a file system of its own, of some kilobytes")
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_start_on_a_full_disk_is_not_ready_and_says_why(home: Path, tmp_path: Path, is_used: bool) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    fill = "cat /dev/zero > filling"
+    if is_used:
+        antiphon_json("sessions", "list", home=home)
+        fill = f"cp -r {home} home; {fill}"
+    bubblewrap = shutil.which("bwrap")
+    assert bubblewrap is not None
+    prefix = [bubblewrap, "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
+    prefix += ["--size", str(1024 * 1024), "--tmpfs", str(small), "--die-with-parent"]
+    prefix += ["sh", "-c", f'cd {small}; ({fill}) 2>/dev/null; exec "$@"', "sh"]
+    done = antiphon("serve", "--port", "0", "--json", home=small / "home", prefix=prefix)
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = done.stdout.splitlines()
+    error = json.loads(line)["error"]
+    assert "url" not in json.loads(line)
+    assert error["code"] == "disk_full" and "space" in error["message"], error
