@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.store.migrations import SQLITE_WORDS, Migration, StoreUnusable, migrations, statements
+from antiphon.store.names import fold_names
 from antiphon.store.schema_origin import check_origin, columns_by_table, hash_of
 from antiphon.store.step import Step
 from antiphon.store.webhook_peers import name_peers
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x416E7470
 """In the header of our SQLite files, to distinguish them from other programs' databases."""
 
-STEPS: Mapping[str, Step] = {"rights": name_peers}
+STEPS: Mapping[str, Step] = {"rights": name_peers, "names": fold_names}
 """Steps that run after the SQL of a migration, by its name."""
 
 
