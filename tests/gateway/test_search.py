@@ -29,7 +29,7 @@ async def served(open_home: OpenHome) -> AsyncGenerator[Served]:
         yield served
 
 
-async def search(served: Served, q: str, **params: object) -> Json:
+async def search(served: Served, q: str, **params: str | int) -> Json:
     await until_indexed(served.app)
     answer = await served.client.get("/search", params={"q": q, **params})
     assert answer.status_code == 200, answer.text
@@ -59,12 +59,13 @@ async def test_a_hit_leads_to_its_message_also_in_a_conversation_that_has_ended(
     await served.append(CHAT, "a new life")
     (hit,) = (await search(served, "needle"))["messages"]
     page = (
-        await served.client.get(
-            f"/sessions/{hit['sessionId']}/history", params={"cursor": hit["historyCursor"], "limit": 5}
-        )
+        await served.client.get(f"/sessions/{hit['sessionId']}/history", params={"upTo": hit["seq"], "limit": 5})
     ).json()
     assert [message["seq"] for message in page["messages"]] == list(range(seq - 4, seq + 1))
     assert page["messages"][-1]["content"][0]["text"] == "the needle"
+    older = {"cursor": page["nextCursor"], "limit": 2}
+    page = (await served.client.get(f"/sessions/{hit['sessionId']}/history", params=older)).json()
+    assert [message["seq"] for message in page["messages"]] == [seq - 6, seq - 5]
 
 
 async def test_pages_of_messages_lose_and_repeat_nothing(served: Served) -> None:

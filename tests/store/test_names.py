@@ -1,7 +1,7 @@
 """Sessions are found by their names in any case and any script, the same on both databases."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.sessions import SessionAttributes, SessionFilter
 from antiphon.store.migrations import SQLITE_WORDS, Migration, migrations, statements
 from antiphon.store.names import ROWS_AT_ONCE
@@ -80,6 +81,10 @@ async def test_a_session_is_not_found_by_a_name_that_it_no_longer_has(open_home:
         assert not await is_found("ялта") and not await is_found("осло") and await is_found("one")
 
 
+def ignore(*changes: Collection[SessionRow]) -> None:
+    return
+
+
 COUNT = ROWS_AT_ONCE + 2
 
 
@@ -118,7 +123,7 @@ async def test_the_names_of_an_earlier_schema_are_folded_embedded(tmp_path: Path
             connection.execute("INSERT INTO schema_migrations VALUES (?, ?, 0)", (number, name))
         for text, values in before():
             connection.execute(text, values)
-    await (await SqliteDatabase.open(path, on_commit=lambda *_: None, now_ms=0)).close()
+    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
     with closing(sqlite3.connect(path)) as connection:
         check(connection.execute(FETCH).fetchall())
 

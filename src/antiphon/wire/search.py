@@ -13,7 +13,10 @@ class FoundMessageShape(Shape, frozen=True, kw_only=True):
 
     session_key: str
     session_id: str
-    """The incarnation that holds the message, which may have ended. `GET /sessions/{sessionId}/history` reads it."""
+    """The incarnation that holds the message, which may have ended.
+
+    `GET /sessions/{sessionId}/history?upTo={seq}` returns the page that ends with the message.
+    """
     label: str | None = None
     """Of the session."""
     display_name: str | None = None
@@ -22,8 +25,6 @@ class FoundMessageShape(Shape, frozen=True, kw_only=True):
     created_at: int
     snippet: str
     """At most 300 characters around the first of the words."""
-    history_cursor: str
-    """As `cursor` of `GET /sessions/{sessionId}/history`: the page that ends with this message."""
 
 
 class FoundShape(Shape, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class FoundShape(Shape, frozen=True, kw_only=True):
     """For older messages."""
 
 
-def found_message(hit: Hit, history_cursor: str) -> FoundMessageShape:
+def found_message(hit: Hit) -> FoundMessageShape:
     return FoundMessageShape(
         session_key=str(hit.session_key),
         session_id=hit.session_id,
@@ -47,5 +48,4 @@ def found_message(hit: Hit, history_cursor: str) -> FoundMessageShape:
         role=hit.role,
         created_at=milliseconds(hit.created_at),
         snippet=hit.snippet,
-        history_cursor=history_cursor,
     )

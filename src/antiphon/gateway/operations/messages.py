@@ -85,6 +85,9 @@ class AppendParams(MessageParams, frozen=True, kw_only=True):
 class ReadHistory(NamedSession, frozen=True, kw_only=True):
     limit: Limit = 50
     cursor: str | None = None
+    up_to: (
+        Annotated[int, Meta(ge=1, lt=10**18, description="End with this `seq`, of a search's result, say.")] | None
+    ) = None
     include_tools: bool = False
     follow: bool = False
     after: After | None = None
@@ -170,12 +173,13 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         view = view_of(view, found.as_named.id, is_ended=found.is_ended)
         if params.after is not None and is_in_log(found.as_named, params.after):
             return FollowResponse(services.hub, found.grant, after=params.after, view=view)
-    about = _page_of_history(ask, params.key, include_tools=params.include_tools)
+    about = ("GET /sessions/{key}/history", str(principal), repr(target), repr(params.include_tools))
+    before = None if params.up_to is None else params.up_to + 1
     page = await services.history.page(
         principal,
         target,
         limit=min(max(params.limit, 1), MAX_MESSAGES),
-        before=None if params.cursor is None else services.cursors.unseal(about, params.cursor)[0],
+        before=before if params.cursor is None else services.cursors.unseal(about, params.cursor)[0],
         include_tools=params.include_tools,
     )
     shown = history_of(page, lambda seq: services.cursors.seal(about, seq))
@@ -229,16 +233,6 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
             yield compact_json(wire.event(event)) + b"\n"
 
     return StreamingResponse(lines(), media_type=JSON_LINES)
-
-
-def history_up_to(ask: Ask, key: str, seq: int) -> str:
-    """The cursor of the page of history that ends with this message, without results of tools."""
-    return ask.services.cursors.seal(_page_of_history(ask, key, include_tools=False), seq + 1)
-
-
-def _page_of_history(ask: Ask, key: str, *, include_tools: bool) -> tuple[str, ...]:
-    """The asker and the question of a page, for its cursor."""
-    return ("GET /sessions/{key}/history", str(ask.principal), repr(ask.target(key)), repr(include_tools))
 
 
 def _part(item: TextItem | ImageItem) -> Part:

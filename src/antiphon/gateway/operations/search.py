@@ -4,7 +4,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from antiphon.gateway.operations.messages import history_up_to
 from antiphon.gateway.operations.operation import Ask, Http, Params, TokenScope, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import search as wire
@@ -37,7 +36,7 @@ async def find(ask: Ask, params: FindParams) -> wire.FoundShape:
             for each in (() if named is None else named.sessions)
         ],
         more_sessions=named is not None and named.has_more,
-        messages=[wire.found_message(hit, history_up_to(ask, hit.session_id, hit.seq)) for hit in page.hits],
+        messages=[wire.found_message(hit) for hit in page.hits],
         next_cursor=None if page.next is None else services.cursors.seal(about, page.next),
     )
 
