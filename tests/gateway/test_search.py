@@ -77,6 +77,7 @@ async def test_pages_of_messages_lose_and_repeat_nothing(served: Served) -> None
         if "nextCursor" not in page:
             break
         await served.append(CHAT, "needle: written meanwhile")
+        assert len(found) < len(seqs)
         page = await search(served, "needle", limit=4, cursor=page["nextCursor"])
         assert page["sessions"] == []
     assert found == seqs[::-1]
