@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
+
 from antiphon.clock import Clock
 from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
@@ -87,7 +89,8 @@ async def open_sqlite(
     try:
         yield Backend(database=database, notifier=notifier, dispatch=dispatch, processes=None)
     finally:
-        await database.close()
+        with anyio.CancelScope(shield=True):
+            await database.close()
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from antiphon.gateway.openapi import describe
 from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind, TokenScope
 from antiphon.gateway.operations.table import TABLE, table_of
 from antiphon.wire.encoding import Shape
+from antiphon.wire.search import FoundShape
 from tests.attacks.attempt import Door
 from tests.attacks.test_table import ATTEMPTS
 from tests.channels.fake_channel import NAME, Act, FakeChannel
@@ -290,7 +291,7 @@ async def told_to(operation: AnyOperation, guest: Ask, params: Json) -> object:
     """What the guest is refused with, without the names that it gave itself; a search has found nothing."""
     if operation.name == "search.find":
         found = await operation.handle(guest, msgspec.convert(params | {"q": "hello other"}, operation.params))
-        assert not found.sessions and not found.messages and found.next_cursor is None
+        assert isinstance(found, FoundShape) and not found.sessions and not found.messages and found.next_cursor is None
         return found
     with pytest.raises((Denied, NotFound)) as caught:
         await operation.handle(guest, msgspec.convert(params, operation.params))

@@ -13,7 +13,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.keys import parse_key
-from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage, role_of
+from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage
 from antiphon.domain.session import DeliveryContext
 from antiphon.store.database import Row, SqlValue
 from antiphon.store.select_list import Combined
@@ -143,7 +143,7 @@ def event_values(event: NewEvent) -> tuple[SqlValue, ...]:
     message = event.message
     return (
         event.type.value,
-        None if message is None else role_of(message),
+        None if message is None else message.role,
         event.actor,
         event.run_id,
         message.message_id if message is not None and event.is_addressed else None,

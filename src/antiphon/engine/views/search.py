@@ -7,7 +7,7 @@ from typing import NamedTuple
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import SessionId
 from antiphon.domain.keys import SessionKey
-from antiphon.domain.message import Role, role_of, text_of
+from antiphon.domain.message import Role, text_of
 from antiphon.domain.session import SessionSummary
 from antiphon.domain.snippet import redacted_snippet
 from antiphon.domain.words import query_words
@@ -162,7 +162,7 @@ def _hit(found: FoundMessage, words: list[str]) -> Hit:
         label=found.label,
         display_name=found.display_name,
         seq=found.event.seq,
-        role=role_of(message),
+        role=message.role,
         created_at=found.event.created_at,
         snippet=redacted_snippet(text_of(message.content), words),
     )
