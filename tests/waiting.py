@@ -20,7 +20,7 @@ PROCESS_SECONDS = at_least(60)
 """For programs: each takes seconds of a processor to begin, and several begin at once."""
 
 
-def until(is_so: Callable[[], bool], *, seconds: float = SECONDS) -> None:
+def until(is_so: Callable[[], object], *, seconds: float = SECONDS) -> None:
     """Looks, without an event loop, until it is so. Fails if it does not become so."""
     deadline = time.monotonic() + seconds
     while not is_so():

@@ -6,27 +6,150 @@ from typing import TYPE_CHECKING
 from antiphon.version import VERSION
 
 if TYPE_CHECKING:
+    from antiphon.agents.model import ToolSchema
     from antiphon.agents.toolset import ToolContext, tool
-    from antiphon.embedded import Antiphon, RunHandle, SessionHandle
-    from antiphon.embedded import open_embedded as open  # noqa: A004 - the public name of contract cli:1
+    from antiphon.config.config import Config
+    from antiphon.config.sections.agents import AgentSection
+    from antiphon.domain.delivery import Delivery, DeliveryStatus
+    from antiphon.domain.errors import (
+        AntiphonError,
+        Conflict,
+        Denied,
+        Invalid,
+        Limited,
+        NotFound,
+        TooLarge,
+        Unavailable,
+    )
+    from antiphon.domain.event import Event
+    from antiphon.domain.keys import SessionKind
+    from antiphon.domain.message import (
+        AssistantMessage,
+        ImagePart,
+        Role,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolResult,
+        Usage,
+        UserMessage,
+    )
+    from antiphon.domain.run import QueueMode, Run, RunStatus
+    from antiphon.domain.session import Session, SessionStatus, SessionSummary
+    from antiphon.embedded.deliveries import DeliveryHandles
+    from antiphon.embedded.runs import RunHandle, RunHandles
+    from antiphon.embedded.sessions import SessionChanges, SessionHandle, SessionHandles
+    from antiphon.embedded.streams import ReplyPiece
+    from antiphon.embedded.system import Antiphon
+    from antiphon.embedded.system import open_embedded as open  # noqa: A004 - the public name of contract cli:1
+    from antiphon.embedded.tools import Tools
+    from antiphon.engine.views.activities import Work
+    from antiphon.engine.views.search import Hit, HitPage, NamedSessions
+    from antiphon.engine.views.trees import Member, Tree
+    from antiphon.store.migrations import StoreUnusable
 
-__all__ = ["Antiphon", "RunHandle", "SessionHandle", "ToolContext", "open", "tool"]
+__all__ = [
+    "AgentSection",
+    "Antiphon",
+    "AntiphonError",
+    "AssistantMessage",
+    "Config",
+    "Conflict",
+    "Delivery",
+    "DeliveryHandles",
+    "DeliveryStatus",
+    "Denied",
+    "Event",
+    "Hit",
+    "HitPage",
+    "ImagePart",
+    "Invalid",
+    "Limited",
+    "Member",
+    "NamedSessions",
+    "NotFound",
+    "QueueMode",
+    "ReplyPiece",
+    "Role",
+    "Run",
+    "RunHandle",
+    "RunHandles",
+    "RunStatus",
+    "Session",
+    "SessionChanges",
+    "SessionHandle",
+    "SessionHandles",
+    "SessionKind",
+    "SessionStatus",
+    "SessionSummary",
+    "StoreUnusable",
+    "TextPart",
+    "ThinkingPart",
+    "TooLarge",
+    "ToolCallPart",
+    "ToolContext",
+    "ToolResult",
+    "ToolSchema",
+    "Tools",
+    "Tree",
+    "Unavailable",
+    "Usage",
+    "UserMessage",
+    "Work",
+    "open",
+    "tool",
+]
 __version__ = VERSION
 
-_PLACES = {
-    "Antiphon": ("antiphon.embedded", "Antiphon"),
-    "RunHandle": ("antiphon.embedded", "RunHandle"),
-    "SessionHandle": ("antiphon.embedded", "SessionHandle"),
-    "ToolContext": ("antiphon.agents.toolset", "ToolContext"),
-    "open": ("antiphon.embedded", "open_embedded"),
-    "tool": ("antiphon.agents.toolset", "tool"),
+_MODULES = {
+    "antiphon.agents.model": ("ToolSchema",),
+    "antiphon.agents.toolset": ("ToolContext", "tool"),
+    "antiphon.config.config": ("Config",),
+    "antiphon.config.sections.agents": ("AgentSection",),
+    "antiphon.domain.delivery": ("Delivery", "DeliveryStatus"),
+    "antiphon.domain.errors": (
+        "AntiphonError",
+        "Conflict",
+        "Denied",
+        "Invalid",
+        "Limited",
+        "NotFound",
+        "TooLarge",
+        "Unavailable",
+    ),
+    "antiphon.domain.event": ("Event",),
+    "antiphon.domain.keys": ("SessionKind",),
+    "antiphon.domain.message": (
+        "AssistantMessage",
+        "ImagePart",
+        "Role",
+        "TextPart",
+        "ThinkingPart",
+        "ToolCallPart",
+        "ToolResult",
+        "Usage",
+        "UserMessage",
+    ),
+    "antiphon.domain.run": ("QueueMode", "Run", "RunStatus"),
+    "antiphon.domain.session": ("Session", "SessionStatus", "SessionSummary"),
+    "antiphon.embedded.deliveries": ("DeliveryHandles",),
+    "antiphon.embedded.runs": ("RunHandle", "RunHandles"),
+    "antiphon.embedded.sessions": ("SessionChanges", "SessionHandle", "SessionHandles"),
+    "antiphon.embedded.streams": ("ReplyPiece",),
+    "antiphon.embedded.system": ("Antiphon", "open"),
+    "antiphon.embedded.tools": ("Tools",),
+    "antiphon.engine.views.activities": ("Work",),
+    "antiphon.engine.views.search": ("Hit", "HitPage", "NamedSessions"),
+    "antiphon.engine.views.trees": ("Member", "Tree"),
+    "antiphon.store.migrations": ("StoreUnusable",),
 }
+"""Where each public name is defined."""
 
 
 def __getattr__(name: str) -> object:
     """Loads a public name when it is first used, so that the command line starts quickly."""
-    if name not in _PLACES:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _PLACES[name]
-    found = globals()[name] = getattr(import_module(module), attribute)
+    found = globals()[name] = getattr(import_module(module), "open_embedded" if name == "open" else name)
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
 from anyio import to_thread
 
 from antiphon.clock import Clock
@@ -91,7 +92,8 @@ async def open_sqlite(
     try:
         yield Backend(database=database, notifier=notifier, dispatch=dispatch, processes=None)
     finally:
-        await database.close()
+        with anyio.CancelScope(shield=True):
+            await database.close()
 
 
 @asynccontextmanager

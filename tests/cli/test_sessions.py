@@ -22,6 +22,7 @@ from tests.cli.program import (
 )
 from tests.directives import YIELD, to_spawn
 from tests.waiting import PROCESS_SECONDS
+from tests.waiting import until as wait_until
 
 pytestmark = requirement("cli:1")
 
@@ -45,6 +46,32 @@ def test_lists_show_sessions_to_programs_and_people(gateway: Serving) -> None:
     assert shown.returncode == 0 and "agent:main:cli:work" in shown.stdout
     refused = antiphon("sessions", "list", "--kind", "wrong", home=gateway.home)
     assert refused.returncode == 2 and "kinds" in refused.stderr
+
+
+def test_people_find_names_and_messages_and_read_a_message_in_its_place(gateway: Serving) -> None:
+    home = gateway.home
+    antiphon_json("chat", "umbrellas", "--new", "-m", "nothing of note", home=home)
+    posted = antiphon_json("chat", "garden", "--new", "-m", "ein ROTER Regenschirm", home=home)
+    antiphon_json("chat", "garden", "-m", "later", home=home)
+    wait_until(lambda: antiphon_json("sessions", "search", "roter", home=home)["messages"])  # the index follows
+    shown = antiphon("sessions", "search", "roter", "REGENSCHIRM", home=home).stdout
+    assert f"agent:main:cli:garden  {posted['seq']} " in shown and "ein ROTER Regenschirm" in shown
+    place = next(line for line in shown.splitlines() if "in its place" in line).partition("antiphon ")[2].split()
+    read = antiphon(*place, home=home).stdout
+    assert "> ein ROTER Regenschirm" in read or "echo: ein ROTER" in read
+    assert "later" not in read
+    found = antiphon_json("sessions", "search", "UMBRELLA", home=home)
+    assert [row["key"] for row in found["sessions"]] == ["agent:main:cli:umbrellas"]
+    none = antiphon("sessions", "search", "unheard", home=home).stdout
+    assert none == "Nothing was found that contains all words of 'unheard'.\n"
+    refused = antiphon("sessions", "search", "?!", home=home)
+    assert refused.returncode == 2 and "no word" in refused.stderr
+
+
+def test_an_empty_list_says_whether_there_are_sessions(gateway: Serving, tmp_path: Path) -> None:
+    filtered = antiphon("sessions", "list", "--search", "unheard", home=gateway.home).stdout
+    assert filtered.startswith("No session matches.")
+    assert antiphon("sessions", "list", home=tmp_path / "home").stdout.startswith("There are no sessions yet.")
 
 
 @pytest.mark.parametrize(

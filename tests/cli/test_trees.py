@@ -263,7 +263,7 @@ def test_without_a_gateway_who_says_so(tmp_path: Path) -> None:
     shown = antiphon("who", home=tmp_path / "home")
     assert shown.returncode == 0
     assert shown.stdout == "No session is at work.\n\nNo gateway is running. `antiphon serve` starts one.\n"
-    assert "There are no sessions yet" in antiphon("sessions", "tree", home=tmp_path / "home").stdout
+    assert "There are no sessions to show" in antiphon("sessions", "tree", home=tmp_path / "home").stdout
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ async def test_a_person_searches_what_it_takes_part_in_and_the_owner_everything(
         await app.services.inbox.append(OWNER, target_of(app, session), text_content("needle"))
     await until_indexed(app)
     for principal, sessions in ((GUEST, [world.shared]), (OWNER, [world.shared, world.hidden])):
-        found = await app.services.search.search(principal, "needle")
+        found = (await app.services.search.messages(principal, "needle", limit=10)).hits
         assert {str(hit.session_key) for hit in found} == {str(session.key) for session in sessions}
 
 

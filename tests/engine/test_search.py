@@ -48,7 +48,7 @@ def caller_of(session: Session, principal: Principal = OWNER) -> Caller:
 async def search(app: App, session: Session, query: str, *, limit: int = 25) -> list[Hit]:
     """What is found of all that was stored before this call."""
     await Indexer(app.database, LocalNotifier()).catch_up()
-    return await app.services.search.search(caller_of(session), query, limit=limit)
+    return (await app.services.search.messages(caller_of(session), query, limit=limit)).hits
 
 
 def places(hits: Sequence[Hit]) -> list[tuple[str, int]]:
@@ -99,7 +99,7 @@ async def test_messages_of_people_and_models_are_found_newest_first(open_home: O
         assert len(await search(app, main, "மொழி தமிழ்")) == len(await search(app, main, "京")) == 2
         assert await search(app, main, "Ana மொழி") == []
         assert len(await search(app, main, "echo", limit=2)) == 2
-        assert len(await app.services.search.search(caller_of(main), "echo", limit=0)) == 1
+        assert len((await app.services.search.messages(caller_of(main), "echo", limit=1)).hits) == 1
 
 
 async def test_results_of_tools_calls_and_thoughts_are_not_searched(open_home: OpenHome) -> None:
@@ -125,7 +125,7 @@ async def test_operators_are_words_like_others(open_home: OpenHome) -> None:
         assert len(await search(app, main, '"red" -blue')) == 2
         assert len(await search(app, main, "col:umn & quoted | a")) == 1
         for query in ("red OR", "NEAR(red blue)", "red'", "\\red", "(red", "_1 red", "red\0blue", "words:red"):
-            assert len(await app.services.search.search(caller_of(main), query)) <= 3
+            assert len((await app.services.search.messages(caller_of(main), query, limit=10)).hits) <= 3
 
 
 async def test_a_query_that_cannot_find_anything_is_refused(open_home: OpenHome) -> None:
@@ -133,7 +133,7 @@ async def test_a_query_that_cannot_find_anything_is_refused(open_home: OpenHome)
         main = await open_session(app, "main")
         for query in ("", "*", "x" * 1001, " ".join(map(str, range(33)))):
             with pytest.raises(Invalid) as refused:
-                await app.services.search.search(caller_of(main), query)
+                await app.services.search.messages(caller_of(main), query, limit=10)
             assert refused.value.code == "invalid_query"
 
 
@@ -192,7 +192,7 @@ async def test_a_guest_searches_the_session_alone_that_it_writes_in(open_home: O
         for session in (main, shared, closed):
             await store(app, session, ["needle"])
         await until_indexed(app)
-        hits = await app.services.search.search(caller_of(main, guest), "needle")
+        hits = (await app.services.search.messages(caller_of(main, guest), "needle", limit=10)).hits
         assert {str(hit.session_key) for hit in hits} == {str(main.key)}
 
 
@@ -246,7 +246,7 @@ async def test_what_was_deleted_or_pruned_is_gone_at_once_and_leaves_the_index(o
             await store(app, session, ["needle"] * 300)
         assert len(await search(app, main, "needle")) == 25
         await app.services.sessions.delete(OWNER, app.services.sessions.target("api:gone"))
-        hits = await app.services.search.search(caller_of(main), "needle", limit=25)
+        hits = (await app.services.search.messages(caller_of(main), "needle", limit=25)).hits
         assert {str(hit.session_key) for hit in hits} == {str(main.key)}
         gone = await open_session(app, "api:gone")
         assert "agent:main:api:gone" not in dict(places(await search(app, main, "needle")))
@@ -257,7 +257,7 @@ async def test_what_was_deleted_or_pruned_is_gone_at_once_and_leaves_the_index(o
             await Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=timedelta(days=200)).prune()
             > 300
         )
-        left = places(await app.services.search.search(caller_of(main), "needle", limit=25))
+        left = places((await app.services.search.messages(caller_of(main), "needle", limit=25)).hits)
         assert left == [(str(gone.key), gone.last_seq + 1), (str(main.key), 301)]  # the newest of a log stays
         await Indexer(app.database, LocalNotifier()).catch_up()
         assert await app.database.read(_count_rows) == (2, 2)
@@ -276,7 +276,7 @@ async def test_a_new_message_is_found_soon_and_nobody_waits_for_it(open_home: Op
         for number in range(20):
             await app.services.inbox.append(OWNER, app.services.sessions.target("main"), text_content(f"new{number}"))
         with anyio.fail_after(SECONDS):
-            while not await app.services.search.search(caller_of(main), "new19"):
+            while not (await app.services.search.messages(caller_of(main), "new19", limit=10)).hits:
                 await anyio.lowlevel.checkpoint()
         assert await app.services.search.lag() == 0
 
@@ -298,7 +298,7 @@ async def test_a_wake_that_is_lost_is_made_up_for(open_home: OpenHome) -> None:
             ),
         )
         with anyio.fail_after(SECONDS):
-            while not await app.services.search.search(caller_of(main), "quiet"):
+            while not (await app.services.search.messages(caller_of(main), "quiet", limit=10)).hits:
                 await anyio.lowlevel.checkpoint()
 
 
@@ -400,7 +400,7 @@ async def test_messages_and_how_far_they_are_indexed_change_together(open_home: 
         with pytest.raises(Conflict):
             await app.database.run(fails_late, steps)
         assert await app.database.read(_count_rows) == (1, 1)
-        assert await app.services.search.search(caller_of(main), "late") == []
+        assert (await app.services.search.messages(caller_of(main), "late", limit=10)).hits == []
         await app.database.run(indexing.put_in, steps)
         await app.database.run(indexing.put_in, steps)  # somebody else's, of the same state
         assert await app.database.read(_count_rows) == (2, 2)
@@ -445,7 +445,7 @@ async def test_both_databases_find_exactly_what_has_all_words(open_home: OpenHom
                     continue
                 wanted = set(query_words(query))
                 model = [at for at, text in enumerate(corpus) if wanted <= set(words_of(text))]
-                hits = await app.services.search.search(caller_of(session), query, limit=25)
+                hits = (await app.services.search.messages(caller_of(session), query, limit=25)).hits
                 assert [hit.seq - 2 for hit in hits] == model[::-1][:25]
 
         examples = [

@@ -17,13 +17,14 @@ from msgspec.structs import fields
 
 from antiphon.app import Parts, gateway_app
 from antiphon.domain.actor import Principal, PrincipalKind
-from antiphon.domain.errors import AntiphonError, Denied, NotFound
+from antiphon.domain.errors import Denied, NotFound
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import Guard
 from antiphon.gateway.openapi import describe
 from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind, TokenScope
 from antiphon.gateway.operations.table import TABLE, table_of
 from antiphon.wire.encoding import Shape
+from antiphon.wire.search import FoundShape
 from tests.attacks.attempt import Door
 from tests.attacks.test_table import ATTEMPTS
 from tests.channels.fake_channel import NAME, Act, FakeChannel
@@ -192,6 +193,8 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("sessions.reset", key=CHAT)
     await journey.ask("sessions.get", key=row["sessionId"])
     await journey.ask("sessions.list", search="chat", kinds=["other"], limit=1)
+    found = await journey.ask("search.find", q="CHAT", limit=1)
+    assert [each["key"] for each in found["sessions"]] == [CHAT]
     await journey.ask("tools.list", sessionKey=CHAT)
     await journey.ask("tools.invoke", name="session_status", sessionKey=CHAT, arguments={}, idempotencyKey="once")
     await deliver(journey, channel)
@@ -263,7 +266,7 @@ async def test_operations_answer_by_who_asks_alone(open_home: OpenHome) -> None:
                 await check_door(operation, nobody, bound, hidden, missing)
                 if operation.scope is not None:
                     guest = Ask(gateway=gateway_of(served), who=Principal(PrincipalKind.GUEST, "webhook:door:eve"))
-                    told = [await refusal(operation, guest, each) for each in (hidden, missing)]
+                    told = [await told_to(operation, guest, each) for each in (hidden, missing)]
                     assert told[0] == told[1], operation.name
                     request = request_of(served.client, operation, missing)
                     answer = await served.client.send(request, stream=True)
@@ -284,8 +287,12 @@ async def check_door(
             assert len({answer.content for answer in answers}) == 1, operation.name
 
 
-async def refusal(operation: AnyOperation, guest: Ask, params: Json) -> tuple[type[AntiphonError], str, str]:
-    """What the guest is refused with, without the names that it gave itself."""
+async def told_to(operation: AnyOperation, guest: Ask, params: Json) -> object:
+    """What the guest is refused with, without the names that it gave itself; a search has found nothing."""
+    if operation.name == "search.find":
+        found = await operation.handle(guest, msgspec.convert(params | {"q": "hello other"}, operation.params))
+        assert isinstance(found, FoundShape) and not found.sessions and not found.messages and found.next_cursor is None
+        return found
     with pytest.raises((Denied, NotFound)) as caught:
         await operation.handle(guest, msgspec.convert(params, operation.params))
     text = caught.value.message

@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "each page of found messages is the first",
+        "engine/views/search.py",
+        "        before = NEWEST if before is None else before\n",
+        "        before = NEWEST\n",
+        "gateway/test_search.py::test_pages_of_messages_lose_and_repeat_nothing[sqlite]",
+    ),
+    Bug(
         "a worker whose run was taken over writes on",
         "engine/runs/lifecycle.py",
         "if found is None or found.run.fence != fence.number or not",

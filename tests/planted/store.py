@@ -4,6 +4,34 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a renamed session keeps the folded name that it had",
+        "store/events.py",
+        "with_folded(addition.set), addition.add",
+        "addition.set, addition.add",
+        "store/test_names.py::test_a_session_is_not_found_by_a_name_that_it_no_longer_has[sqlite]",
+    ),
+    Bug(
+        "a deleted session's folded name is left to the next of its key",
+        "store/sessions.py",
+        "display_name = NULL, folded_display_name = NULL, ",
+        "display_name = NULL, ",
+        "store/test_names.py::test_a_session_is_not_found_by_a_name_that_it_no_longer_has[sqlite]",
+    ),
+    Bug(
+        "the names of an earlier schema stay as they were",
+        "store/names.py",
+        "if any(names[1:])]",
+        "if all(names[1:])]",
+        "store/test_names.py::test_the_names_of_an_earlier_schema_are_folded_embedded",
+    ),
+    Bug(
+        "pages of sessions are cut by their time alone",
+        "store/sessions.py",
+        '"(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)',
+        '"s.updated_at < ?", (after.updated_at_ms,)',
+        "flows/test_paging.py::test_what_stood_still_is_on_one_page_of_the_tool[sqlite]",
+    ),
+    Bug(
         "an old fence changes a run",
         "store/runs.py",
         "WHERE id = ? AND fence = ? AND status = 'running'\",",
@@ -111,8 +139,8 @@ BUGS = (
     Bug(
         "a session that is made again has the description of the deleted one",
         "store/sessions.py",
-        "display_name = NULL, description = NULL,",
-        "display_name = NULL,",
+        "description = NULL, description_source = NULL, preview = NULL, send_policy",
+        "description_source = NULL, preview = NULL, send_policy",
         "engine/test_sessions.py::test_a_quiet_session_is_deleted_and_its_numbers_go_on[sqlite]",
     ),
     Bug(

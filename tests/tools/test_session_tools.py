@@ -30,6 +30,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.store import events as log
 from antiphon.store.database import Transaction
 from antiphon.tools.bounds import OMITTED
+from antiphon.wire.encoding import compact_json
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, config
@@ -299,7 +300,7 @@ async def test_a_row_holds_the_listed_fields_and_absent_ones_are_absent(open_hom
             *("key", "kind", "channel", "displayName", "label", "updatedAt", "sessionId", "status", "model"),
             *("contextTokens", "totalTokens", "thinkingLevel", "verboseLevel", "systemSent", "abortedLastRun"),
             *("sendPolicy", "lastChannel", "lastTo", "deliveryContext", "transcriptPath", "spawnedBy"),
-            *("childSessions", "messages"),
+            *("childSessions", "messages", "messagesOmitted"),
         }
         for each in rows.values():
             assert set(each) <= known
@@ -315,11 +316,36 @@ async def test_messages_of_a_list_are_the_newest_without_tool_results_and_within
         assert [message["content"][0]["text"] for message in row["messages"]] == ["ok"]
         for number in range(8):
             peer = await story.opens(f"p{number}")
-            await store(story, peer, *(said(f"{n}:" + "x" * 3_900, n) for n in range(20)))
-        rows = rows_of(await own.calls("sessions_list", messageLimit=20))
-        total = sum(len(json.dumps(row["messages"], ensure_ascii=False).encode()) for row in rows)
-        assert total <= 85 * 1024
-        assert all(row["messages"] for row in rows)
+            await store(story, peer, *(said(f"{n}:" + "x" * 1_900, n) for n in range(20)))
+        answer = await own.calls("sessions_list", messageLimit=20)
+        assert 70 * 1024 < len(compact_json(answer)) <= 80 * 1024
+        rows = rows_of(answer)
+        assert [bool(row.get("messages")) for row in rows] == [True] * 2 + [False] * 7
+        assert ["messagesOmitted" in row for row in rows] == [False] + [True] * 8
+        newest = rows[1]["messages"][-1]["content"][0]["text"]
+        assert newest.startswith("19:") and all("messages" not in row for row in rows[2:])
+
+
+@requirement("list:4", "history:3")
+async def test_answers_with_messages_are_never_larger_than_80_kib(open_home: OpenHome) -> None:
+    """Whatever the texts are: many sessions, long keys, and characters that JSON writes longer."""
+    async with telling(open_home) as story:
+        own = await story.opens("own")
+        for number in range(60):
+            peer = await story.opens(f"api:{number}" + "k" * 400)
+            await store(story, peer, said("\x01" * 300, 1), said('"é' * 500, 2))
+        for limit in (1, 5, 60):
+            answer = await own.calls("sessions_list", messageLimit=limit, limit=limit)
+            assert len(compact_json(answer)) <= 80 * 1024
+            assert all("messages" in row or row["messagesOmitted"] for row in rows_of(answer))
+        seen = [row["key"] for row in rows_of(answer)]
+        while "nextCursor" in answer:
+            answer = await own.calls("sessions_list", messageLimit=20, limit=60, cursor=answer["nextCursor"])
+            assert rows_of(answer) and len(compact_json(answer)) <= 80 * 1024
+            seen += [row["key"] for row in rows_of(answer)]
+        assert len(seen) == len(set(seen)) == 61
+        await store(story, own, *(said("\x01" * 4_000, n) for n in range(9)))
+        assert len(compact_json(await own.calls("sessions_history", sessionKey=own.key))) <= 80 * 1024
 
 
 @requirement("history:1", "history:2")

@@ -169,7 +169,13 @@ def _signature(declared: DeclaredFunction) -> tuple[str | None, type[BaseModel]]
     context_parameter = None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(declared.function).parameters.values():
-        hint = hints.get(parameter.name, str)
+        hint = hints.get(parameter.name)
+        if hint is None:
+            raise Invalid(
+                f"Tool has a parameter without a type: {parameter.name!r} of {declared.name!r}. "
+                f"Write its type, such as `{parameter.name}: str`.",
+                code="invalid_tool",
+            )
         if hint is ToolContext:
             context_parameter = parameter.name
             continue

@@ -199,6 +199,15 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
     exchange: ExchangeStep | None = None
     report: ReportStep | None = None
 
+    @property
+    def role(self) -> Role:
+        return Role.USER
+
+    @property
+    def text(self) -> str:
+        """The text parts joined."""
+        return text_of(self.content)
+
 
 class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant", tag_field="role"):
     """One step of a model: text and calls."""
@@ -215,7 +224,12 @@ class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """Set only on synthetic messages, which no model wrote."""
 
     @property
+    def role(self) -> Role:
+        return Role.ASSISTANT
+
+    @property
     def text(self) -> str:
+        """The text parts joined, without the model's reasoning."""
         return text_of(self.content)
 
     @property
@@ -236,6 +250,15 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="too
     content: tuple[Part, ...]
     is_error: bool = False
     details: JsonObject | None = None
+
+    @property
+    def role(self) -> Role:
+        return Role.TOOL_RESULT
+
+    @property
+    def text(self) -> str:
+        """The text parts joined."""
+        return text_of(self.content)
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolResult
@@ -270,13 +293,3 @@ def check_content(content: tuple[Part, ...]) -> None:
                 f"Text of part {place + 1} is larger than {MAX_TEXT_BYTES} bytes. Send a shorter text, or several.",
                 code="text_too_large",
             )
-
-
-def role_of(message: Message) -> Role:
-    match message:
-        case UserMessage():
-            return Role.USER
-        case AssistantMessage():
-            return Role.ASSISTANT
-        case ToolResult():
-            return Role.TOOL_RESULT

@@ -111,7 +111,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _pieces_of_part(text: str) -> Iterator[WordPiece]:
-    for run in _normal(text).translate(_SEPARATORS).split():
+    for run in folded(text).translate(_SEPARATORS).split():
         if run.isascii():
             yield WordPiece(run, False)
             continue
@@ -119,8 +119,8 @@ def _pieces_of_part(text: str) -> Iterator[WordPiece]:
             yield WordPiece(piece[0], piece[1] is not None)
 
 
-def _normal(text: str) -> str:
-    """The text without differences that do not separate words: case, width, ligatures, composition. Idempotent."""
+def folded(text: str) -> str:
+    """The text without differences that searching ignores: case, width, ligatures, composition. Idempotent."""
     if text.isascii():
         return text.lower()
     folded = normalize("NFKC", normalize("NFD", _INVISIBLE.sub("", text)).casefold())

@@ -15,7 +15,7 @@ from antiphon.domain.delay import Delay
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, NewEvent, stand_in
 from antiphon.domain.keys import parse_key
-from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage, role_of
+from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage
 from antiphon.domain.session import DeliveryContext
 from antiphon.store.database import Row, SqlValue
 from antiphon.store.select_list import Combined
@@ -194,7 +194,7 @@ def event_values(event: NewEvent) -> tuple[SqlValue, ...]:
     message = event.message
     return (
         event.type.value,
-        None if message is None else role_of(message),
+        None if message is None else message.role,
         event.actor,
         event.run_id,
         message.message_id if message is not None and event.is_addressed else None,

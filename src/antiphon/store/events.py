@@ -11,6 +11,7 @@ from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.reach import Grant
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row, event_values, milliseconds
 from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.names import with_folded
 from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 13
@@ -47,7 +48,7 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> Po
     `updated_at` never goes back. Wakes the readers. Contract: events 1, sessions 5.
     """
     incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
-    set, add = addition.set, addition.add
+    set, add = with_folded(addition.set), addition.add
     count = len(addition.events)
     values = (count, at_ms, at_ms, *set.values(), *add.values(), session)
     if end is None:

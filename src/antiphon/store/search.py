@@ -49,13 +49,19 @@ class _Place(NamedTuple):
     session: SessionRow
     seq: int
     key: str
+    label: str | None
+    display_name: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
     """A message with all words, as it is in the log."""
 
+    id: int
+    """Of its row in the index; the next page continues below it."""
     key: SessionKey
+    label: str | None
+    display_name: str | None
     event: Event
 
 
@@ -135,7 +141,7 @@ async def find_messages(
         "hit (id, session, seq, incarnation) AS MATERIALIZED ("
         "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
         "WHERE m.id = page.id AND m.level <= ? AND (m.compartments & ?) = 0) "
-        "SELECT hit.id, hit.session, hit.seq, s.key FROM hit CROSS JOIN sessions s "
+        "SELECT hit.id, hit.session, hit.seq, s.key, s.label, s.display_name FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
         f"AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0 AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
@@ -167,7 +173,9 @@ async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessa
     )
     events = {(event.session, event.seq): event for event in map(event_from_row, rows)}
     return [
-        FoundMessage(codec.stored_key(place.key), events[place.session, place.seq])
+        FoundMessage(
+            place.id, codec.stored_key(place.key), place.label, place.display_name, events[place.session, place.seq]
+        )
         for place in places
         if (place.session, place.seq) in events
     ]

@@ -27,6 +27,7 @@ from antiphon.domain.session import (
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.names import has_words, with_folded
 from antiphon.store.scopes import MAX_DEPTH, Condition, any_of, branches
 from antiphon.store.select_list import Combined, SelectList
 
@@ -180,6 +181,7 @@ class SessionFilter:
     kinds: frozenset[SessionKind] | None = None
     label: str | None = None
     search: str | None = None
+    """Words, between blanks, that are all parts of names or the key."""
     updated_since: datetime | None = None
     include_inactive: bool = False
 
@@ -278,6 +280,7 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     """Creates a row and its first incarnation, with an empty log; revives the row of a deleted key."""
     source = new.source
     values: dict[str, SqlValue] = {
+        "key": new.key.value,
         "agent_id": new.agent_id,
         "kind": new.key.kind.value,
         "incarnation": new.id,
@@ -294,13 +297,13 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
         "updated_at": at_ms,
         **new.columns,
     }
-    names = ("key", *values)
+    names, stored = zip(*with_folded(values).items(), strict=True)
     statement = (
         f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
-        f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)} "
+        f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names if name != 'key')} "
         "RETURNING id, last_seq"
     )
-    row = await tx.fetch_one(statement, (new.key.value, *values.values()))
+    row = await tx.fetch_one(statement, stored)
     assert row is not None
     session, last_seq = row
     await start_incarnation(tx, session, new.id, first_seq=last_seq + 1, at_ms=at_ms)
@@ -339,6 +342,7 @@ async def set_taint(tx: Transaction, session_id: SessionId, taint: Classificatio
 
 async def update(tx: Transaction, session: SessionRow, columns: Mapping[str, SqlValue]) -> None:
     """Sets columns without an event, for changes that no reader of the log needs."""
+    columns = with_folded(columns)
     await tx.execute(_update(tuple(columns)), (*columns.values(), session))
 
 
@@ -400,8 +404,9 @@ async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
     await tx.execute("DELETE FROM incarnations WHERE session = ?", (session,))
     await tx.execute(
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "
-        "turn_count = 0, label = NULL, display_name = NULL, description = NULL, description_source = NULL, "
-        "preview = NULL, send_policy = NULL, model = NULL, thinking_level = NULL, verbose_level = NULL, "
+        "turn_count = 0, label = NULL, folded_label = NULL, display_name = NULL, folded_display_name = NULL, "
+        "description = NULL, description_source = NULL, preview = NULL, send_policy = NULL, model = NULL, "
+        "thinking_level = NULL, verbose_level = NULL, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, clearance_level = NULL, clearance_compartments = NULL WHERE id = ?",
         (at_ms, session),
@@ -518,25 +523,12 @@ def _conditions(where: SessionFilter) -> list[Condition]:
     if where.updated_since is not None:
         conditions.append(Condition("s.updated_at >= ?", (codec.milliseconds(where.updated_since),)))
     if where.search is not None:
-        pattern = _like(where.search)
-        conditions.append(
-            Condition(
-                "(LOWER(s.key) LIKE ? ESCAPE '!' OR LOWER(s.label) LIKE ? ESCAPE '!' "
-                "OR LOWER(s.display_name) LIKE ? ESCAPE '!')",
-                (pattern, pattern, pattern),
-            )
-        )
+        conditions.append(has_words(where.search))
     return conditions
 
 
 def cursor_of(session: SessionSummary) -> ListCursor:
     return ListCursor(codec.milliseconds(session.updated_at), session.row)
-
-
-def _like(text: str) -> str:
-    for special in "!%_":
-        text = text.replace(special, "!" + special)
-    return f"%{text.lower()}%"
 
 
 def _one(row: Row | None) -> Session | None:

@@ -15,6 +15,8 @@ from antiphon.wire.encoding import compact_json
 from antiphon.wire.messages import MessageShape
 from antiphon.wire.messages import message as shown_message
 
+MAX_ANSWER_BYTES = 80 * 1024
+"""Of a whole answer with messages, as JSON."""
 OMITTED = "[omitted: the message is too large]"
 
 
@@ -25,7 +27,7 @@ class BoundedPage:
     size: int
     """Bytes of the messages as a JSON array."""
     dropped: int
-    """How many of the oldest messages were left out."""
+    """How many of the oldest messages were left out; all of them if the newest is a placeholder."""
     was_cut: bool
     was_redacted: bool
 

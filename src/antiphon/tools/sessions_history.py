@@ -12,7 +12,7 @@ from antiphon.domain.targets import Target, WrittenTarget, parse_target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.views.views import Views
-from antiphon.tools.bounds import newest_within
+from antiphon.tools.bounds import MAX_ANSWER_BYTES, newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
@@ -20,7 +20,8 @@ DESCRIPTION = (
     "to see what was said there."
 )
 MAX_LIMIT = 1_000
-MAX_BYTES = 80 * 1024
+MAX_BYTES = MAX_ANSWER_BYTES - 1024
+"""For the messages; the rest of the answer is smaller than that."""
 TARGET = "The session's key or session id, or 'main', 'current' or 'parent'."
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import accumulate
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -15,8 +16,9 @@ from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import ListCursor, SessionFilter
 from antiphon.engine.views.views import ListedSession, Views
-from antiphon.tools.bounds import newest_within
+from antiphon.tools.bounds import MAX_ANSWER_BYTES, newest_within
 from antiphon.tools.session_tool import Arguments, SessionTool
+from antiphon.wire.encoding import compact_json, milliseconds
 from antiphon.wire.sessions import listed_row
 
 DESCRIPTION = (
@@ -25,8 +27,10 @@ DESCRIPTION = (
 )
 MAX_LIMIT = 200
 MAX_MESSAGES = 20
-MAX_BYTES = 80 * 1024
-"""For all messages in one answer."""
+ENVELOPE_BYTES = 128
+"""For the count, the cursor and the brackets of an answer."""
+MARK_BYTES = 64
+"""For the names of a row's messages and of the mark that some were omitted."""
 
 
 class ListArguments(Arguments):
@@ -79,12 +83,11 @@ def sessions_list(views: Views, rules: Rules, clock: Clock, cursors: Cursors) ->
             after=after,
         )
         size = size_of(event.message for entry in page.sessions for event in entry.messages)
-        answer: dict[str, Any] = {
-            "count": len(page.sessions),
-            "sessions": await work_on(size, _rows, page.sessions, rules, arguments.message_limit > 0),
-        }
-        if page.next is not None:
-            answer["nextCursor"] = cursors.seal(about, page.next.updated_at_ms, page.next.row)
+        shown = await work_on(size, _rows, page.sessions, rules, arguments.message_limit > 0)
+        answer: dict[str, Any] = {"count": len(shown), "sessions": shown}
+        if page.next is not None or len(shown) < len(page.sessions):
+            last = page.sessions[len(shown) - 1].session
+            answer["nextCursor"] = cursors.seal(about, milliseconds(last.updated_at), last.row)
         return answer
 
     return SessionTool(
@@ -99,16 +102,32 @@ def _about(caller: Caller, arguments: ListArguments) -> tuple[str, ...]:
 
 
 def _rows(listed: Sequence[ListedSession], rules: Rules, with_messages: bool) -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = []
-    left = MAX_BYTES
-    for entry in listed:
-        agent = rules.agents.get(entry.session.agent_id)
-        row = listed_row(entry.session, default_model=agent.model if agent else "unknown")
-        if entry.children:
-            row["childSessions"] = list(entry.children)
-        if with_messages:
-            page = newest_within(entry.messages, left)
-            left -= page.size
-            row["messages"] = page.messages
-        shown.append(row)
-    return shown
+    """A row for each session; with messages, for as many of the first as an answer has room for, at least one."""
+    shown = [_row(entry, rules) for entry in listed]
+    return _with_messages(shown, listed) if with_messages else shown
+
+
+def _with_messages(shown: Sequence[dict[str, Any]], listed: Sequence[ListedSession]) -> list[dict[str, Any]]:
+    """The rows with each session's newest messages, as long as there is room; the others say that there was none."""
+    sizes = accumulate(len(compact_json(row)) + MARK_BYTES for row in shown)
+    left = [room for size in sizes if (room := MAX_ANSWER_BYTES - ENVELOPE_BYTES - size) >= 0] or [0]
+    rows, room = list(shown[: len(left)]), left[-1]
+    for row, entry in zip(rows, listed, strict=False):
+        page = newest_within(entry.messages, room) if room > 0 or not entry.messages else None
+        if page is None or (entry.messages and page.dropped == len(entry.messages)):
+            room = 0
+            row["messagesOmitted"] = True
+            continue
+        room -= page.size
+        row["messages"] = page.messages
+        if page.dropped:
+            row["messagesOmitted"] = True
+    return rows
+
+
+def _row(entry: ListedSession, rules: Rules) -> dict[str, Any]:
+    agent = rules.agents.get(entry.session.agent_id)
+    row = listed_row(entry.session, default_model=agent.model if agent else "unknown")
+    if entry.children:
+        row["childSessions"] = list(entry.children)
+    return row

@@ -16,6 +16,9 @@ DESCRIPTION = (
 )
 
 
+MAX_LIMIT = 25
+
+
 class SearchArguments(Arguments):
     query: str = Field(description="One or more words; a message must contain them all, in any order.")
     limit: int = Field(10, description="Maximum number of results, 1 to 25.")
@@ -23,7 +26,8 @@ class SearchArguments(Arguments):
 
 def sessions_search(search: Search) -> SessionTool[SearchArguments]:
     async def carry_out(caller: Caller, arguments: SearchArguments) -> Mapping[str, Any]:
-        hits = await search.search(caller, arguments.query, limit=arguments.limit)
+        limit = min(max(arguments.limit, 1), MAX_LIMIT)
+        hits = (await search.messages(caller, arguments.query, limit=limit)).hits
         return {
             "count": len(hits),
             "results": [

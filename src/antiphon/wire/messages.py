@@ -23,7 +23,6 @@ from antiphon.domain.message import (
     ToolCallPart,
     ToolResult,
     UserMessage,
-    role_of,
 )
 from antiphon.wire.encoding import Shape, compact_json, milliseconds
 
@@ -149,7 +148,7 @@ def message(event: Event, *, with_images: bool = True) -> MessageShape:
     return MessageShape(
         seq=event.seq,
         message_id=body.message_id,
-        role=role_of(body),
+        role=body.role,
         content=_parts(body.content, with_images=with_images),
         created_at=milliseconds(event.created_at),
         run_id=event.run_id,

@@ -24,6 +24,7 @@ ConfigOption: TypeAlias = Annotated[
     ),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+CursorOption: TypeAlias = Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")]
 LimitOption: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, help="The largest number to show.")]
 SessionArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="SESSION", help="'main', a key, a session id, or the name of a chat.")

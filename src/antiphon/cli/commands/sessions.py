@@ -4,13 +4,21 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption, SessionArgument
+from antiphon.cli.commands.options import (
+    ConfigOption,
+    CursorOption,
+    HomeOption,
+    JsonOption,
+    LimitOption,
+    SessionArgument,
+)
+from antiphon.cli.commands.search import search_sessions
 from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="List, read, follow, send to and fork sessions.")
+app = typer.Typer(no_args_is_help=True, help="List, search, read, follow, send to and fork sessions.")
+app.command("search")(search_sessions)
 InactiveOption = Annotated[bool, typer.Option("--all", help="Include inactive sessions.")]
-CursorOption = Annotated[str | None, typer.Option("--cursor", help="The cursor from the previous page.")]
 ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results of tools.")]
 
 
@@ -18,7 +26,7 @@ ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results 
 @command
 def list_sessions(
     search: Annotated[
-        str | None, typer.Option("--search", metavar="TEXT", help="Only with this text in name, label or key.")
+        str | None, typer.Option("--search", metavar="TEXT", help="Only with these words in name, label or key.")
     ] = None,
     kind: Annotated[
         list[str] | None,
@@ -36,6 +44,7 @@ def list_sessions(
 ) -> None:
     """List sessions, newest first."""
     from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import why_none
     from antiphon.cli.rendering.output import ago, show, show_json, show_table
     from antiphon.cli.rendering.rows import rows_of
 
@@ -49,12 +58,13 @@ def list_sessions(
             limit=limit,
             cursor=cursor,
         )
+        none_text = "" if answer["count"] or as_json else why_none(client)
     if as_json:
         show_json(answer)
         return
     rows = rows_of(answer, "sessions")
     if not rows:
-        show("There are no sessions yet. `antiphon chat` begins one.", "dim")
+        show(none_text, "dim")
         return
     show_table(
         ["Session", "Status", "Updated", "Messages", "Model", "Last message"],
@@ -140,6 +150,9 @@ def show_history(
     limit: LimitOption = 50,
     tools: ToolsOption = False,
     cursor: CursorOption = None,
+    up_to: Annotated[
+        int | None, typer.Option("--up-to", metavar="SEQ", min=1, help="End with this number, of a search's result.")
+    ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -153,7 +166,7 @@ def show_history(
 
     with connect(home, config) as client:
         name = name_to_read(find_session(client, session), session)
-        page = client.get(session_path(name, "/history"), limit=limit, includeTools=tools, cursor=cursor)
+        page = client.get(session_path(name, "/history"), limit=limit, includeTools=tools, cursor=cursor, upTo=up_to)
     if as_json:
         show_json(page)
         return

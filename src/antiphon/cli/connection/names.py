@@ -33,6 +33,13 @@ def find_session(client: Client, text: str, agent: str | None = None) -> JsonObj
         raise NotFound(f"Session not found: {text!r}. `antiphon sessions list` shows all sessions{begin}") from error
 
 
+def why_none(client: Client) -> str:
+    """Why a list of sessions is empty, and what to do."""
+    if client.get("/sessions", includeInactive=True, limit=1)["count"]:
+        return "No session matches. `antiphon sessions list --all` lists all sessions, inactive ones too."
+    return "There are no sessions yet. `antiphon chat` begins one."
+
+
 def name_to_read(row: JsonObject, text: str) -> str:
     """By what the session of that row is read: the id that was given, else its key."""
     return text if text == row["sessionId"] else str(row["key"])

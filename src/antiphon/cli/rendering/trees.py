@@ -47,7 +47,9 @@ def tree_lines(answer: JsonObject, *, height: int | None = None) -> list[Text]:
     """
     rows = rows_of(answer, "sessions")
     if not rows:
-        return [styled("There are no sessions yet. `antiphon chat` begins one.", "dim")]
+        return [
+            styled("There are no sessions to show. `antiphon chat` begins one; `--all` includes inactive ones.", "dim")
+        ]
     notes: list[str] = []
     if omitted := answer.get("omitted"):
         notes.append(f"{omitted} more under these are not shown: --limit shows more.")

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import SessionId
 from antiphon.domain.keys import SessionKey
-from antiphon.domain.message import Role, role_of, text_of
+from antiphon.domain.message import Role, text_of
+from antiphon.domain.session import SessionSummary
 from antiphon.domain.snippet import redacted_snippet
 from antiphon.domain.words import query_words
 from antiphon.engine.access.reach import Actor, Rights, find_reach
@@ -15,10 +18,11 @@ from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach
 from antiphon.store import search as index
+from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
 from antiphon.store.search import FoundMessage
+from antiphon.store.sessions import SessionFilter
 
-MAX_LIMIT = 25
 NEWEST = 2**63 - 1
 FIRST_DEPTH = 256
 MAX_DEPTH = 1024
@@ -30,11 +34,33 @@ class Hit:
     """A message with all words of a query."""
 
     session_key: SessionKey
+    session_id: SessionId
+    """The incarnation that holds the message, which may have ended."""
+    label: str | None
+    """Of the session, as its display name."""
+    display_name: str | None
     seq: int
     role: Role
     created_at: datetime
     snippet: str
     """Redacted first and then cut to at most 300 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class HitPage:
+    """Messages with all words, newest first."""
+
+    hits: list[Hit]
+    next: int | None
+    """The place in the index where the next page continues; None if there is no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSessions:
+    """Sessions whose names contain all words of a query, newest first."""
+
+    sessions: list[SessionSummary]
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +81,41 @@ class _Look(NamedTuple):
 
 
 class Search:
-    """Finds messages by their words, as far as the actor may see them."""
+    """Finds messages by their words, and sessions by their names, as far as the actor may read them."""
 
     def __init__(self, database: Database, rules: Rules) -> None:
         self._database = database
         self._rules = rules
 
-    async def search(self, actor: Actor, query: str, *, limit: int = 10) -> list[Hit]:
-        """Messages of people and models with all words, newest first, at most `limit` (1 to 25).
+    async def messages(self, actor: Actor, query: str, *, limit: int, before: int | None = None) -> HitPage:
+        """Messages of people and models with all words, below `before`, at most `limit`.
 
         Raises `Invalid` (`invalid_query`), `Denied` if reading is switched off, and `NotFound` if the calling session
         is gone.
         """
         words = query_words(query)
-        limit = min(max(limit, 1), MAX_LIMIT)
         asked = accepted(await self._database.read(_ask, Rights(actor, self._rules), tuple(words)))
         if asked is None:
-            return []
+            return HitPage([], None)
         found: list[FoundMessage] = []
-        before: int | None = NEWEST
+        before = NEWEST if before is None else before
         depth = FIRST_DEPTH
-        while before is not None and len(found) < limit:
+        while before is not None and len(found) <= limit:
             # In parts, so that a search for very common words does not hold up other readers.
-            more, before = await self._database.read(_look, asked, _Look(before, depth, limit - len(found)))
+            more, before = await self._database.read(_look, asked, _Look(before, depth, limit + 1 - len(found)))
             found += more
             depth = min(4 * depth, MAX_DEPTH)
-        size = size_of(message.event.message for message in found)
-        return await work_on(size, _hits, found, words)
+        page = found[:limit]
+        size = size_of(message.event.message for message in page)
+        hits = await work_on(size, _hits, page, words)
+        return HitPage(hits, page[-1].id if len(found) > limit else None)
+
+    async def sessions(self, principal: Principal, query: str, *, limit: int) -> NamedSessions:
+        """Sessions with all words of the query in their names or keys, inactive ones too, at most `limit`."""
+        wanted = SessionFilter(search=query, include_inactive=True)
+        rights = Rights(principal, self._rules)
+        found = accepted(await self._database.read(_find_named, rights, wanted, limit + 1))
+        return NamedSessions(found[:limit], len(found) > limit)
 
     async def lag(self) -> int:
         """The number of messages that are not in the index yet."""
@@ -97,6 +131,15 @@ async def _ask(query: Query, rights: Rights, words: tuple[str, ...]) -> _Asked |
     if sessions == []:
         return None
     return _Asked(reach, index.expression(words, sessions))
+
+
+async def _find_named(
+    query: Query, rights: Rights, wanted: SessionFilter, limit: int
+) -> list[SessionSummary] | Refusal:
+    reach = await find_reach(query, rights, Act.READ)
+    if isinstance(reach, Refusal):
+        return reach
+    return await rows.list_page(query, reach, wanted, limit=limit, after=None)
 
 
 async def _look(query: Query, asked: _Asked, look: _Look) -> tuple[list[FoundMessage], int | None]:
@@ -115,8 +158,11 @@ def _hit(found: FoundMessage, words: list[str]) -> Hit:
     assert message is not None
     return Hit(
         session_key=found.key,
+        session_id=found.event.session_id,
+        label=found.label,
+        display_name=found.display_name,
         seq=found.event.seq,
-        role=role_of(message),
+        role=message.role,
         created_at=found.event.created_at,
         snippet=redacted_snippet(text_of(message.content), words),
     )

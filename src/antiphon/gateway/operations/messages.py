@@ -85,6 +85,9 @@ class AppendParams(MessageParams, frozen=True, kw_only=True):
 class ReadHistory(NamedSession, frozen=True, kw_only=True):
     limit: Limit = 50
     cursor: str | None = None
+    up_to: (
+        Annotated[int, Meta(ge=1, lt=10**18, description="End with this `seq`, of a search's result, say.")] | None
+    ) = None
     include_tools: bool = False
     follow: bool = False
     after: After | None = None
@@ -171,11 +174,12 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         if params.after is not None and is_in_log(found.as_named, params.after):
             return FollowResponse(services.hub, found.grant, after=params.after, view=view)
     about = ("GET /sessions/{key}/history", str(principal), repr(target), repr(params.include_tools))
+    before = None if params.up_to is None else params.up_to + 1
     page = await services.history.page(
         principal,
         target,
         limit=min(max(params.limit, 1), MAX_MESSAGES),
-        before=None if params.cursor is None else services.cursors.unseal(about, params.cursor)[0],
+        before=before if params.cursor is None else services.cursors.unseal(about, params.cursor)[0],
         include_tools=params.include_tools,
     )
     shown = history_of(page, lambda seq: services.cursors.seal(about, seq))

@@ -3,7 +3,18 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from antiphon.gateway.operations import access, deliveries, health, messages, runs, sessions, tools, trees, webhooks
+from antiphon.gateway.operations import (
+    access,
+    deliveries,
+    health,
+    messages,
+    runs,
+    search,
+    sessions,
+    tools,
+    trees,
+    webhooks,
+)
 from antiphon.gateway.operations.operation import AnyOperation
 
 
@@ -25,6 +36,7 @@ TABLE = table_of(
     (
         *sessions.OPERATIONS,
         *messages.OPERATIONS,
+        *search.OPERATIONS,
         *trees.OPERATIONS,
         *runs.OPERATIONS,
         *deliveries.OPERATIONS,

@@ -1,0 +1,236 @@
+"""Sessions of an embedded system."""
+
+from collections.abc import AsyncGenerator, Collection
+from datetime import datetime, timedelta
+from typing import Literal, TypedDict, Unpack
+
+from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import Classification
+from antiphon.domain.errors import Conflict, Invalid
+from antiphon.domain.event import Event
+from antiphon.domain.keys import SessionKind
+from antiphon.domain.label import parse_label
+from antiphon.domain.message import JsonObject, Part, Role, text_content
+from antiphon.domain.run import QueueMode
+from antiphon.domain.session import Session, SessionSummary, Source
+from antiphon.domain.targets import NamedTarget
+from antiphon.embedded.lease import Lease
+from antiphon.embedded.runs import RunHandle
+from antiphon.embedded.streams import follow_log
+from antiphon.engine.runs.cancel import Cancelled
+from antiphon.engine.sessions.inbox import Envelope
+from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, session_columns
+from antiphon.engine.views.trees import Tree
+from antiphon.wire.encoding import milliseconds
+
+LISTED = 50
+MEMBERS = 300
+
+
+class SessionChanges(TypedDict, total=False):
+    """The fields of a session that a program may change."""
+
+    label: str | None
+    display_name: str | None
+    description: str | None
+    model: str | None
+    thinking_level: Literal["off", "low", "medium", "high"] | None
+    verbose_level: str | None
+    send_policy: Literal["allow", "deny"] | None
+    clearance: Classification | None
+
+
+class SessionHandle:
+    """A session of an embedded system. It is used as its owner."""
+
+    def __init__(self, lease: Lease, session: Session) -> None:
+        self._lease = lease
+        self._target = NamedTarget(session.key, None)
+        self.key = str(session.key)
+
+    async def post(
+        self,
+        text: str | tuple[Part, ...],
+        *,
+        message_id: str | None = None,
+        queue_mode: QueueMode | None = None,
+        sender: str | None = None,
+        mentioned: bool = True,
+    ) -> RunHandle:
+        """Stores the message durably and returns the run that answers it, before any model is called.
+
+        With a `message_id`, a repeated call is the same message: it is stored and answered once.
+        """
+        posted = await self._lease.services.inbox.post(
+            OWNER,
+            self._target,
+            _content(text),
+            message_id=message_id,
+            mode=queue_mode,
+            envelope=Envelope(sender=sender, mentioned=mentioned),
+        )
+        if posted.run_id is None:
+            raise Conflict("Message started no run: it is stored for later turns of the group", code="not_triggered")
+        return RunHandle(self._lease, posted.run_id)
+
+    async def append(
+        self,
+        text: str | tuple[Part, ...],
+        *,
+        message_id: str | None = None,
+        role: Role = Role.USER,
+        sender: str | None = None,
+        occurred_at: datetime | None = None,
+    ) -> int:
+        """Stores the message for later turns without starting a run; returns its `seq`."""
+        posted = await self._lease.services.inbox.append(
+            OWNER,
+            self._target,
+            _content(text),
+            message_id=message_id,
+            role=role,
+            sender=sender,
+            occurred_at=occurred_at,
+        )
+        return posted.seq
+
+    async def history(
+        self, *, limit: int = LISTED, before: int | None = None, include_tools: bool = False
+    ) -> list[Event]:
+        """The newest messages below the `seq` `before`, oldest first, each in its event's `message`."""
+        page = await self._lease.services.history.page(
+            OWNER, self._target, limit=max(limit, 1), before=before, include_tools=include_tools
+        )
+        return page.events
+
+    async def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
+        """Every event of the present incarnation above `after`, up to now."""
+        async for event in self._lease.services.history.events(OWNER, self._target, after):
+            yield event
+
+    async def follow(self, *, after: int | None = None) -> AsyncGenerator[Event]:
+        """Every event above `after`, then each new one as it is stored; without `after`, only new ones.
+
+        Raises `Conflict` for an `after` that the log does not hold, and `NotFound` if the session is deleted.
+        """
+        async for event in follow_log(self._lease, self._target, after):
+            yield event
+
+    async def status(self) -> Session:
+        """The session with its state, labels and usage."""
+        return (await self._lease.services.sessions.get(OWNER, self._target)).session
+
+    async def tree(self, *, limit: int = MEMBERS, include_inactive: bool = False) -> Tree:
+        """The session and what it spawned; the limit does not count the session itself."""
+        return await self._lease.services.trees.under(
+            OWNER, self._target, include_inactive=include_inactive, limit=limit
+        )
+
+    async def change(self, **changes: Unpack[SessionChanges]) -> Session:
+        """Changes the named fields; None unsets a field. Raises `Invalid`, also for a model that is not configured."""
+        columns: dict[str, object] = {**changes}
+        if unknown := columns.keys() - SessionChanges.__annotations__.keys():
+            raise Invalid(
+                f"Session has no such field: {min(unknown)!r}. You can change "
+                f"{', '.join(SessionChanges.__annotations__)}.",
+                code="invalid_request",
+            )
+        for name in ("label", "display_name"):
+            if isinstance(text := columns.get(name), str):
+                columns[name] = _label(text)
+        if isinstance(model := columns.get("model"), str):
+            await self._lease.app.models.check_key(model)
+        return await self._lease.services.sessions.patch(OWNER, self._target, session_columns(columns))
+
+    async def fork(self, *, seq: int | None = None) -> "SessionHandle":
+        """A new session with a copy of the log up to `seq`."""
+        return SessionHandle(self._lease, await self._lease.services.forks.fork(OWNER, self._target, seq))
+
+    async def cancel(self) -> Cancelled:
+        """Cancels the work of the session and of everything that it spawned."""
+        return await self._lease.services.runs.cancel_session(OWNER, self._target)
+
+    async def reset(self) -> None:
+        """Starts a new incarnation under the same key. The old one can still be read by its id."""
+        await self._lease.services.resets.reset(OWNER, self._target)
+
+    async def delete(self) -> None:
+        """Deletes the session with its log."""
+        await self._lease.services.sessions.delete(OWNER, self._target)
+
+
+class SessionHandles:
+    """`app.sessions`."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    async def open(
+        self, name: str, *, agent_id: str | None = None, metadata: JsonObject | None = None, label: str | None = None
+    ) -> SessionHandle:
+        """The session, created if it does not exist. `name` is a key, a session id, or a word for `api:<word>`.
+
+        Raises `Invalid`, also for a label with a line break.
+        """
+        services = self._lease.services
+        opened = await services.sessions.open(
+            OWNER,
+            self._target(name),
+            agent_id=services.rules.agent_id(agent_id),
+            source=Source(kind="api"),
+            attributes=SessionAttributes(label=None if label is None else _label(label), metadata=metadata or {}),
+        )
+        return SessionHandle(self._lease, opened.session)
+
+    async def get(self, name: str) -> SessionHandle:
+        """The session, which must exist. Raises `NotFound`."""
+        found = await self._lease.services.sessions.get(OWNER, self._target(name))
+        return SessionHandle(self._lease, found.session)
+
+    async def list(
+        self,
+        *,
+        search: str | None = None,
+        kinds: Collection[SessionKind] | None = None,
+        agent_id: str | None = None,
+        active: timedelta | None = None,
+        include_inactive: bool = False,
+        limit: int = LISTED,
+        after: SessionSummary | None = None,
+    ) -> list[SessionSummary]:
+        """Sessions, newest first; `after` is the last one of the previous page."""
+        services = self._lease.services
+        where = SessionFilter(
+            search=search,
+            kinds=None if kinds is None else frozenset(kinds),
+            agent_id=services.rules.agent_id(agent_id),
+            updated_since=None if active is None else services.clock.now() - active,
+            include_inactive=include_inactive,
+        )
+        end = None if after is None else ListCursor(milliseconds(after.updated_at), after.row)
+        return (await services.sessions.list(OWNER, where, limit=max(limit, 1), after=end)).sessions
+
+    async def trees(self, *, roots: int = 30, limit: int = MEMBERS, include_inactive: bool = False) -> Tree:
+        """The sessions without a parent that changed last, each with what it spawned."""
+        return await self._lease.services.trees.recent(
+            OWNER, include_inactive=include_inactive, roots=roots, limit=limit
+        )
+
+    def _target(self, name: str) -> NamedTarget:
+        try:
+            return self._lease.services.sessions.target(name)
+        except Invalid:
+            if ":" in name:
+                raise
+            return self._lease.services.sessions.target(f"api:{name}")
+
+
+def _content(text: str | tuple[Part, ...]) -> tuple[Part, ...]:
+    return text_content(text) if isinstance(text, str) else text
+
+
+def _label(text: str) -> str:
+    try:
+        return parse_label(text)
+    except ValueError as error:
+        raise Invalid(f"Label {error}.", code="invalid_request") from error

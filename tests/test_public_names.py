@@ -1,0 +1,153 @@
+"""What the library offers: every public name is documented, and it offers what HTTP offers."""
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import fields
+
+import antiphon
+from antiphon.gateway.operations.operation import AnyOperation
+from antiphon.gateway.operations.table import TABLE
+from tests.claims import requirement
+from tests.waiting import PROCESS_SECONDS
+
+PAGE = (Path(__file__).parents[1] / "docs" / "PYTHON.md").read_text("utf-8")
+METHODS: Mapping[str, Callable[..., Any]] = {
+    "sessions.list": antiphon.SessionHandles.list,
+    "sessions.create": antiphon.SessionHandles.open,
+    "sessions.get": antiphon.SessionHandle.status,
+    "sessions.patch": antiphon.SessionHandle.change,
+    "sessions.delete": antiphon.SessionHandle.delete,
+    "sessions.reset": antiphon.SessionHandle.reset,
+    "sessions.cancel": antiphon.SessionHandle.cancel,
+    "sessions.fork": antiphon.SessionHandle.fork,
+    "sessions.post": antiphon.SessionHandle.post,
+    "sessions.append": antiphon.SessionHandle.append,
+    "sessions.history": antiphon.SessionHandle.history,
+    "sessions.events": antiphon.SessionHandle.follow,
+    "sessions.transcript": antiphon.SessionHandle.events,
+    "sessions.tree": antiphon.SessionHandle.tree,
+    "search.find": antiphon.Antiphon.search,
+    "trees.list": antiphon.SessionHandles.trees,
+    "activities.list": antiphon.Antiphon.who,
+    "runs.list": antiphon.RunHandles.list,
+    "runs.get": antiphon.RunHandle.status,
+    "runs.wait": antiphon.RunHandle.wait,
+    "runs.cancel": antiphon.RunHandle.cancel,
+    "deliveries.list": antiphon.DeliveryHandles.list,
+    "deliveries.get": antiphon.DeliveryHandles.get,
+    "deliveries.retry": antiphon.DeliveryHandles.retry,
+    "tools.invoke": antiphon.Tools.call,
+}
+CREDENTIALS = "a program that can open the home needs no credential"
+PROCESS = "the program is the process"
+MISSING = {
+    "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
+    "tokens.create": CREDENTIALS,
+    "tokens.list": CREDENTIALS,
+    "tokens.revoke": CREDENTIALS,
+    "tokens.rotate": CREDENTIALS,
+    "links.create": CREDENTIALS,
+    "browsers.sign-in": CREDENTIALS,
+    "browsers.sign-out": CREDENTIALS,
+    "gateways.prove": CREDENTIALS,
+    "webhooks.receive": "platforms reach a program by HTTP",
+    "health.get": PROCESS,
+    "health.ready": PROCESS,
+}
+"""Operations that the library does not offer, and why."""
+SPELT = {
+    "key": None,  # the handle
+    "run_id": None,
+    "session_key": "session",
+    "session_id": "name",
+    "content": "text",
+    "q": "query",
+    "seq": "seq",
+    "cursor": ("before", "after"),
+    "up_to": "before",
+    "active_minutes": "active",
+    "wait": "timeout",
+}
+"""Parameters of operations that the library spells in another way."""
+LEFT_OUT = {
+    ("sessions.list", "label"): "`search` finds labels",
+    ("sessions.create", "source"): "a program's sessions have the source `api`",
+    ("sessions.create", "taint"): "`change` sets the clearance; taint follows the data",
+    ("sessions.create", "clearance"): "`change` sets it",
+    ("sessions.post", "wait"): "`run.wait`",
+    ("sessions.post", "stream"): "`run.stream`",
+    ("sessions.post", "role"): "only for appending",
+    ("sessions.post", "occurred_at"): "only for appending",
+    ("sessions.append", "queue_mode"): "only for posting",
+    ("sessions.append", "mentioned"): "only for posting",
+    ("sessions.history", "follow"): "`session.follow`",
+    ("sessions.history", "after"): "`session.follow`",
+}
+
+
+@requirement("cli:1")
+def test_the_library_offers_what_http_offers() -> None:
+    assert METHODS.keys() | MISSING.keys() == TABLE.keys() and not METHODS.keys() & MISSING.keys()
+    assert all(MISSING.values())
+
+
+@pytest.mark.parametrize("operation", [pytest.param(TABLE[name], id=name) for name in METHODS if name in TABLE])
+def test_a_method_takes_what_its_operation_takes(operation: AnyOperation) -> None:
+    method = METHODS[operation.name]
+    taken = set(inspect.signature(method).parameters)
+    if "changes" in taken:
+        taken |= set(antiphon.SessionChanges.__annotations__)
+    for each in fields(operation.params):
+        spelt = SPELT.get(each.name, each.name)
+        names = spelt if isinstance(spelt, tuple) else (spelt,)
+        is_taken = spelt is None or bool(taken & {each.name, *map(str, names)})
+        assert is_taken or (operation.name, each.name) in LEFT_OUT, each.name
+
+
+def test_what_is_left_out_is_a_parameter_of_its_operation() -> None:
+    for (name, parameter), reason in LEFT_OUT.items():
+        assert reason and parameter in {each.name for each in fields(TABLE[name].params)}
+
+
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_the_examples_of_the_page_work(number: int, tmp_path: Path) -> None:
+    assert len(EXAMPLES) >= 4
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMPLES[number]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = re.findall(r"# prints (.*)", EXAMPLES[number])
+    assert expected and all(line in done.stdout for line in expected), done.stdout
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in antiphon.__all__:
+        assert getattr(antiphon, name) is not None
+        assert f"`{name}" in PAGE or f"`antiphon.{name}" in PAGE, f"docs/PYTHON.md does not name {name}"
+    for handle in (
+        antiphon.Antiphon,
+        antiphon.SessionHandles,
+        antiphon.SessionHandle,
+        antiphon.RunHandles,
+        antiphon.RunHandle,
+        antiphon.Tools,
+        antiphon.DeliveryHandles,
+    ):
+        for name in vars(handle):
+            if not name.startswith("_"):
+                assert f".{name}" in PAGE, f"docs/PYTHON.md does not name {handle.__name__}.{name}"
