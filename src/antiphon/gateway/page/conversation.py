@@ -8,12 +8,12 @@ from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.text import plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.page.entries import PageEntry, entries_of
 from antiphon.gateway.page.listing import AT_FIRST, Item, items_of
+from antiphon.gateway.page.titles import titles_of
 
 MESSAGES = 60
 UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
@@ -85,7 +85,7 @@ async def conversation_head(gateway: Gateway, principal: Principal, name: str) -
     is_group = session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP
     return PageConversation(
         session=session,
-        title=title_of(session),
+        title=titles_of(gateway).of(session),
         agent=agent.name if agent else session.agent_id,
         model=session.model or (agent.model if agent else "unknown"),
         entries=[],
@@ -96,16 +96,3 @@ async def conversation_head(gateway: Gateway, principal: Principal, name: str) -
         parent=family.parent,
         item=item,
     )
-
-
-def title_of(session: Session) -> str:
-    """The session's name for people, without characters that would rewrite the words around it."""
-    if name := session.label or session.display_name:
-        return plain(name)
-    if session.key == main_key(session.agent_id):
-        return "Main chat"
-    if session.description:
-        return plain(session.description)
-    if session.source.platform == "web":
-        return "New chat"
-    return str(session.key).removeprefix(f"agent:{session.agent_id}:")

@@ -13,7 +13,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.message import UserMessage
+from antiphon.domain.message import MAX_TEXT_BYTES, UserMessage
 from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
 from antiphon.engine.ledger.text_work import size_of, work_on
@@ -23,14 +23,10 @@ from antiphon.gateway.operations.following import LAST_EVENT_ID, resume
 from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, TokenScope, operation
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
-from antiphon.gateway.page.conversation import (
-    PageConversation,
-    conversation_head,
-    read_conversation,
-    title_of,
-)
+from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_conversation
 from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
+from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
 from antiphon.wire.errors import status_of
 
@@ -88,7 +84,13 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
     key = None if conversation is None else conversation.key
     listed = await _listed(gateway, principal, search="", shown=LISTED, current=key, opened=opened)
     agents = list(gateway.services.rules.agents.values())
-    values = {"conversation": conversation, "problem": problem, "agents": agents, **listed}
+    values = {
+        "conversation": conversation,
+        "problem": problem,
+        "agents": agents,
+        "longest_bytes": MAX_TEXT_BYTES,
+        **listed,
+    }
     return _html("page.html", values, status=status)
 
 
@@ -122,7 +124,7 @@ async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
 async def show_header(ask: Ask, params: ShowHeader) -> Response:
     """The head of a conversation: name, state and usage."""
     conversation = await conversation_head(ask.gateway, ask.principal, params.session)
-    return _html("header.html", {"conversation": conversation})
+    return _html("header.html", {"conversation": conversation, "titles": titles_of(ask.gateway)})
 
 
 @operation("pages.older", ShowOlder, Response, _at("/page/older"), scope=TokenScope.READ)
@@ -212,7 +214,7 @@ async def _listed(
         "opened": write_opened(opened),
         "more": min(shown + LISTED, MOST_LISTED) if has_more and shown < MOST_LISTED else None,
         "current": current,
-        "agent_names": {agent.id: agent.name for agent in gateway.services.rules.agents.values()},
+        "titles": titles_of(gateway),
     }
 
 
@@ -255,7 +257,6 @@ _templates = Environment(
     auto_reload=False,
 )
 _templates.filters["asset"] = asset
-_templates.filters["title_of"] = title_of
 _templates.filters["plain"] = plain
 _templates.filters["dollars"] = _dollars
 _templates.filters["spent"] = _spent
