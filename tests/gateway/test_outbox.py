@@ -90,9 +90,13 @@ def test_the_banner_says_what_is_the_case(page: Page, live_gateway: LiveGateway)
     seen = banners(page)
     live_gateway.stop()
     send(page, "one")
-    expect(page.locator("#connection span")).to_have_text("The gateway is away. 1 message will be sent when it is back.")
+    expect(page.locator("#connection span")).to_have_text(
+        "The gateway is away. 1 message will be sent when it is back."
+    )
     send(page, "two")
-    expect(page.locator("#connection span")).to_have_text("The gateway is away. 2 messages will be sent when it is back.")
+    expect(page.locator("#connection span")).to_have_text(
+        "The gateway is away. 2 messages will be sent when it is back."
+    )
     live_gateway.start()
     expect(page.locator(".entry.agent")).to_have_count(2)
     expect(page.locator("#connection")).to_be_hidden()
