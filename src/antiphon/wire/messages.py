@@ -116,6 +116,17 @@ class EventShape(Shape, frozen=True, kw_only=True):
     message: MessageShape | None = None
 
 
+class EndingShape(Shape, frozen=True, kw_only=True):
+    """The end of a run that failed, took too long or was cancelled."""
+
+    seq: int
+    run_id: str | None = None
+    status: str
+    error: str | None = None
+    code: str | None = None
+    created_at: int
+
+
 class HistoryShape(Shape, frozen=True, kw_only=True):
     """A page of messages, oldest first."""
 
@@ -123,6 +134,8 @@ class HistoryShape(Shape, frozen=True, kw_only=True):
     session_id: str
     """The id of the incarnation that was read."""
     messages: Sequence[MessageShape]
+    endings: Sequence[EndingShape] | None = None
+    """Runs among these messages that failed, took too long or were cancelled."""
     has_more: bool
     truncated: bool
     dropped_messages: bool
@@ -151,6 +164,19 @@ def message(event: Event, *, with_images: bool = True) -> MessageShape:
         run_id=event.run_id,
         classification=label,
         **_own_fields(body),
+    )
+
+
+def ending(event: Event) -> EndingShape:
+    """`event` is the end of a run."""
+    error, code = event.data.get("error"), event.data.get("code")
+    return EndingShape(
+        seq=event.seq,
+        run_id=event.run_id,
+        status=str(event.data.get("status")),
+        error=None if error is None else str(error),
+        code=None if code is None else str(code),
+        created_at=milliseconds(event.created_at),
     )
 
 

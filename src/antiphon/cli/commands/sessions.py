@@ -46,7 +46,7 @@ def list_sessions(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import why_none
     from antiphon.cli.rendering.output import ago, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
+    from antiphon.cli.rendering.rows import last_words, rows_of
 
     with connect(home, config) as client:
         answer = client.get(
@@ -75,7 +75,7 @@ def list_sessions(
                 ago(row["updatedAt"]),
                 str(row["messageCount"]),
                 str(row["model"]),
-                str(row.get("label") or row.get("preview") or ""),
+                last_words(row),
             ]
             for row in rows
         ],
@@ -162,7 +162,7 @@ def show_history(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session, name_to_read
     from antiphon.cli.rendering.output import show, show_json
-    from antiphon.cli.rendering.rows import messages_of, show_message
+    from antiphon.cli.rendering.rows import entries_of, show_entry
 
     with connect(home, config) as client:
         name = name_to_read(find_session(client, session), session)
@@ -172,8 +172,8 @@ def show_history(
         return
     if page["hasMore"]:
         show(f"To see older messages: --cursor {page['nextCursor']}", "dim")
-    for message in messages_of(page):
-        show_message(message)
+    for entry in entries_of(page):
+        show_entry(entry)
 
 
 @app.command("follow")
@@ -194,27 +194,29 @@ def follow_session(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
     from antiphon.cli.rendering.output import show, show_json, tell
-    from antiphon.cli.rendering.rows import messages_of, show_message
+    from antiphon.cli.rendering.rows import entries_of, messages_of, show_entry
 
     with connect(home, config) as client:
         path = session_path(str(find_session(client, session)["key"]), "/history")
         for event in client.follow(path, after=after, tell=tell, follow=True, limit=limit, includeTools=tools):
             match event.name:
                 case "history":
-                    messages = messages_of(event.data)
+                    entries = messages_of(event.data) if as_json else entries_of(event.data)
                 case "message":
-                    messages = [event.data]
+                    entries = [event.data]
+                case "ending":
+                    entries = [] if as_json else [event.data]
                 case "reset":
-                    messages = []
+                    entries = []
                     if not as_json:
                         show("The log starts again here.", "dim")
                 case _:
-                    messages = []
-            for message in messages:
+                    entries = []
+            for entry in entries:
                 if as_json:
-                    show_json(message)
+                    show_json(entry)
                 else:
-                    show_message(message)
+                    show_entry(entry)
 
 
 @app.command("send")

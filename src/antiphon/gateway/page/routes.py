@@ -203,7 +203,10 @@ async def _listed(
     shown = min(shown, MOST_LISTED)
     if wanted := search.strip()[:200]:
         page = await gateway.services.sessions.list(principal, SessionFilter(search=wanted), limit=shown)
-        items, has_more = [plain_item(session) for session in page.sessions], page.next is not None
+        items, has_more = (
+            [plain_item(session, page.last_runs.get(session.row)) for session in page.sessions],
+            page.next is not None,
+        )
     else:
         tree = await gateway.services.trees.folded(principal, opened, roots=shown)
         items, has_more = items_of(tree, opened, gateway.services.clock.now()), tree.has_more
