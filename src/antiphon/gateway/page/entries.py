@@ -65,8 +65,10 @@ class PageEntry:
     """One item of the transcript."""
 
     seq: int
+    until: int = 0
+    """Where a gap ends."""
     kind: str
-    """`user | agent | card | result | end`; a card is a sub-agent's result."""
+    """`user | agent | card | result | end | gap`; a card is a sub-agent's result, a gap stands for other entries."""
     at: datetime
     message_id: str = ""
     pieces: tuple[PagePiece, ...] = ()
@@ -127,6 +129,11 @@ def entry_of(event: Event) -> PageEntry | None:
             )
         case None:
             return _end(event) if event.type == EventType.RUN_FINISHED else None
+
+
+def gap_entry(last: Event, until: int) -> PageEntry:
+    """Stands for the entries after the last one shown, up to that number."""
+    return PageEntry(seq=last.seq, kind="gap", at=last.created_at, until=until)
 
 
 def entries_of(events: Sequence[Event]) -> list[PageEntry]:

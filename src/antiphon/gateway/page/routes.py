@@ -10,7 +10,7 @@ from msgspec import Meta
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import AntiphonError, NotFound
+from antiphon.domain.errors import AntiphonError, Invalid, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import MAX_TEXT_BYTES, UserMessage
@@ -18,12 +18,13 @@ from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.sessions.sessions import SessionFilter
+from antiphon.engine.views.search import Hit
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.operations.following import LAST_EVENT_ID, resume
 from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, TokenScope, operation
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
-from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_conversation
+from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_between, read_conversation
 from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.page.titles import titles_of
@@ -32,11 +33,15 @@ from antiphon.wire.errors import status_of
 
 LISTED = 40
 MOST_LISTED = 1000
+HITS = 30
+"""How many messages a search shows."""
 WEB = Source(kind="api", platform="web")
 
 
 class ShowPage(Params, frozen=True, kw_only=True):
     session: str | None = None
+    at: Annotated[int, Meta(ge=1, lt=10**18)] | None = None
+    """The `seq` of the message to show."""
 
 
 class ShowSessions(Params, frozen=True, kw_only=True):
@@ -53,6 +58,12 @@ class ShowHeader(Params, frozen=True, kw_only=True):
 class ShowOlder(Params, frozen=True, kw_only=True):
     session: str
     before: Annotated[int, Meta(ge=1)]
+
+
+class ShowBetween(Params, frozen=True, kw_only=True):
+    session: str
+    after: Annotated[int, Meta(ge=0)]
+    until: Annotated[int, Meta(ge=1)]
 
 
 class FollowPage(Params, frozen=True, kw_only=True):
@@ -77,7 +88,7 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
     gateway, principal = ask.gateway, ask.principal
     conversation, status, problem = None, 200, ""
     try:
-        conversation = await _conversation(gateway, principal, params.session)
+        conversation = await _conversation(gateway, principal, params.session, params.at)
     except AntiphonError as error:
         status, problem = status_of(error), error.message
     opened = {} if conversation is None else opened_around(conversation.session)
@@ -134,6 +145,14 @@ async def show_older(ask: Ask, params: ShowOlder) -> Response:
     return _html("entries.html", {"conversation": conversation})
 
 
+@operation("pages.between", ShowBetween, Response, _at("/page/between"), scope=TokenScope.READ)
+async def show_between(ask: Ask, params: ShowBetween) -> Response:
+    """The entries that a page left out between two others."""
+    head = await conversation_head(ask.gateway, ask.principal, params.session)
+    entries = await read_between(ask.gateway, ask.principal, params.session, after=params.after, until=params.until)
+    return _html("entries.html", {"conversation": replace(head, entries=entries)})
+
+
 @operation("pages.follow", FollowPage, Response, _at("/page/follow", after=LAST_EVENT_ID), scope=TokenScope.READ)
 async def follow_page(ask: Ask, params: FollowPage) -> Response:
     """Streams the log after the `Last-Event-ID`, live: one frame per event, with the HTML that people see."""
@@ -150,6 +169,7 @@ ROUTES = (
     show_sessions,
     show_header,
     show_older,
+    show_between,
     follow_page,
 )
 """Not in the table: these are for people, not for programs."""
@@ -180,7 +200,7 @@ async def _prepare(events: Sequence[Event]) -> None:
 PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
 
 
-async def _conversation(gateway: Gateway, principal: Principal, name: str | None) -> PageConversation:
+async def _conversation(gateway: Gateway, principal: Principal, name: str | None, at: int | None) -> PageConversation:
     """The named session, else the default agent's main one, which is created if it does not exist."""
     if name is None:
         sessions = gateway.services.sessions
@@ -188,7 +208,7 @@ async def _conversation(gateway: Gateway, principal: Principal, name: str | None
             await sessions.get(principal, sessions.target("main"))
         except NotFound:
             await sessions.open(principal, sessions.target("main"), source=WEB)
-    return await read_conversation(gateway, principal, name or "main")
+    return await read_conversation(gateway, principal, name or "main", at=at)
 
 
 async def _listed(
@@ -201,8 +221,11 @@ async def _listed(
     opened: Mapping[SessionRow, int],
 ) -> dict[str, object]:
     shown = min(shown, MOST_LISTED)
+    hits: list[Hit] = []
     if wanted := search.strip()[:200]:
-        page = await gateway.services.sessions.list(principal, SessionFilter(search=wanted), limit=shown)
+        where = SessionFilter(search=wanted, include_inactive=True)
+        page = await gateway.services.sessions.list(principal, where, limit=shown)
+        hits = await _hits(gateway, principal, wanted)
         items, has_more = (
             [plain_item(session, page.last_runs.get(session.row)) for session in page.sessions],
             page.next is not None,
@@ -212,6 +235,7 @@ async def _listed(
         items, has_more = items_of(tree, opened, gateway.services.clock.now()), tree.has_more
     return {
         "items": items,
+        "hits": hits,
         "search": search,
         "shown": shown,
         "opened": write_opened(opened),
@@ -219,6 +243,14 @@ async def _listed(
         "current": current,
         "titles": titles_of(gateway),
     }
+
+
+async def _hits(gateway: Gateway, principal: Principal, wanted: str) -> list[Hit]:
+    """The newest messages with all these words; none if there is no word in the text."""
+    try:
+        return (await gateway.services.search.messages(principal, wanted, limit=HITS)).hits
+    except Invalid:
+        return []
 
 
 def _dollars(microusd: int | None) -> str:

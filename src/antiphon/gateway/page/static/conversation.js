@@ -67,6 +67,8 @@ class Conversation {
     this.showWaiting();
     this.toEnd();
     this.forgetGrowing({ isJoining: this.runs.size > 0 });
+    if (element.dataset.at) this.mark(element.dataset.at);
+    if ('ended' in element.dataset) this.close();
     this.open();
   }
 
@@ -313,6 +315,17 @@ class Conversation {
     this.scroller.scrollTop = this.scroller.scrollHeight;
     this.isAtEnd = true;
     find('#to-end', this.element).hidden = true;
+  }
+
+  // Shows a message that was searched for. False if it is not on the page.
+  mark(seq) {
+    for (const marked of findAll('.marked', this.entries)) marked.classList.remove('marked');
+    const entry = find(`.entry[data-seq="${CSS.escape(seq)}"]`, this.entries);
+    if (!entry) return false;
+    this.isAtEnd = false;
+    entry.classList.add('marked');
+    entry.scrollIntoView({ block: 'center' });
+    return true;
   }
 
   // Stays at the end if it was there; else says that there is more below.

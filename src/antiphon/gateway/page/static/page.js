@@ -57,11 +57,11 @@ function checkStream() {
 }
 
 // Raises `Problem` and leaves everything as it is if the session cannot be fetched.
-async function show(key, { isFocused = false, isPushed = false } = {}) {
-  const address = pageAddress(key);
+async function show(key, { isFocused = false, isPushed = false, at } = {}) {
+  const address = pageAddress(key, at);
   const before = find('#conversation');
   const push = isPushed ? { push: address } : {};
-  await htmx.ajax('GET', contentAddress(key), { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
+  await htmx.ajax('GET', contentAddress(key, at), { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
   if (find('#conversation') === before) throw new Problem('The gateway cannot be reached.', { isPassing: true });
   adopt();
   if (isFocused) find('#message')?.focus();
@@ -167,6 +167,14 @@ const actions = {
     find('#unsent').close();
     if (link.dataset.key === conversation?.key) return;
     await show(link.dataset.key, { isPushed: true, isFocused: matchMedia('(pointer: fine)').matches });
+  },
+  async jump(link, event) {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    document.body.classList.remove('is-list-shown');
+    const { session, seq } = link.dataset;
+    const isHere = session === conversation?.sessionId && conversation.mark(seq);
+    if (!isHere) await show(session, { at: seq, isPushed: true });
   },
   'show-list': () => document.body.classList.add('is-list-shown'),
   'hide-list': () => document.body.classList.remove('is-list-shown'),

@@ -51,8 +51,9 @@ async function call(method, path, body) {
 }
 
 const sessionPath = (key, rest = '') => `/sessions/${encodeURIComponent(key)}${rest}`;
-const pageAddress = (key) => `/?session=${encodeURIComponent(key)}`;
-const contentAddress = (key) => `/page?session=${encodeURIComponent(key)}`;
+const pageQuery = (name, at) => new URLSearchParams({ session: name, ...(at ? { at } : {}) });
+const pageAddress = (name, at) => `/?${pageQuery(name, at)}`;
+const contentAddress = (name, at) => `/page?${pageQuery(name, at)}`;
 
 function randomId() {
   const bytes = crypto.getRandomValues(new Uint8Array(12));

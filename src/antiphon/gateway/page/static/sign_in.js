@@ -70,12 +70,10 @@ async function load() {
     signedOut('');
     return;
   }
-  const session = new URLSearchParams(location.search).get('session');
-  const query = session === null ? '' : `?${new URLSearchParams({ session })}`;
   let response = null;
   let text = '';
   try {
-    response = await fetch(`/page${query}`, { headers });
+    response = await fetch(`/page${location.search}`, { headers });
     text = await response.text();
   } catch {
     response = null;
