@@ -68,7 +68,7 @@ class PageEntry:
     until: int = 0
     """Where a gap ends."""
     kind: str
-    """`user | agent | card | result | end | gap`; a card is a sub-agent's result, a gap stands for other entries."""
+    """`user | agent | report | result | end | gap`; a report is a sub-agent's result, a gap stands for other entries."""
     at: datetime
     message_id: str = ""
     pieces: tuple[PagePiece, ...] = ()
@@ -148,7 +148,7 @@ def _card(event: Event, message: UserMessage) -> PageEntry | None:
     record = read_record(message.content)
     return record and PageEntry(
         seq=event.seq,
-        kind="card",
+        kind="report",
         at=event.created_at,
         message_id=message.message_id,
         pieces=(PagePiece(kind="text", html=html_from_markdown(record.result)),),

@@ -50,7 +50,8 @@ class Titles:
 
 
 def _short(key: SessionKey) -> str:
-    return str(key).removeprefix(f"agent:{key.agent_id}:")
+    name = str(key).removeprefix(f"agent:{key.agent_id}:")
+    return "Chat" if name.startswith("web:") else name
 
 
 def titles_of(gateway: Gateway) -> Titles:
