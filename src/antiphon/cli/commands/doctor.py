@@ -2,6 +2,7 @@
 
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import CommandFailed, ExitCode, command
+from antiphon.program import with_path
 
 
 @command
@@ -40,7 +41,7 @@ def doctor(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOp
                 styled(mark, style), styled(f"  {finding.name:<{width}}  {finding.detail}"), sep="", soft_wrap=True
             )
             if finding.remedy:
-                show(f"{'':{width + 10}}→ {finding.remedy}", style)
+                show(f"{'':{width + 10}}→ {with_path(finding.remedy)}", style)
         show("Something is broken." if broken else "Nothing is broken.", "bold red" if broken else "green")
     if broken:
         raise CommandFailed(ExitCode.FAILED)

@@ -68,7 +68,7 @@ class PageEntry:
     until: int = 0
     """Where a gap ends."""
     kind: str
-    """`user | agent | report | result | end | gap`; a report is a sub-agent's result, a gap stands for other entries."""
+    """`user | agent | report | result | end | gap`; a report is a child's result, a gap stands for others."""
     at: datetime
     message_id: str = ""
     pieces: tuple[PagePiece, ...] = ()

@@ -29,6 +29,7 @@ from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
+from antiphon.program import program_path
 from antiphon.wire.errors import status_of
 
 LISTED = 40
@@ -303,7 +304,8 @@ _templates.filters["moment"] = _moment
 
 def _html(template: str, values: Mapping[str, object], *, status: int = 200) -> HTMLResponse:
     headers = {**HEADERS, "Cache-Control": "no-store"}
-    return HTMLResponse(_templates.get_template(template).render(values), status, headers=headers)
+    content = _templates.get_template(template).render(values, program=program_path())
+    return HTMLResponse(content, status, headers=headers)
 
 
 def _entry_html(entry: PageEntry) -> str:

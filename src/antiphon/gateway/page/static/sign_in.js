@@ -60,7 +60,7 @@ async function signIn(code) {
   const reason = response.status === 403
     ? 'This link was already used, or is older than ten minutes.'
     : `Signing in failed (${response.status}).`;
-  showSignIn({ problem: `${reason} Type “antiphon open” to get a new link.` });
+  showSignIn({ problem: `${reason} Type “${find('#sign-in-command').textContent}” to get a new link.` });
   return false;
 }
 
