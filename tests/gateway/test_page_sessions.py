@@ -111,7 +111,7 @@ def test_a_fork_shows_only_words_that_it_holds(page: Page, live_gateway: LiveGat
     say(page, "the first")
     say(page, "the second")
     services = live_gateway.app.services
-    fork = live_gateway.portal.call(services.forks.fork, OWNER, services.sessions.target("main"), 3)
+    fork = live_gateway.portal.call(services.forks.fork, OWNER, services.sessions.target("main"), 4)
     texts = live_gateway.texts(str(fork.key))
     assert fork.preview == texts[-1] and "second" not in str(texts)
     assert fork.description == "the first"
