@@ -20,8 +20,9 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.cli.program import COMMAND, environment, serving
-from tests.gateway.conftest import CHROMIUM, TOKEN, LiveGateway
+from tests.gateway.conftest import CHROMIUM
 from tests.gateway.conftest import browser as browser
+from tests.gateway.served_page import TOKEN, LiveGateway
 from tests.waiting import SECONDS, until
 
 NOBODY, PAGE, LOCAL = Attacker.NOBODY, Attacker.PAGE, Attacker.LOCAL_USER

@@ -1,6 +1,8 @@
 import json
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -339,3 +341,88 @@ def test_a_word_names_the_chat_and_an_id_the_conversation_that_ended(gateway: Se
         assert (row["sessionId"] == "cli:twice") == (text == "first") and row["key"] == "agent:main:cli:twice"
         page = antiphon_json("sessions", "history", name, home=gateway.home)
         assert [message["content"][0]["text"] for message in page["messages"]] == [text, f"echo: {text}"]
+
+
+def test_a_session_is_renamed_reset_and_deleted(gateway: Serving) -> None:
+    home = gateway.home
+    antiphon("chat", "gone", "--new", "-m", "first words", home=home)
+    assert "is now named 'Old things'" in antiphon("sessions", "rename", "gone", "Old things", home=home).stdout
+    named = antiphon_json("sessions", "show", "gone", home=home)
+    assert named["label"] == "Old things"
+    assert "label" not in antiphon_json("sessions", "rename", "gone", "", home=home)
+    told = antiphon("sessions", "reset", "gone", home=home).stdout
+    assert antiphon_json("sessions", "history", "gone", home=home)["messages"] == []
+    assert f"sessions history {named['sessionId']}` shows the old messages" in told
+    assert "> first words" in antiphon("sessions", "history", named["sessionId"], home=home).stdout
+    refused = antiphon("sessions", "delete", "gone", home=home)
+    assert refused.returncode == 2 and "add --yes" in refused.stderr
+    assert antiphon("sessions", "delete", "gone", "--yes", home=home).stdout == "agent:main:cli:gone is deleted.\n"
+    assert antiphon("sessions", "show", "gone", home=home).returncode == 3
+    main = antiphon("sessions", "delete", "main", "--yes", home=home)
+    assert main.returncode == 1 and "main" in main.stderr
+
+
+def test_failed_turns_are_seen_in_lists_history_and_follow(gateway: Serving) -> None:
+    home = gateway.home
+    antiphon("chat", "failing", "--new", "-m", "!fail The quota is used up.", home=home)
+    assert "failed: The quota is used up." in antiphon("sessions", "list", home=home).stdout
+    assert "✕ The turn failed: The quota is used up." in antiphon("sessions", "history", "failing", home=home).stdout
+    (end,) = antiphon_json("sessions", "history", "failing", home=home)["endings"]
+    assert (end["status"], end["error"]) == ("error", "The quota is used up.")
+    with on_terminal("sessions", "follow", "failing", home=home) as following:
+        following.expect("✕ The turn failed: The quota is used up.")
+        antiphon("sessions", "send", "failing", "!fail Again.", home=home)
+        following.expect("✕ The turn failed: Again.")
+
+
+def test_a_reader_that_leaves_early_is_no_failure(gateway: Serving) -> None:
+    home = gateway.home
+    for number in range(40):
+        antiphon_json("sessions", "send", "work", f"{number} {'long ' * 2000}", "--append", home=home)
+    for command in (["history", "work"], ["history", "work", "--json"], ["list"]):
+        with subprocess.Popen(
+            [*COMMAND, "sessions", *command],
+            env=environment({"ANTIPHON_HOME": str(home)}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as reading:
+            assert reading.stdout is not None and reading.stderr is not None
+            reading.stdout.read(1)
+            reading.stdout.close()
+            assert reading.wait(PROCESS_SECONDS) == 0
+            assert reading.stderr.read() == b""
+
+
+def test_ctrl_c_cancels_the_turn_of_one_message(gateway: Serving) -> None:
+    home = gateway.home
+    with on_terminal("chat", "stopped", "--new", "-m", "!stream 30\n!sleep 60", home=home) as terminal:
+        terminal.expect("29 30")
+        terminal.type("\x03")
+        terminal.expect("The turn was cancelled.")
+        assert terminal.wait() == 130
+    (run,) = antiphon_json("runs", "list", "--session", "stopped", home=home)["runs"]
+    shown = antiphon("runs", "show", run["runId"], "--wait", "60", "--json", home=home)
+    assert json.loads(shown.stdout)["status"] == "cancelled"
+
+
+def test_a_narrow_terminal_cuts_keys_and_no_rows(gateway: Serving) -> None:
+    with on_terminal("sessions", "list", "--search", "work", home=gateway.home, env={"COLUMNS": "70"}) as terminal:
+        assert terminal.wait() == 0
+    rows = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in terminal.seen.splitlines() if line.strip()]
+    assert all(len(row) <= 70 for row in rows), rows
+    assert any(row.startswith("…") and "work" in row for row in rows)
+
+
+def test_commands_in_messages_are_the_ones_that_work_here(gateway: Serving) -> None:
+    program = COMMAND[0] if len(COMMAND) == 1 else str(Path(sys.executable).with_name("antiphon"))
+    done = subprocess.run(
+        [program, "sessions", "show", "nowhere"],
+        env={**environment({"ANTIPHON_HOME": str(gateway.home)}), "PATH": "/usr/bin:/bin"},
+        cwd=gateway.home,
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_SECONDS,
+        check=False,
+    )
+    assert f"`{program} sessions list` shows all sessions" in done.stderr
+    assert f"`{program} chat nowhere --new` creates it" in done.stderr

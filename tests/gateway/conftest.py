@@ -1,87 +1,16 @@
 """Fixtures for tests of the gateway: a server that can be stopped and started again, and a browser."""
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from anyio.from_thread import BlockingPortal, start_blocking_portal
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
-from antiphon.app import App, gateway_app, open_app
-from antiphon.config.config import Config
-from antiphon.domain.actor import OWNER
-from antiphon.domain.message import AssistantMessage, TextPart, UserMessage, text_of
-from antiphon.gateway.server import bind, serving
+from tests.gateway.browsing import OpenContext, sign_in
+from tests.gateway.served_page import LiveGateway
 
 CHROMIUM = Path("/usr/bin/chromium")
-TOKEN = "ant_" + "0" * 48
-
-
-@asynccontextmanager
-async def _serve(home: Path, port: int) -> AsyncGenerator[tuple[App, str]]:
-    config = Config.model_validate({"gateway": {"drain_seconds": 0}})
-    async with open_app(home, config) as app:
-        listener = bind("127.0.0.1", port)
-        async with serving(gateway_app(app, TOKEN), listener, on_stop=app.services.hub.close) as url:
-            yield app, url
-
-
-@dataclass
-class LiveGateway:
-    """A gateway in a thread of its own, always on the same home and address."""
-
-    home: Path
-    url: str = ""
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _app: App | None = None
-    _portal: BlockingPortal | None = None
-
-    def start(self) -> None:
-        self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
-        port = urlsplit(self.url).port or 0
-        served = self._portal.wrap_async_context_manager(_serve(self.home, port))
-        self._app, self.url = self._stack.enter_context(served)
-
-    def stop(self) -> None:
-        self._stack.close()
-        self._app = self._portal = None
-
-    @property
-    def app(self) -> App:
-        assert self._app is not None
-        return self._app
-
-    @property
-    def portal(self) -> BlockingPortal:
-        assert self._portal is not None
-        return self._portal
-
-    def link(self) -> str:
-        """A new sign-in link."""
-        return f"{self.url}/#code={self.portal.call(self.app.services.sign_in.new_link_code, OWNER)}"
-
-    def texts(self, session: str = "main") -> list[str]:
-        """The texts of the people's and the agent's messages, as they are stored."""
-        return self.portal.call(self._texts, session)
-
-    async def _texts(self, session: str) -> list[str]:
-        services = self.app.services
-        page = await services.history.page(OWNER, services.sessions.target(session), limit=1000)
-        bodies = [event.message for event in page.events]
-        texts = [text_of(body.content).strip() for body in bodies if isinstance(body, UserMessage | AssistantMessage)]
-        return [text for text in texts if text]
-
-    def append(self, text: str, session: str = "main") -> None:
-        """Stores a message that starts no run."""
-        self.portal.call(self._append, text, session)
-
-    async def _append(self, text: str, session: str) -> None:
-        services = self.app.services
-        content = (TextPart(text=text),)
-        await services.inbox.append(OWNER, services.sessions.target(session), content)
 
 
 @pytest.fixture
@@ -100,3 +29,30 @@ def browser() -> Generator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def open_context(browser: Browser) -> Generator[OpenContext]:
+    """Opens a fresh browser profile; fails the test if a page in it breaks its own rules."""
+    with ExitStack() as stack:
+        complaints: list[str] = []
+
+        def note(message: ConsoleMessage) -> None:
+            if "Content Security Policy" in message.text:
+                complaints.append(message.text)
+
+        def open_it(has_touch: bool) -> BrowserContext:
+            context = browser.new_context(has_touch=has_touch)
+            stack.callback(context.close)
+            context.on("weberror", lambda error: complaints.append(str(error.error)))
+            context.on("console", note)
+            return context
+
+        yield open_it
+    assert complaints == []
+
+
+@pytest.fixture
+def page(open_context: OpenContext, live_gateway: LiveGateway) -> Page:
+    """A page that is signed in, in the main chat."""
+    return sign_in(open_context(False), live_gateway)

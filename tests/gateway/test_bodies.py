@@ -200,3 +200,15 @@ def test_a_body_of_too_many_texts_costs_no_more_than_finding_that_out() -> None:
         return min(spent)
 
     assert cost(2_000_000) < 5 * cost(250_000)
+
+
+async def test_a_body_without_a_content_type_is_refused_by_the_headers_name(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        body = b'{"text": "hello"}'
+        missing = await served.client.post("/sessions/main/messages", content=body)
+        other = await served.client.post(
+            "/sessions/main/messages", content=body, headers={"Content-Type": "text/plain"}
+        )
+    for answer, told in ((missing, "The Content-Type header is missing."), (other, "header is 'text/plain'.")):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (415, "not_json")
+        assert told in answer.json()["error"]["message"]

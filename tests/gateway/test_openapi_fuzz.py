@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from antiphon.domain.actor import OWNER
 from tests.claims import requirement
-from tests.gateway.conftest import TOKEN, LiveGateway
+from tests.gateway.served_page import TOKEN, LiveGateway
 from tests.waiting import SECONDS
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}

@@ -2,13 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Generator
-from contextlib import ExitStack
 from functools import partial
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.run import RunStatus
@@ -16,92 +14,13 @@ from antiphon.domain.session import Session
 from tests.claims import requirement
 from tests.engine.parley import open_peer, target_of
 from tests.engine.stage import ask, post, wait_end
-from tests.gateway.conftest import LiveGateway
+from tests.gateway.browsing import OpenContext, expect_same, open_menu, page_headers, say, send, sign_in
+from tests.gateway.served_page import LiveGateway
 from tests.waiting import SECONDS
-
-expect.set_options(timeout=1000 * SECONDS)
 
 pytestmark = pytest.mark.browser
 
-OpenContext = Callable[[bool], BrowserContext]
-"""`open_context(has_touch)`."""
-
 DIRTY = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"&amp;'
-
-
-@pytest.fixture
-def open_context(browser: Browser) -> Generator[OpenContext]:
-    """Opens a fresh browser profile; fails the test if a page in it breaks its own rules."""
-    with ExitStack() as stack:
-        complaints: list[str] = []
-
-        def note(message: ConsoleMessage) -> None:
-            if "Content Security Policy" in message.text:
-                complaints.append(message.text)
-
-        def open_it(has_touch: bool) -> BrowserContext:
-            context = browser.new_context(has_touch=has_touch)
-            stack.callback(context.close)
-            context.on("weberror", lambda error: complaints.append(str(error.error)))
-            context.on("console", note)
-            return context
-
-        yield open_it
-    assert complaints == []
-
-
-@pytest.fixture
-def page(open_context: OpenContext, live_gateway: LiveGateway) -> Page:
-    """A page that is signed in, in the main chat."""
-    return sign_in(open_context(False), live_gateway)
-
-
-def sign_in(context: BrowserContext, gateway: LiveGateway) -> Page:
-    """Signed in; the page follows its conversation, so that no piece of a reply is missed."""
-    page = context.new_page()
-    with page.expect_response(re.compile("/page/follow")):
-        page.goto(gateway.link())
-    expect(page.locator("#send")).to_be_enabled()
-    return page
-
-
-def page_headers(page: Page) -> dict[str, str]:
-    """What the page's own requests carry besides the cookie."""
-    return page.evaluate("pageHeaders()")
-
-
-def send(page: Page, text: str) -> None:
-    page.locator("#message").fill(text)
-    page.locator("#message").press("Enter")
-
-
-def say(page: Page, text: str) -> None:
-    """Sends, and waits until the message is stored and its run has ended."""
-    expect(page.locator("#send")).to_be_enabled()
-    send(page, text)
-    expect(page.locator("#message")).to_have_value("")
-    expect(page.locator("#cancel")).to_be_hidden()
-
-
-def shown(page: Page) -> list[str]:
-    """The texts of the transcript in order."""
-    return [text.strip() for text in page.locator("#entries .text").all_inner_texts()]
-
-
-def open_menu(page: Page, item: str) -> None:
-    page.get_by_role("button", name="Session menu").click()
-    page.locator("#session-menu").get_by_role("button", name=item).click()
-
-
-def expect_same(page: Page, gateway: LiveGateway, session: str = "main") -> None:
-    """What is shown is what is stored: each message once and in order."""
-    stored = gateway.texts(session)
-    expect(page.locator("#entries .text")).to_have_count(len(stored))
-    assert shown(page) == stored
-    seqs = [
-        int(seq) for seq in page.locator("#entries > [data-seq]").evaluate_all("all => all.map(e => e.dataset.seq)")
-    ]
-    assert seqs == sorted(set(seqs))
 
 
 @requirement("gateway:6")
@@ -271,13 +190,11 @@ def test_a_restart_of_the_gateway_doubles_and_loses_nothing(page: Page, live_gat
     expect(page.locator("#growing")).to_be_visible()
     live_gateway.stop()
     send(page, "written while it was down")
-    expect(page.locator("#send-problem")).to_contain_text("Not sent")
-    expect(page.locator("#message")).to_have_value("written while it was down")
-    expect(page.locator("#connection")).to_be_visible()
+    expect(page.locator("#waiting .why")).to_have_text("Not sent yet.")
+    expect(page.locator("#connection")).to_contain_text("1 message will be sent when it is back")
     live_gateway.start()
     expect(page.locator(".entry.agent").last).to_contain_text("echo: written while it was down")
-    expect(page.locator("#message")).to_have_value("")
-    expect(page.locator("#send-problem")).to_be_hidden()
+    expect(page.locator("#waiting li")).to_have_count(0)
     expect(page.locator("#connection")).to_be_hidden()
     expect(page.locator("#cancel")).to_be_hidden()
     expect_same(page, live_gateway)
@@ -292,8 +209,7 @@ def test_a_message_whose_answer_was_lost_is_not_doubled(page: Page, live_gateway
     page.context.route("**/messages", lose_the_answer, times=1)
     send(page, "only once")
     expect(page.locator(".entry.agent")).to_have_count(1)
-    expect(page.locator("#message")).to_have_value("")
-    expect(page.locator("#send-problem")).to_be_hidden()
+    expect(page.locator("#waiting li")).to_have_count(0)
     assert live_gateway.texts() == ["only once", "echo: only once"]
     expect_same(page, live_gateway)
 
@@ -310,8 +226,8 @@ def test_trying_again_sends_under_the_same_id(page: Page, live_gateway: LiveGate
 
     page.context.route("**/messages", refuse)
     send(page, "keep me")
-    expect(page.locator("#send-problem")).to_contain_text("Session is busy.")
-    expect(page.locator("#message")).to_have_value("keep me")
+    expect(page.locator("#waiting .why")).to_have_text("Not sent: Session is busy.")
+    expect(page.locator("#connection")).to_contain_text("1 message could not be sent.")
     page.get_by_role("button", name="Try again").click()
     expect(page.locator(".entry.agent")).to_contain_text("echo: keep me")
     assert len(ids) == 2

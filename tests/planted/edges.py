@@ -4,6 +4,48 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "an unsent message of the page is not kept",
+        "gateway/page/static/outbox.js",
+        "    await this.keep(() => this.stored.put(message));",
+        "    await this.keep(() => Promise.resolve());",
+        "gateway/test_outbox.py::test_an_unsent_message_outlives_its_tab",
+    ),
+    Bug(
+        "a tab that nobody sees has a stream",
+        "gateway/page/static/conversation.js",
+        "    if (this.stream || this.isClosed || document.hidden) return;\n    clearTimeout(this.retry);",
+        "    if (this.stream || this.isClosed) return;\n    clearTimeout(this.retry);",
+        "gateway/test_outbox.py::test_a_tab_that_begins_hidden_has_no_stream_until_it_is_shown",
+    ),
+    Bug(
+        "a message that was taken back is sent under a new id",
+        "gateway/page/static/conversation.js",
+        "const id = this.tried?.text === text ? this.tried.id : `web-${randomId()}`;",
+        "const id = `web-${randomId()}`;",
+        "gateway/test_outbox.py::test_a_message_taken_back_that_did_arrive_is_not_sent_again",
+    ),
+    Bug(
+        "a text that is too long is sent",
+        "gateway/page/static/conversation.js",
+        " || this.isClosed || this.isTooLong()) return;",
+        " || this.isClosed) return;",
+        "gateway/test_outbox.py::test_a_paste_of_five_megabytes_is_refused_in_one_sentence_and_nothing_is_lost",
+    ),
+    Bug(
+        "a place outside is replaced by the page",
+        "engine/sessions/inbox.py",
+        "channel=None if has_channel else command",
+        "channel=command",
+        "gateway/test_page_sessions.py::test_a_place_outside_stays_the_sessions_place_when_its_owner_writes_in_the_page",
+    ),
+    Bug(
+        "a fork shows the last words of its source",
+        "engine/ledger/append.py",
+        "one_line(texts[-1], PREVIEW_LENGTH)",
+        "one_line(texts[0], PREVIEW_LENGTH)",
+        "gateway/test_page_sessions.py::test_a_fork_shows_only_words_that_it_holds",
+    ),
+    Bug(
         "a cursor of another principal is good",
         "tools/sessions_history.py",
         'return ("sessions_history", str(session), str(principal), repr(target),',

@@ -15,6 +15,7 @@ import typer
 
 from antiphon.cli.streams import check_unicode, json_text
 from antiphon.domain.errors import AntiphonError, Invalid, NotFound, Unavailable
+from antiphon.program import with_path
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,7 +94,9 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         try:
             for name, value in options.items():
                 _check_option(name, value)
-            return function(*arguments, **options)
+            result = function(*arguments, **options)
+            sys.stdout.flush()
+            return result
         except CommandFailed as error:
             raise typer.Exit(error.exit_code) from error
         except AntiphonError as error:
@@ -120,6 +123,7 @@ def _check_option(name: str, value: object) -> None:
 
 
 def show_error(message: str, code: str, *, as_json: bool) -> None:
+    message = with_path(message)
     if as_json:
         print(json_text({"ok": False, "error": {"code": code, "message": message}}))
     else:

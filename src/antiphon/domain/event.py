@@ -63,6 +63,11 @@ class Event(Struct, frozen=True, kw_only=True):
     """Whether its stored form is damaged: a message then says so, and `data` is empty."""
 
 
+def is_bad_end(event: Event) -> bool:
+    """Whether it is the end of a run that failed, took too long or was cancelled."""
+    return event.type == EventType.RUN_FINISHED and event.data.get("status") != "ok"
+
+
 class NewEvent(Struct, frozen=True, kw_only=True):
     """An event without a number yet."""
 

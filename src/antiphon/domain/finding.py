@@ -1,5 +1,7 @@
 """A finding: the facts about a child that ended, and the three texts of its record. Contract: spawn 7."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,6 +51,36 @@ WITHHELD = "[A result is waiting that this session may not read: it is classifie
 def status_line(status: RunStatus, error: str | None) -> str:
     """`ok | error: … | timeout | cancelled`, on one line."""
     return f"error: {flat(error or '') or 'unknown'}" if status is RunStatus.ERROR else status.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record as it is read again."""
+
+    name: str
+    """The child's label, else its key."""
+    status: str
+    """`ok | error: … | timeout | cancelled`."""
+    result: str
+    notes: str
+    """Notes and statistics."""
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status == RunStatus.OK
+
+
+_LEAD = re.compile(r"Sub-agent: ([^\n]*)\nStatus: ([^\n]*)\nResult:\n")
+
+
+def read_record(parts: Sequence[Part]) -> Record | None:
+    """What `record_parts` wrote; None for anything else."""
+    match parts:
+        case [TextPart(text=lead), TextPart(text=result), TextPart(text=notes)]:
+            found = _LEAD.fullmatch(lead)
+            return found and Record(name=found[1], status=found[2], result=result, notes=notes.strip())
+        case _:
+            return None
 
 
 def record_parts(finding: Finding) -> tuple[Part, ...]:

@@ -56,6 +56,8 @@ class DeliveryContext(Struct, frozen=True, kw_only=True):
 
 
 NOWHERE = DeliveryContext()
+WEBCHAT = "webchat"
+"""The channel of the page."""
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):

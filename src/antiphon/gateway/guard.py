@@ -159,11 +159,8 @@ class Guard:
         if scope["method"] not in SAFE_METHODS and (length != "0" or "transfer-encoding" in headers):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind not in ("application/json", "application/x-www-form-urlencoded"):
-                raise _Refused(
-                    415,
-                    "not_json",
-                    f"Body is {kind or 'of no type'!r}. Send application/json.",
-                )
+                wrong = f"The Content-Type header is {kind!r}." if kind else "The Content-Type header is missing."
+                raise _Refused(415, "not_json", f"{wrong} Send 'Content-Type: application/json'.")
 
     def _endpoint(self, scope: Scope) -> RouteEndpoint | None:
         found = scope["antiphon.found"]

@@ -11,7 +11,7 @@ import anyio
 from starlette.responses import Response
 
 from antiphon.domain.delay import Delay, DelayOver
-from antiphon.domain.event import Event
+from antiphon.domain.event import Event, is_bad_end
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.engine.access.credentials import CredentialEnding, Watch
@@ -69,9 +69,11 @@ def _end_with(watch: Watch, reader: Reader) -> None:
 
 @lru_cache(maxsize=8)
 def message_view(*, include_tools: bool) -> View:
-    """Messages as in the history page, one frame each."""
+    """Messages as in the history page, one frame each, and the runs that did not end well."""
 
     def encode(event: Event) -> Frame:
+        if is_bad_end(event):
+            return frame("ending", wire.ending(event), id=event.seq)
         if event.message is None or (isinstance(event.message, ToolResult) and not include_tools):
             return b""
         return frame("message", wire.message(event), id=event.seq)
@@ -104,7 +106,9 @@ def run_view(run_id: RunId, on_end: Callable[[], None]) -> View:
             current = event.run_id
         if event.run_id != current:
             return b""
-        if event.type == "run_finished" and not event.data.get("isParked"):
+        if event.type == "run_finished":
+            if event.data.get("isParked"):
+                return b""
             on_end()
             return frame("run", {"runId": run_id, **event.data}, id=event.seq)
         return messages.encode(event)

@@ -142,6 +142,19 @@ async def read_messages_before(
     return [event_from_row(row) for row in rows]
 
 
+async def read_ends(
+    query: Query, grant: Grant, incarnation: SessionId, *, from_seq: int, before: int, limit: int
+) -> list[Event]:
+    """The ends of runs of one incarnation with `from_seq` <= `seq` < `before`, newest first, at most `limit`."""
+    assert grant.covers(incarnation)
+    rows = await query.fetch_all(
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND incarnation = ? AND type = ? "
+        "AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?",
+        (grant.session, incarnation, "run_finished", from_seq, before, limit),
+    )
+    return [event_from_row(row) for row in rows]
+
+
 async def read_incarnation_after(
     query: Query, grant: Grant, incarnation: SessionId, after: int, *, limit: int
 ) -> list[Event]:

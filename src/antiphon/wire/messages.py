@@ -119,6 +119,17 @@ class EventShape(Shape, frozen=True, kw_only=True):
     """True if its stored form is damaged."""
 
 
+class EndingShape(Shape, frozen=True, kw_only=True):
+    """The end of a run that failed, took too long or was cancelled."""
+
+    seq: int
+    run_id: str | None = None
+    status: str
+    error: str | None = None
+    code: str | None = None
+    created_at: int
+
+
 class HistoryShape(Shape, frozen=True, kw_only=True):
     """A page of messages, oldest first."""
 
@@ -126,6 +137,8 @@ class HistoryShape(Shape, frozen=True, kw_only=True):
     session_id: str
     """The id of the incarnation that was read."""
     messages: Sequence[MessageShape]
+    endings: Sequence[EndingShape] | None = None
+    """Runs among these messages that failed, took too long or were cancelled."""
     has_more: bool
     truncated: bool
     dropped_messages: bool
@@ -155,6 +168,19 @@ def message(event: Event, *, with_images: bool = True) -> MessageShape:
         classification=label,
         unreadable=event.is_unreadable or None,
         **_own_fields(body),
+    )
+
+
+def ending(event: Event) -> EndingShape:
+    """`event` is the end of a run."""
+    error, code = event.data.get("error"), event.data.get("code")
+    return EndingShape(
+        seq=event.seq,
+        run_id=event.run_id,
+        status=str(event.data.get("status")),
+        error=None if error is None else str(error),
+        code=None if code is None else str(code),
+        created_at=milliseconds(event.created_at),
     )
 
 

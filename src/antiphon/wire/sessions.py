@@ -6,9 +6,11 @@ from typing import Any
 from urllib.parse import quote
 
 from antiphon.domain.keys import SessionKind
+from antiphon.domain.run import RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, SendOverride, SessionStatus, SessionSummary
 from antiphon.engine.access.reach import Found
-from antiphon.wire.encoding import Shape, dollars, milliseconds, plain_json
+from antiphon.engine.views.trees import LastRun
+from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds, plain_json
 
 
 class DeliveryContextShape(Shape, frozen=True, kw_only=True):
@@ -18,6 +20,16 @@ class DeliveryContextShape(Shape, frozen=True, kw_only=True):
     to: str | None = None
     account_id: str | None = None
     thread_id: str | None = None
+
+
+class LastRunShape(Shape, frozen=True, kw_only=True):
+    """How a session's newest ended run ended."""
+
+    run_id: str
+    status: RunStatus
+    code: str | None = None
+    error: str | None = None
+    ended_at: int | None = None
 
 
 class SessionShape(Shape, frozen=True, kw_only=True):
@@ -54,6 +66,8 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     transcript_path: str
     spawned_by: str | None = None
     metadata: dict[str, Any] | None = None
+    last_run: LastRunShape | None = None
+    """Only in lists."""
 
 
 class SessionList(Shape, frozen=True, kw_only=True):
@@ -87,7 +101,19 @@ def found_row(found: Found, *, default_model: str) -> SessionShape:
     return session_row(found.as_named, default_model=default_model, is_ended=found.is_ended)
 
 
-def session_row(session: SessionSummary, *, default_model: str, is_ended: bool = False) -> SessionShape:
+def last_run(run: LastRun) -> LastRunShape:
+    return LastRunShape(
+        run_id=run.run,
+        status=run.status,
+        code=run.code,
+        error=run.error,
+        ended_at=optional_milliseconds(run.ended_at),
+    )
+
+
+def session_row(
+    session: SessionSummary, *, default_model: str, is_ended: bool = False, last: LastRun | None = None
+) -> SessionShape:
     delivery = session.delivery
     return SessionShape(
         key=session.key.value,
@@ -120,6 +146,7 @@ def session_row(session: SessionSummary, *, default_model: str, is_ended: bool =
         transcript_path=_transcript_path(session.id),
         spawned_by=session.parent_key,
         metadata=session.metadata or None,
+        last_run=None if last is None else last_run(last),
     )
 
 
@@ -141,6 +168,7 @@ _FOR_PEOPLE = (
     "turnCount",
     "lastSeq",
     "metadata",
+    "lastRun",
 )
 
 

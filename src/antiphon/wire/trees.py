@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from antiphon.domain.ids import AgentId
-from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.views.activities import Activity, Work
 from antiphon.engine.views.trees import Member, Tree
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds
+from antiphon.wire.sessions import LastRunShape, last_run
 
 
 class CurrentRun(Shape, frozen=True, kw_only=True):
@@ -20,14 +20,6 @@ class CurrentRun(Shape, frozen=True, kw_only=True):
     waits_for: Sequence[str] | None = None
     """Session keys."""
     waits_until: int | None = None
-
-
-class LastRunShape(Shape, frozen=True, kw_only=True):
-    run_id: str
-    status: RunStatus
-    code: str | None = None
-    error: str | None = None
-    ended_at: int | None = None
 
 
 class MemberShape(Shape, frozen=True, kw_only=True):
@@ -116,15 +108,7 @@ def member(member: Member, *, default_model: str) -> MemberShape:
         created_at=milliseconds(session.created_at),
         updated_at=milliseconds(session.updated_at),
         run=None if member.activity is None else _current_run(member.activity),
-        last_run=None
-        if last is None
-        else LastRunShape(
-            run_id=last.run,
-            status=last.status,
-            code=last.code,
-            error=last.error,
-            ended_at=optional_milliseconds(last.ended_at),
-        ),
+        last_run=None if last is None else last_run(last),
         total_tokens=session.usage.total_tokens,
         cost_usd=dollars(own_cost),
         tree_tokens=session.usage.total_tokens + below.tokens,

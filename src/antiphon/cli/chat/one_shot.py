@@ -2,21 +2,31 @@
 
 from antiphon.cli.chat.screen import Screen
 from antiphon.cli.connection.client import Client, new_message_id, session_path
-from antiphon.cli.rendering.output import console, show_json, text_of
+from antiphon.cli.rendering.output import console, show_json, tell, text_of
 from antiphon.cli.rendering.rows import run_answer, show_outcome
-from antiphon.domain.errors import Unavailable
+from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.message import JsonObject
 
 
 def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_json: bool) -> JsonObject:
-    """Posts the message and shows its reply, as it streams on a terminal; returns the run. Raises `TimedOut`."""
-    if console().is_terminal and timeout is None and not as_json:
-        return _stream(client, key, text)
-    posted = client.post_message(key, {"text": text})
-    run_id = posted.get("runId")
-    if run_id is None:
-        raise Unavailable("Message started no turn: it is stored for later turns of the group", code="not_triggered")
-    run = client.wait_posted(str(run_id), timeout)
+    """Posts the message and shows its reply, as it streams on a terminal; returns the run. Raises `TimedOut`.
+
+    Ctrl-C cancels the run.
+    """
+    body: JsonObject = {"text": text, "messageId": new_message_id()}
+    try:
+        if console().is_terminal and timeout is None and not as_json:
+            return _stream(client, key, body)
+        posted = client.post_message(key, body)
+        run_id = posted.get("runId")
+        if run_id is None:
+            raise Unavailable(
+                "Message started no turn: it is stored for later turns of the group", code="not_triggered"
+            )
+        run = client.wait_posted(str(run_id), timeout)
+    except KeyboardInterrupt:
+        _call_off(client, key, body)
+        raise
     if as_json:
         show_json(run_answer(posted, run))
     else:
@@ -24,9 +34,18 @@ def say_once(client: Client, key: str, text: str, timeout: float | None, *, as_j
     return run
 
 
-def _stream(client: Client, key: str, text: str) -> JsonObject:
+def _call_off(client: Client, key: str, body: JsonObject) -> None:
+    """Cancels the run of the message; the same id again finds it, whether its answer had come or not."""
+    try:
+        run_id = client.post_message(key, body).get("runId")
+        client.post(f"/runs/{run_id}/cancel")
+        tell(f"The turn was cancelled. `antiphon sessions history {key}` shows what was said.")
+    except AntiphonError as error:
+        tell(f"The turn may go on: {error.message} `antiphon sessions follow {key}` shows it.")
+
+
+def _stream(client: Client, key: str, body: JsonObject) -> JsonObject:
     screen, run_id, shown = Screen(), "", ""
-    body: JsonObject = {"text": text, "messageId": new_message_id()}
     try:
         with client.stream("POST", session_path(key, "/messages"), body, stream=True) as events:
             for event in events:

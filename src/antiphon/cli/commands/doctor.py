@@ -6,6 +6,7 @@ import typer
 
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import CommandFailed, ExitCode, command
+from antiphon.program import with_path
 
 DeepOption = Annotated[
     bool, typer.Option("--deep", help="Also read every row of the database, to find what is damaged; takes a while.")
@@ -50,7 +51,7 @@ def doctor(
                 styled(mark, style), styled(f"  {finding.name:<{width}}  {finding.detail}"), sep="", soft_wrap=True
             )
             if finding.remedy:
-                show(f"{'':{width + 10}}→ {finding.remedy}", style)
+                show(f"{'':{width + 10}}→ {with_path(finding.remedy)}", style)
         show("Something is broken." if broken else "Nothing is broken.", "bold red" if broken else "green")
     if broken:
         raise CommandFailed(ExitCode.FAILED)

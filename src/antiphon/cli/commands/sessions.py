@@ -16,7 +16,9 @@ from antiphon.cli.commands.search import search_sessions
 from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_run
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(no_args_is_help=True, help="List, search, read, follow, send to and fork sessions.")
+app = typer.Typer(
+    no_args_is_help=True, help="List, search, read, follow, send to, fork, rename, reset and delete sessions."
+)
 app.command("search")(search_sessions)
 InactiveOption = Annotated[bool, typer.Option("--all", help="Include inactive sessions.")]
 ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results of tools.")]
@@ -45,8 +47,8 @@ def list_sessions(
     """List sessions, newest first."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import why_none
-    from antiphon.cli.rendering.output import ago, show, show_json, show_table
-    from antiphon.cli.rendering.rows import rows_of
+    from antiphon.cli.rendering.output import ago, hint, show, show_json, show_table
+    from antiphon.cli.rendering.rows import last_words, rows_of
 
     with connect(home, config) as client:
         answer = client.get(
@@ -64,7 +66,7 @@ def list_sessions(
         return
     rows = rows_of(answer, "sessions")
     if not rows:
-        show(none_text, "dim")
+        hint(none_text)
         return
     show_table(
         ["Session", "Status", "Updated", "Messages", "Model", "Last message"],
@@ -75,7 +77,7 @@ def list_sessions(
                 ago(row["updatedAt"]),
                 str(row["messageCount"]),
                 str(row["model"]),
-                str(row.get("label") or row.get("preview") or ""),
+                last_words(row),
             ]
             for row in rows
         ],
@@ -162,7 +164,7 @@ def show_history(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session, name_to_read
     from antiphon.cli.rendering.output import show, show_json
-    from antiphon.cli.rendering.rows import messages_of, show_message
+    from antiphon.cli.rendering.rows import entries_of, show_entry
 
     with connect(home, config) as client:
         name = name_to_read(find_session(client, session), session)
@@ -172,8 +174,8 @@ def show_history(
         return
     if page["hasMore"]:
         show(f"To see older messages: --cursor {page['nextCursor']}", "dim")
-    for message in messages_of(page):
-        show_message(message)
+    for entry in entries_of(page):
+        show_entry(entry)
 
 
 @app.command("follow")
@@ -194,31 +196,33 @@ def follow_session(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
     from antiphon.cli.rendering.output import show, show_json, tell
-    from antiphon.cli.rendering.rows import messages_of, show_message
+    from antiphon.cli.rendering.rows import entries_of, messages_of, show_entry
 
     with connect(home, config) as client:
         path = session_path(str(find_session(client, session)["key"]), "/history")
         for event in client.follow(path, after=after, tell=tell, follow=True, limit=limit, includeTools=tools):
             match event.name:
                 case "history":
-                    messages = messages_of(event.data)
+                    entries = messages_of(event.data) if as_json else entries_of(event.data)
                 case "message":
-                    messages = [event.data]
+                    entries = [event.data]
+                case "ending":
+                    entries = [] if as_json else [event.data]
                 case "delay":
-                    messages = []
+                    entries = []
                     if isinstance(delay := event.data.get("delay"), dict) and not as_json:
                         show(f"({delay['text']})", "yellow")
                 case "reset":
-                    messages = []
+                    entries = []
                     if not as_json:
                         show("The log starts again here.", "dim")
                 case _:
-                    messages = []
-            for message in messages:
+                    entries = []
+            for entry in entries:
                 if as_json:
-                    show_json(message)
+                    show_json(entry)
                 else:
-                    show_message(message)
+                    show_entry(entry)
 
 
 @app.command("send")
@@ -290,3 +294,79 @@ def fork_session(
         show_json(row)
     else:
         show(str(row["key"]))
+
+
+@app.command("rename")
+@command
+def rename_session(
+    session: SessionArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name; an empty one takes the name away.")],
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a session another name. Its key stays."""
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        row = client.patch(session_path(key), {"label": name or None})
+    if as_json:
+        show_json(row)
+    else:
+        show(f"{key} is now named {name!r}." if name else f"{key} has no name now.")
+
+
+@app.command("reset")
+@command
+def reset_session(
+    session: SessionArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Start a new conversation under the same key; a run in progress is cancelled. The old one can still be read."""
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import hint, show_json
+
+    with connect(home, config) as client:
+        before = find_session(client, session)
+        row = client.post(session_path(str(before["key"]), "/reset"))
+    if as_json:
+        show_json(row)
+    else:
+        hint(f"{before['key']} starts again. `antiphon sessions history {before['sessionId']}` shows the old messages.")
+
+
+@app.command("delete")
+@command
+def delete_session(
+    session: SessionArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a session with its messages, permanently."""
+    import sys
+
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json
+    from antiphon.domain.errors import Invalid
+
+    with connect(home, config) as client:
+        row = find_session(client, session)
+        key = str(row["key"])
+        if not yes and not sys.stdin.isatty():
+            raise Invalid(f"Deleting needs your consent: add --yes to delete {key!r}.", code="usage")
+        if not yes and not typer.confirm(f"Delete {key} with its {row.get('messageCount') or 0} messages?"):
+            raise CommandFailed(ExitCode.FAILED)
+        answer = client.delete(session_path(key))
+    if as_json:
+        show_json(answer)
+    else:
+        show(f"{key} is deleted.")

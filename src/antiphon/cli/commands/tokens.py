@@ -7,6 +7,7 @@ import typer
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
+from antiphon.program import with_path
 
 app = typer.Typer(
     no_args_is_help=True, help="Manage tokens that act as one session, signed-in browsers, and the owner's token."
@@ -119,7 +120,7 @@ def rotate_token(home: HomeOption = None, config: ConfigOption = None, as_json: 
         show_json(answer)
         return
     show(f"The owner's token was replaced: {answer['file']}", "bold green")
-    show("Browsers are signed out. `antiphon open` prints a link that signs one in.")
+    show(with_path("Browsers are signed out. `antiphon open` prints a link that signs one in."))
     show("Homes of other gateways on the same database need a copy of that file (mode 0600); they need no restart.")
 
 

@@ -115,6 +115,9 @@ class Client:
     def post(self, path: str, body: JsonObject | None = None, **parameters: Parameter) -> JsonObject:
         return self._ask(_Request(method="POST", path=path, parameters=parameters, body=body))
 
+    def patch(self, path: str, body: JsonObject) -> JsonObject:
+        return self._ask(_Request(method="PATCH", path=path, body=body))
+
     def post_message(self, key: str, body: JsonObject, **parameters: Parameter) -> JsonObject:
         """Posts it under an id of its own, so that it is stored once however often it has to be sent."""
         named = body if "messageId" in body else {**body, "messageId": new_message_id()}

@@ -33,6 +33,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
 from antiphon.private_files import restrict_umask
+from antiphon.program import with_path
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         }
     )
     if not config.gateway.role.works:
-        show("This process runs no agents. Start `antiphon worker` on the same database.", "yellow")
+        show(with_path("This process runs no agents. Start `antiphon worker` on the same database."), "yellow")
     elif app.services.rules.agents[app.services.rules.default_agent].model == "offline":
         show(f"The model 'offline' only echoes. {offline_remedy(file)}", "yellow")
     _show_missing_keys(app)

@@ -12,14 +12,22 @@ from rich.text import Text
 from antiphon.cli.streams import json_text
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.text import plain, short_age
+from antiphon.program import with_path
 
 MIN_LAST_COLUMN = 20
+MIN_FIRST_COLUMN = 12
 _PARTS = (("day", 86_400), ("hour", 3600), ("minute", 60))
+
+
+class _Terminal(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves it to the command, which ends well when its reader has left."""
+        raise BrokenPipeError
 
 
 @cache
 def console() -> Console:
-    return Console(highlight=False, markup=False, emoji=False)
+    return _Terminal(highlight=False, markup=False, emoji=False)
 
 
 @cache
@@ -38,7 +46,12 @@ def show(text: str = "", style: str = "") -> None:
 
 def tell(text: str) -> None:
     """A line for people beside what a command writes."""
-    error_console().print(styled(text, "yellow"), soft_wrap=True)
+    error_console().print(styled(with_path(text), "yellow"), soft_wrap=True)
+
+
+def hint(text: str) -> None:
+    """A line that says what to do next; its commands are the ones that work here."""
+    show(with_path(text), "dim")
 
 
 def show_json(value: Mapping[str, JsonValue]) -> None:
@@ -69,7 +82,13 @@ def aligned(rows: Sequence[Sequence[Text]], *, column: int = 0, room: int | None
     cells = [[_on_one_line(cell) for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
     widths[column] = widths[column] if room is None else min(widths[column], room)
-    widths[-1] = max(MIN_LAST_COLUMN, console().width - sum(widths[:-1]) - 2 * (len(widths) - 1))
+    if room is None and console().is_terminal:
+        short = MIN_LAST_COLUMN + sum(widths[:-1]) + 2 * (len(widths) - 1) - console().width
+        widths[column] = max(MIN_FIRST_COLUMN, min(widths[column], widths[column] - short))
+        for row in cells:
+            row[column] = _end_of(row[column], widths[column])
+    least = MIN_LAST_COLUMN if room is not None else MIN_LAST_COLUMN // 2
+    widths[-1] = max(least, console().width - sum(widths[:-1]) - 2 * (len(widths) - 1))
     lines: list[Text] = []
     for row in cells:
         *first, last = row
@@ -79,6 +98,16 @@ def aligned(rows: Sequence[Sequence[Text]], *, column: int = 0, room: int | None
             cell.pad_right(width - cell.cell_len)
         lines.append(Text("  ").join([*first, last]))
     return lines
+
+
+def _end_of(cell: Text, room: int) -> Text:
+    """The end of a cell that is too long; keys differ there."""
+    if cell.cell_len <= room:
+        return cell
+    kept = len(cell)
+    while cell[-kept:].cell_len > room - 1:
+        kept -= 1
+    return Text("…").append_text(cell[-kept:])
 
 
 def show_lines(lines: Sequence[Text]) -> None:

@@ -44,6 +44,18 @@ def session_fields(row: JsonObject) -> dict[str, str | None]:
     }
 
 
+def last_words(row: JsonObject) -> str:
+    """Why the last turn failed, else the label, else the last message."""
+    last = row.get("lastRun")
+    if (
+        row.get("status") in ("idle", "inactive")
+        and isinstance(last, dict)
+        and last.get("status") in ("error", "timeout")
+    ):
+        return f"failed: {last.get('error') or last['status']}"
+    return str(row.get("label") or row.get("preview") or "")
+
+
 def show_message(message: JsonObject) -> None:
     """A message as a transcript shows it: what people wrote after `> `, tools dimly."""
     text = text_of(message)
@@ -59,6 +71,22 @@ def show_message(message: JsonObject) -> None:
                 show(f"  → {call}", "dim")
 
 
+def entries_of(page: JsonObject) -> list[JsonObject]:
+    """The messages of a history page with the ends of runs between them, oldest first."""
+    endings = rows_of(page, "endings") if "endings" in page else []
+    return sorted([*messages_of(page), *endings], key=lambda entry: int(str(entry["seq"])))
+
+
+def show_entry(entry: JsonObject) -> None:
+    """A message, or how a run ended."""
+    if "role" in entry:
+        show_message(entry)
+    elif entry.get("status") == "cancelled":
+        show("  ✕ The turn was cancelled.", "dim")
+    else:
+        show(f"  ✕ The turn failed: {failure_text(entry)}", "red")
+
+
 def author_of(message: JsonObject) -> str:
     """Who wrote it, where that is not the person at the terminal."""
     provenance = message.get("provenance")
@@ -70,7 +98,7 @@ def author_of(message: JsonObject) -> str:
     report = message.get("report")
     if isinstance(provenance, dict) and isinstance(report, dict):
         return f"  ({report_for_people(str(report['stage']), str(provenance.get('sourceSessionKey')))})"
-    if isinstance(provenance, dict):
+    if isinstance(provenance, dict) and provenance.get("kind") != "external":
         return f"  ({provenance.get('sourceSessionKey') or provenance.get('kind')})"
     return f"  ({message['sender']})" if message.get("sender") else ""
 

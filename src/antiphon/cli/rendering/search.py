@@ -1,6 +1,6 @@
 """How results of a search are shown to people."""
 
-from antiphon.cli.rendering.output import ago, show, show_table
+from antiphon.cli.rendering.output import ago, hint, show, show_table
 from antiphon.cli.rendering.rows import rows_of
 from antiphon.domain.message import JsonObject
 
@@ -24,7 +24,7 @@ def show_found(query: str, answer: JsonObject) -> None:
             ],
         )
     if answer["moreSessions"]:
-        show("There are more sessions: `antiphon sessions list --all --search` shows them.", "dim")
+        hint("There are more sessions: `antiphon sessions list --all --search` shows them.")
     if sessions and messages:
         show()
     if messages:

@@ -10,6 +10,7 @@ from antiphon.cli.rendering.output import MIN_LAST_COLUMN, age, aligned, console
 from antiphon.cli.rendering.rows import rows_of
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.text import compact
+from antiphon.program import with_path
 
 WIDE = 110
 """Columns from which on there is room for the model's name."""
@@ -48,13 +49,16 @@ def tree_lines(answer: JsonObject, *, height: int | None = None) -> list[Text]:
     rows = rows_of(answer, "sessions")
     if not rows:
         return [
-            styled("There are no sessions to show. `antiphon chat` begins one; `--all` includes inactive ones.", "dim")
+            styled(
+                with_path("There are no sessions to show. `antiphon chat` begins one; `--all` includes inactive ones."),
+                "dim",
+            )
         ]
     notes: list[str] = []
     if omitted := answer.get("omitted"):
         notes.append(f"{omitted} more under these are not shown: --limit shows more.")
     if answer.get("hasMore"):
-        notes.append("There are more sessions: `antiphon sessions list` shows them all.")
+        notes.append(with_path("There are more sessions: `antiphon sessions list` shows them all."))
     names = _names_of(rows)
     if height is not None and len(rows) + len(notes) + 1 > height:
         shown = _busy_first(rows, max(1, height - len(notes) - 2))
@@ -237,7 +241,7 @@ def work_lines(answer: JsonObject) -> list[Text]:
         lines.append(styled(f"{beyond} more are not shown: --limit shows more.", "dim"))
     lines.append(Text())
     if not others:
-        return [*lines, styled("No gateway is running. `antiphon serve` starts one.", "dim")]
+        return [*lines, styled(with_path("No gateway is running. `antiphon serve` starts one."), "dim")]
     lines += aligned(
         [
             [styled(name, "bold") for name in ("Process", "Role", "Version", "Agents")],

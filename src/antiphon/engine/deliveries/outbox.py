@@ -4,12 +4,12 @@ import hashlib
 
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.run import Run
-from antiphon.domain.session import DeliveryContext
+from antiphon.domain.session import WEBCHAT, DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
 
-_INSIDE = frozenset({"internal", "webchat"})
+_INSIDE = frozenset({"internal", WEBCHAT})
 """Channels whose readers read the log itself."""
 
 

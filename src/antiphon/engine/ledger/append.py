@@ -15,7 +15,7 @@ from antiphon.domain.actor import session_principal
 from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
-from antiphon.domain.message import AssistantMessage, UserMessage, text_of
+from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessage, text_of
 from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
@@ -67,6 +67,8 @@ class Words(Struct, frozen=True, kw_only=True):
     """The incarnation it belongs to; None for the session's present one."""
     preview: str | None = None
     """The text that lists show, if not the message's own."""
+    channel: str | None = None
+    """The channel that the session has from now on; None leaves it."""
     occurred_at: datetime | None = None
     """When the message was written, if not when it is stored."""
     end: LogEnd | None = None
@@ -156,23 +158,40 @@ async def append_copies(
     copies: Sequence[NewEvent],
     at_ms: int,
     *,
-    described_as: Session | None = None,
+    is_described: bool = False,
     taint: Classification = PUBLIC,
 ) -> None:
-    """Stores copies of another log in a new session, at their classifications.
+    """Stores copies of another log in a new session, at their classifications; lists show the words of the copies.
 
     The session's taint becomes the join of its base, the copies and the given taint. Contract: sessions 8, flow 8.
     """
     set: dict[str, SqlValue] = {}
-    if described_as is not None:
-        set["preview"] = described_as.preview
-        set["description"] = described_as.description
-        set["description_source"] = DescriptionSource.FALLBACK.value
+    if is_described:
+        set |= _described(copies)
     joined = join_all([taint, session.base, *(copy.classification for copy in copies)])
     await rows.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
     await append_events(tx, session.row, addition)
+
+
+def _described(copies: Sequence[NewEvent]) -> dict[str, SqlValue]:
+    """The preview and description that these messages would have left."""
+    said = [copy.message for copy in copies if isinstance(copy.message, UserMessage | AssistantMessage)]
+    texts = [text for message in said if (text := text_of(message.content))]
+    asked = [text for message in said if _is_external(message) and (text := text_of(message.content))]
+    if not texts:
+        return {}
+    changes: dict[str, SqlValue] = {"preview": one_line(texts[-1], PREVIEW_LENGTH)}
+    if asked:
+        changes["description"] = one_line(asked[0], DESCRIPTION_LENGTH)
+        changes["description_source"] = DescriptionSource.FALLBACK.value
+    return changes
+
+
+def _is_external(message: UserMessage | AssistantMessage) -> bool:
+    """Whether a person wrote it."""
+    return isinstance(message, UserMessage) and message.provenance.kind is ProvenanceKind.EXTERNAL
 
 
 async def append_events(tx: Transaction, session: SessionRow, addition: Addition) -> int:
@@ -202,6 +221,8 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
         changes["interacted_at"] = at_ms
     if words.arrival is not Arrival.APPENDED and session.status == SessionStatus.INACTIVE:
         changes["status"] = SessionStatus.IDLE.value
+    if is_present and words.channel is not None:
+        changes["delivery_channel"] = words.channel
     text = text_of(words.message.content)
     if not is_present or not text:
         return changes

@@ -101,7 +101,7 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
     # The copy is as classified as its source, also where the events do not say so. Contract: sessions 8.
     taint = source.base.join(source.taint) if incarnation.id == source.id else source.base
     copies = _copied(events, session.last_seq + 1)
-    await append_copies(tx, session, copies, command.at_ms, described_as=source, taint=taint)
+    await append_copies(tx, session, copies, command.at_ms, is_described=True, taint=taint)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
     return forked

@@ -45,6 +45,7 @@ from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store.codec import stored_key
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.runs import NewRun
 from antiphon.store.sessions import SessionHead
@@ -62,6 +63,8 @@ class Envelope:
     """Whether it addresses the agent."""
     place: DeliveryContext | None = None
     """The place of the reply, as given by the channel that brings the message; None outside channels."""
+    channel: str | None = None
+    """The channel whose reader reads the log itself, such as `webchat`; None for programs."""
 
 
 PLAIN = Envelope()
@@ -138,7 +141,7 @@ class Inbox:
             content=content,
             sender=envelope.sender,
             mentioned=envelope.mentioned,
-            provenance=EXTERNAL,
+            provenance=replace(EXTERNAL, source_channel=envelope.channel),
         )
         command = PostMessage(
             principal=principal,
@@ -321,8 +324,13 @@ def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
 
 
 def _words(session: SessionHead, command: PostMessage) -> Words:
+    has_channel = session.channel is not None or stored_key(session.key).channel is not None
     return Words(
-        message=command.message, actor=str(command.principal), is_addressed=command.may_repeat, end=session.end
+        message=command.message,
+        actor=str(command.principal),
+        is_addressed=command.may_repeat,
+        channel=None if has_channel else command.message.provenance.source_channel,
+        end=session.end,
     )
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from anyio import to_thread
 from msgspec import Struct
@@ -40,10 +41,11 @@ from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import reaches_all
-from antiphon.store import deliveries, exchanges, spawns, tokens
+from antiphon.store import activities, deliveries, exchanges, spawns, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
+from antiphon.store.activities import LastRun
 from antiphon.store.codec import classification_values, json_text, milliseconds
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
@@ -104,6 +106,8 @@ class SessionPageRequest:
 class SessionPage:
     sessions: list[SessionSummary]
     next: ListCursor | None
+    last_runs: Mapping[SessionRow, LastRun]
+    """How the newest ended run of each session ended."""
 
 
 class Sessions:
@@ -180,10 +184,10 @@ class Sessions:
     ) -> SessionPage:
         """Newest first. Raises `Denied` for anyone but the owner. Contract: list 1, 5."""
         wanted = SessionPageRequest(where, limit + 1, after)
-        sessions = accepted(await self._database.read(_list_page, self._rights(principal), wanted))
+        sessions, last_runs = accepted(await self._database.read(_list_page, self._rights(principal), wanted))
         has_more = len(sessions) > limit
         page = sessions[:limit]
-        return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None)
+        return SessionPage(page, rows.cursor_of(page[-1]) if has_more else None, last_runs)
 
     async def patch(self, principal: Principal, target: NamedTarget, changes: Mapping[str, SqlValue]) -> Session:
         """Changes columns of the row and logs the change; patches of different fields do not conflict."""
@@ -437,11 +441,17 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
     return None
 
 
-async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -> list[SessionSummary] | Refusal:
+class _Listed(NamedTuple):
+    sessions: list[SessionSummary]
+    last_runs: Mapping[SessionRow, LastRun]
+
+
+async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -> _Listed | Refusal:
     reach = await find_reach(query, rights, Act.LIST)
     if isinstance(reach, Refusal):
         return reach
-    return await rows.list_page(query, reach, wanted.where, limit=wanted.limit, after=wanted.after)
+    sessions = await rows.list_page(query, reach, wanted.where, limit=wanted.limit, after=wanted.after)
+    return _Listed(sessions, await activities.find_last_runs(query, reach, [each.row for each in sessions]))
 
 
 def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:

@@ -1,12 +1,12 @@
 """Reading transcripts: pages for people and programs, slices for followers. Contract: history 1, 2."""
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict
-from antiphon.domain.event import Event
+from antiphon.domain.event import Event, is_bad_end
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
@@ -42,6 +42,8 @@ class HistoryPage:
     session: Session
     """As the incarnation that was read."""
     events: list[Event]
+    endings: Sequence[Event] = ()
+    """The ends of runs after the oldest of these messages, save for those that went well; in ascending order."""
     has_more: bool
     """Whether there are older messages."""
     last_seq: int
@@ -89,7 +91,20 @@ async def _read_page(
     query: Query, rights: Rights, target: NamedTarget, wanted: HistoryPageRequest
 ) -> HistoryPage | Refusal:
     found = await find_session(query, rights, Act.READ, target)
-    return found if isinstance(found, Refusal) else await read_page(query, found, wanted)
+    if isinstance(found, Refusal):
+        return found
+    page = await read_page(query, found, wanted)
+    if isinstance(page, Refusal):
+        return page
+    ends = await log.read_ends(
+        query,
+        found.grant,
+        found.incarnation.id,
+        from_seq=page.events[0].seq if page.has_more else found.incarnation.first_seq,
+        before=page.last_seq + 1 if wanted.before is None else wanted.before,
+        limit=wanted.limit,
+    )
+    return replace(page, endings=[end for end in reversed(ends) if is_bad_end(end)])
 
 
 async def read_page(query: Query, found: Found, wanted: HistoryPageRequest) -> HistoryPage | Refusal:

@@ -24,7 +24,7 @@ from antiphon.feed.follow import Frame, View
 from antiphon.gateway.operations.operation import Ask, Header
 from antiphon.gateway.sse import SSE_TYPE, FollowResponse, frame, reset_frame, run_view
 from antiphon.wire.encoding import compact_json
-from antiphon.wire.messages import HistoryShape, message
+from antiphon.wire.messages import HistoryShape, ending, message
 from antiphon.wire.runs import PostedShape, posted
 
 MAX_PAGE_BYTES = 6 * 1024 * 1024
@@ -87,6 +87,7 @@ def history_of(page: HistoryPage, seal: Callable[[int], str]) -> HistoryShape:
         session_key=page.session.key.value,
         session_id=page.session.id,
         messages=kept,
+        endings=[ending(end) for end in page.endings if dropped == 0 or end.seq > kept[0].seq] or None,
         has_more=has_more,
         truncated=dropped > 0,
         dropped_messages=dropped > 0,

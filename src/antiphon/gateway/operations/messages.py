@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
 from antiphon.domain.run import QueueMode
+from antiphon.domain.session import WEBCHAT
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.operations.following import (
@@ -119,7 +120,7 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
         params.parts(),
         message_id=params.message_id,
         mode=params.queue_mode,
-        envelope=Envelope(sender=params.sender, mentioned=params.mentioned),
+        envelope=Envelope(sender=params.sender, mentioned=params.mentioned, channel=_channel_of(ask)),
     )
     if params.stream and stored.run_id is not None:
         return await stream_run(ask, stored, stored.run_id)
@@ -236,6 +237,11 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
             yield compact_json(wire.event(event)) + b"\n"
 
     return StreamingResponse(lines(), media_type=JSON_LINES)
+
+
+def _channel_of(ask: Ask) -> str | None:
+    """The page is a channel of its own; a program has none."""
+    return None if ask.browser is None else WEBCHAT
 
 
 def _part(item: TextItem | ImageItem) -> Part:

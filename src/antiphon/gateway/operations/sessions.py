@@ -117,7 +117,10 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
     following = page.next
     return wire.SessionList(
         count=len(page.sessions),
-        sessions=[wire.session_row(each, default_model=default_model(each.agent_id)) for each in page.sessions],
+        sessions=[
+            wire.session_row(each, default_model=default_model(each.agent_id), last=page.last_runs.get(each.row))
+            for each in page.sessions
+        ],
         next_cursor=None if following is None else services.cursors.seal(about, following.updated_at_ms, following.row),
     )
 

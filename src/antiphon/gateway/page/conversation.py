@@ -8,14 +8,17 @@ from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.text import plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
+from antiphon.engine.views.history import History
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.page.entries import PageEntry, entries_of
+from antiphon.gateway.page.entries import PageEntry, entries_of, gap_entry
 from antiphon.gateway.page.listing import AT_FIRST, Item, items_of
+from antiphon.gateway.page.titles import titles_of
 
 MESSAGES = 60
+BEFORE = 20
+"""How many messages are shown before one that was searched for."""
 UNFINISHED = frozenset(status for status in RunStatus if not status.is_terminal)
 
 
@@ -24,10 +27,17 @@ class PageConversation:
     """A session's entries, and the cursor to follow from."""
 
     session: Session
+    name: str
+    """The key or id that was asked for; requests for its other messages name it too."""
     title: str
     agent: str
     model: str
     entries: list[PageEntry]
+    """Some may be left out; an entry of kind `gap` stands for them."""
+    at: int | None = None
+    """The `seq` of the message to show first; None for the newest."""
+    is_ended: bool = False
+    """Whether it is an earlier conversation of the session."""
     older: int | None
     """The cursor of the messages before these; None if there are none."""
     last_seq: int
@@ -51,31 +61,71 @@ class PageConversation:
 
 
 async def read_conversation(
-    gateway: Gateway, principal: Principal, name: str, before: int | None = None
+    gateway: Gateway, principal: Principal, name: str, *, before: int | None = None, at: int | None = None
 ) -> PageConversation:
-    """The newest entries, or those before a cursor. Raises `NotFound`, `Invalid`, `Conflict` for a pruned cursor."""
+    """The newest entries, or those before a cursor; and those around `at`.
+
+    Raises `NotFound`, `Invalid`, `Conflict` for a pruned cursor.
+    """
     services = gateway.services
     head = await conversation_head(gateway, principal, name)
-    target = NamedTarget(head.session.key, None)
+    named = services.sessions.target(name)
+    found = await services.sessions.get(principal, named)
+    target = named if found.is_ended else NamedTarget(head.session.key, None)
     page = await services.history.page(principal, target, limit=MESSAGES, before=before, include_tools=True)
     end = page.last_seq + 1 if before is None else before
     start = page.events[0].seq if page.has_more else page.session.incarnation_seq
-    events: list[Event] = []
-    async for event in services.history.events(principal, target, start - 1):
-        if event.seq >= end:
-            break
-        events.append(event)
-    entries = await work_on(size_of(event.message for event in events), entries_of, events)
+    log = Log(services.history, principal, target)
+    entries, older = await log.entries(start - 1, end), start if page.has_more else None
+    if at is not None and page.has_more and at < start:
+        around = await services.history.page(principal, target, limit=BEFORE, before=at + 1, include_tools=True)
+        older = around.events[0].seq if around.has_more else None
+        entries = [*await log.entries((older or page.session.incarnation_seq) - 1, start, most=MESSAGES), *entries]
     runs = await services.runs.list(principal, RunFilter(session=page.session.row, statuses=UNFINISHED), limit=200)
     return replace(
         head,
         session=page.session,
         entries=entries,
-        older=start if page.has_more else None,
+        at=at,
+        is_ended=found.is_ended,
+        older=older,
         last_seq=page.last_seq,
         runs=[run.id for run in runs if run.session_id == page.session.id],
         delay=next((run.delay.text for run in runs if run.delay is not None), ""),
     )
+
+
+async def read_between(gateway: Gateway, principal: Principal, name: str, *, after: int, until: int) -> list[PageEntry]:
+    """The first entries between two numbers, and a gap for the others. Raises `NotFound`, `Invalid`."""
+    log = Log(gateway.services.history, principal, gateway.services.sessions.target(name))
+    return await log.entries(after, until, most=MESSAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log of a session, for somebody who may read it."""
+
+    history: History
+    principal: Principal
+    target: NamedTarget
+
+    async def entries(self, after: int, until: int, *, most: int | None = None) -> list[PageEntry]:
+        """The entries between two numbers; after the `most` first messages, a gap for the others."""
+        events: list[Event] = []
+        messages = 0
+        async for event in self.history.events(self.principal, self.target, after):
+            if event.seq >= until:
+                break
+            if messages == most:
+                gap = gap_entry(events[-1], until)
+                return [*await _entries(events), gap]
+            events.append(event)
+            messages += event.message is not None
+        return await _entries(events)
+
+
+async def _entries(events: list[Event]) -> list[PageEntry]:
+    return await work_on(size_of(event.message for event in events), entries_of, events)
 
 
 async def conversation_head(gateway: Gateway, principal: Principal, name: str) -> PageConversation:
@@ -88,7 +138,8 @@ async def conversation_head(gateway: Gateway, principal: Principal, name: str) -
     is_group = session.source.type is SessionType.GROUP or session.key.kind is SessionKind.GROUP
     return PageConversation(
         session=session,
-        title=title_of(session),
+        name=name,
+        title=titles_of(gateway).of(session),
         agent=agent.name if agent else session.agent_id,
         model=session.model or (agent.model if agent else "unknown"),
         entries=[],
@@ -99,16 +150,3 @@ async def conversation_head(gateway: Gateway, principal: Principal, name: str) -
         parent=family.parent,
         item=item,
     )
-
-
-def title_of(session: Session) -> str:
-    """The session's name for people, without characters that would rewrite the words around it."""
-    if name := session.label or session.display_name:
-        return plain(name)
-    if session.key == main_key(session.agent_id):
-        return "Main chat"
-    if session.description:
-        return plain(session.description)
-    if session.source.platform == "web":
-        return "New chat"
-    return str(session.key).removeprefix(f"agent:{session.agent_id}:")

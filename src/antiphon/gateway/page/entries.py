@@ -9,6 +9,7 @@ from typing import cast
 from markupsafe import Markup, escape
 
 from antiphon.domain.event import Event, EventType
+from antiphon.domain.finding import read_record
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
@@ -16,6 +17,7 @@ from antiphon.domain.message import (
     Part,
     Provenance,
     ProvenanceKind,
+    ReportStage,
     TextPart,
     ToolCallPart,
     ToolResult,
@@ -25,6 +27,7 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import RunStatus
+from antiphon.domain.text import plain
 from antiphon.gateway.page.markdown import html_from_markdown
 from antiphon.wire.messages import arguments as read_arguments
 
@@ -62,8 +65,10 @@ class PageEntry:
     """One item of the transcript."""
 
     seq: int
+    until: int = 0
+    """Where a gap ends."""
     kind: str
-    """`user | agent | result | end`."""
+    """`user | agent | report | result | end | gap`; a report is a child's result, a gap stands for others."""
     at: datetime
     message_id: str = ""
     pieces: tuple[PagePiece, ...] = ()
@@ -74,6 +79,8 @@ class PageEntry:
     tool: str = ""
     call: str = ""
     """The call that a result belongs to."""
+    session: str = ""
+    """The key of the sub-agent whose result it is."""
     run: str = ""
     status: str = ""
     """The status of a run that ended."""
@@ -87,7 +94,7 @@ def entry_of(event: Event) -> PageEntry | None:
     """None for an event that people do not see."""
     match event.message:
         case UserMessage() as message:
-            return PageEntry(
+            return _card(event, message) or PageEntry(
                 seq=event.seq,
                 kind="user",
                 at=event.created_at,
@@ -124,9 +131,33 @@ def entry_of(event: Event) -> PageEntry | None:
             return _end(event) if event.type == EventType.RUN_FINISHED else None
 
 
+def gap_entry(last: Event, until: int) -> PageEntry:
+    """Stands for the entries after the last one shown, up to that number."""
+    return PageEntry(seq=last.seq, kind="gap", at=last.created_at, until=until)
+
+
 def entries_of(events: Sequence[Event]) -> list[PageEntry]:
     """The entries of the events that people see."""
     return [entry for event in events if (entry := entry_of(event)) is not None]
+
+
+def _card(event: Event, message: UserMessage) -> PageEntry | None:
+    """A sub-agent's result; None for another message."""
+    if message.report is None or message.report.stage is not ReportStage.RECORD:
+        return None
+    record = read_record(message.content)
+    return record and PageEntry(
+        seq=event.seq,
+        kind="report",
+        at=event.created_at,
+        message_id=message.message_id,
+        pieces=(PagePiece(kind="text", html=html_from_markdown(record.result)),),
+        text=record.notes,
+        who=plain(record.name),
+        session=message.provenance.source_session_key or "",
+        status="done" if record.is_ok else plain(record.status),
+        is_error=not record.is_ok,
+    )
 
 
 def _end(event: Event) -> PageEntry | None:

@@ -9,7 +9,7 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary
 from antiphon.domain.text import isolated, plain, short_age
-from antiphon.engine.views.trees import Member, Tree
+from antiphon.engine.views.trees import LastRun, Member, Tree
 
 AT_FIRST = 30
 """How many children an opened session shows; asking for more adds as many."""
@@ -102,11 +102,12 @@ def _item(member: Member, now: datetime) -> Item:
     )
 
 
-def plain_item(session: SessionSummary) -> Item:
+def plain_item(session: SessionSummary, last: LastRun | None) -> Item:
     """The item without its descendants, for search results."""
-    is_idle = session.status in (SessionStatus.IDLE, SessionStatus.INACTIVE)
-    state = "" if is_idle else session.status.value
-    return Item(session=session, state=state, note=state.replace("_", " "))
+    if session.status in (SessionStatus.IDLE, SessionStatus.INACTIVE):
+        state, note = _rest(last)
+        return Item(session=session, state=state, note=note)
+    return Item(session=session, state=session.status.value, note=session.status.value.replace("_", " "))
 
 
 def _state(member: Member, now: datetime) -> tuple[str, str]:
@@ -117,7 +118,11 @@ def _state(member: Member, now: datetime) -> tuple[str, str]:
             first, *others = activity.waits_for
             word = f"waits for {f'{len(others) + 1} sessions' if others else isolated(first.label or first.key)}"
         return state.value, f"{word}, {short_age((now - activity.since).total_seconds())}"
-    last = member.last_run
+    return _rest(member.last_run)
+
+
+def _rest(last: LastRun | None) -> tuple[str, str]:
+    """The state of a session without work: how its last run ended."""
     if last is not None and last.status in _FAILED:
         return "failed", f"failed: {plain(last.error)}" if last.error else "failed"
     if last is not None and last.status is RunStatus.CANCELLED:

@@ -10,37 +10,39 @@ from msgspec import Meta
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import AntiphonError, NotFound
+from antiphon.domain.errors import AntiphonError, Invalid, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
-from antiphon.domain.message import UserMessage
+from antiphon.domain.message import MAX_TEXT_BYTES, UserMessage
 from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.sessions.sessions import SessionFilter
+from antiphon.engine.views.search import Hit
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.operations.following import LAST_EVENT_ID, resume
 from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, TokenScope, operation
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
-from antiphon.gateway.page.conversation import (
-    PageConversation,
-    conversation_head,
-    read_conversation,
-    title_of,
-)
+from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_between, read_conversation
 from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
+from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
+from antiphon.program import program_path
 from antiphon.wire.errors import status_of
 
 LISTED = 40
 MOST_LISTED = 1000
+HITS = 30
+"""How many messages a search shows."""
 WEB = Source(kind="api", platform="web")
 
 
 class ShowPage(Params, frozen=True, kw_only=True):
     session: str | None = None
+    at: Annotated[int, Meta(ge=1, lt=10**18)] | None = None
+    """The `seq` of the message to show."""
 
 
 class ShowSessions(Params, frozen=True, kw_only=True):
@@ -57,6 +59,12 @@ class ShowHeader(Params, frozen=True, kw_only=True):
 class ShowOlder(Params, frozen=True, kw_only=True):
     session: str
     before: Annotated[int, Meta(ge=1)]
+
+
+class ShowBetween(Params, frozen=True, kw_only=True):
+    session: str
+    after: Annotated[int, Meta(ge=0)]
+    until: Annotated[int, Meta(ge=1)]
 
 
 class FollowPage(Params, frozen=True, kw_only=True):
@@ -81,14 +89,20 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
     gateway, principal = ask.gateway, ask.principal
     conversation, status, problem = None, 200, ""
     try:
-        conversation = await _conversation(gateway, principal, params.session)
+        conversation = await _conversation(gateway, principal, params.session, params.at)
     except AntiphonError as error:
         status, problem = status_of(error), error.message
     opened = {} if conversation is None else opened_around(conversation.session)
     key = None if conversation is None else conversation.key
     listed = await _listed(gateway, principal, search="", shown=LISTED, current=key, opened=opened)
     agents = list(gateway.services.rules.agents.values())
-    values = {"conversation": conversation, "problem": problem, "agents": agents, **listed}
+    values = {
+        "conversation": conversation,
+        "problem": problem,
+        "agents": agents,
+        "longest_bytes": MAX_TEXT_BYTES,
+        **listed,
+    }
     return _html("page.html", values, status=status)
 
 
@@ -122,7 +136,7 @@ async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
 async def show_header(ask: Ask, params: ShowHeader) -> Response:
     """The head of a conversation: name, state and usage."""
     conversation = await conversation_head(ask.gateway, ask.principal, params.session)
-    return _html("header.html", {"conversation": conversation})
+    return _html("header.html", {"conversation": conversation, "titles": titles_of(ask.gateway)})
 
 
 @operation("pages.older", ShowOlder, Response, _at("/page/older"), scope=TokenScope.READ)
@@ -130,6 +144,14 @@ async def show_older(ask: Ask, params: ShowOlder) -> Response:
     """The entries before a cursor, and the mark that loads still older ones."""
     conversation = await read_conversation(ask.gateway, ask.principal, params.session, before=params.before)
     return _html("entries.html", {"conversation": conversation})
+
+
+@operation("pages.between", ShowBetween, Response, _at("/page/between"), scope=TokenScope.READ)
+async def show_between(ask: Ask, params: ShowBetween) -> Response:
+    """The entries that a page left out between two others."""
+    head = await conversation_head(ask.gateway, ask.principal, params.session)
+    entries = await read_between(ask.gateway, ask.principal, params.session, after=params.after, until=params.until)
+    return _html("entries.html", {"conversation": replace(head, entries=entries)})
 
 
 @operation("pages.follow", FollowPage, Response, _at("/page/follow", after=LAST_EVENT_ID), scope=TokenScope.READ)
@@ -148,6 +170,7 @@ ROUTES = (
     show_sessions,
     show_header,
     show_older,
+    show_between,
     follow_page,
 )
 """Not in the table: these are for people, not for programs."""
@@ -178,7 +201,7 @@ async def _prepare(events: Sequence[Event]) -> None:
 PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
 
 
-async def _conversation(gateway: Gateway, principal: Principal, name: str | None) -> PageConversation:
+async def _conversation(gateway: Gateway, principal: Principal, name: str | None, at: int | None) -> PageConversation:
     """The named session, else the default agent's main one, which is created if it does not exist."""
     if name is None:
         sessions = gateway.services.sessions
@@ -186,7 +209,7 @@ async def _conversation(gateway: Gateway, principal: Principal, name: str | None
             await sessions.get(principal, sessions.target("main"))
         except NotFound:
             await sessions.open(principal, sessions.target("main"), source=WEB)
-    return await read_conversation(gateway, principal, name or "main")
+    return await read_conversation(gateway, principal, name or "main", at=at)
 
 
 async def _listed(
@@ -199,21 +222,36 @@ async def _listed(
     opened: Mapping[SessionRow, int],
 ) -> dict[str, object]:
     shown = min(shown, MOST_LISTED)
+    hits: list[Hit] = []
     if wanted := search.strip()[:200]:
-        page = await gateway.services.sessions.list(principal, SessionFilter(search=wanted), limit=shown)
-        items, has_more = [plain_item(session) for session in page.sessions], page.next is not None
+        where = SessionFilter(search=wanted, include_inactive=True)
+        page = await gateway.services.sessions.list(principal, where, limit=shown)
+        hits = await _hits(gateway, principal, wanted)
+        items, has_more = (
+            [plain_item(session, page.last_runs.get(session.row)) for session in page.sessions],
+            page.next is not None,
+        )
     else:
         tree = await gateway.services.trees.folded(principal, opened, roots=shown)
         items, has_more = items_of(tree, opened, gateway.services.clock.now()), tree.has_more
     return {
         "items": items,
+        "hits": hits,
         "search": search,
         "shown": shown,
         "opened": write_opened(opened),
         "more": min(shown + LISTED, MOST_LISTED) if has_more and shown < MOST_LISTED else None,
         "current": current,
-        "agent_names": {agent.id: agent.name for agent in gateway.services.rules.agents.values()},
+        "titles": titles_of(gateway),
     }
+
+
+async def _hits(gateway: Gateway, principal: Principal, wanted: str) -> list[Hit]:
+    """The newest messages with all these words; none if there is no word in the text."""
+    try:
+        return (await gateway.services.search.messages(principal, wanted, limit=HITS)).hits
+    except Invalid:
+        return []
 
 
 def _dollars(microusd: int | None) -> str:
@@ -255,7 +293,6 @@ _templates = Environment(
     auto_reload=False,
 )
 _templates.filters["asset"] = asset
-_templates.filters["title_of"] = title_of
 _templates.filters["plain"] = plain
 _templates.filters["dollars"] = _dollars
 _templates.filters["spent"] = _spent
@@ -267,7 +304,8 @@ _templates.filters["moment"] = _moment
 
 def _html(template: str, values: Mapping[str, object], *, status: int = 200) -> HTMLResponse:
     headers = {**HEADERS, "Cache-Control": "no-store"}
-    return HTMLResponse(_templates.get_template(template).render(values), status, headers=headers)
+    content = _templates.get_template(template).render(values, program=program_path())
+    return HTMLResponse(content, status, headers=headers)
 
 
 def _entry_html(entry: PageEntry) -> str:

@@ -1,545 +1,15 @@
-// Brings the page to life. The server renders; htmx fetches the list and earlier messages; this follows the
-// conversation, sends, and keeps what was typed.
-//
-// Following: the page carries the last `seq` that it shows, the stream brings what comes after it, and an entry
-// whose `seq` is not higher is dropped. So each message is shown once, whatever happens to the connection.
+// Brings the page to life. The server renders; htmx fetches the list and earlier messages; `conversation.js` follows
+// the session that is shown, `outbox.js` sends.
 'use strict';
 
-const RETRY_FIRST_MS = 300;
-const RETRY_LONGEST_MS = 5000;
-const HIDDEN_GRACE_MS = 30000;
 const LIST_EVERY_MS = 4000;
 const LIST_PAUSE_MS = 150;
-const SEND_TIMEOUT_MS = 20000;
-const NEAR_END_PIXELS = 80;
-const HEAD_EVENTS = ['session_changed', 'run_started', 'run_finished', 'tool_result'];
 
 const find = (selector, root = document) => root.querySelector(selector);
 const findAll = (selector, root = document) => root.querySelectorAll(selector);
 
 let conversation = null;
-
-// Requests
-
-class Problem extends Error {
-  constructor(message, { isPassing = false, status = 0 } = {}) {
-    super(message);
-    this.isPassing = isPassing;
-    this.status = status;
-  }
-}
-
-async function call(method, path, body) {
-  const headers = pageHeaders();
-  const request = { method, headers, signal: AbortSignal.timeout(SEND_TIMEOUT_MS) };
-  if (body !== undefined) {
-    headers['Content-Type'] = 'application/json';
-    request.body = JSON.stringify(body);
-  }
-  let response;
-  let answer = {};
-  try {
-    response = await fetch(path, request);
-    const text = await response.text();
-    answer = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text || '{}') : { text };
-  } catch (error) {
-    const reason = error.name === 'TimeoutError' ? 'The gateway did not answer in time.' : 'The gateway cannot be reached.';
-    throw new Problem(reason, { isPassing: true });
-  }
-  if (response.ok) return answer;
-  if (response.status === 401) onRefused(headers);
-  const message = answer.error?.message ?? `The gateway answered with status ${response.status}.`;
-  throw new Problem(message, { isPassing: response.status >= 500, status: response.status });
-}
-
-const sessionPath = (key, rest = '') => `/sessions/${encodeURIComponent(key)}${rest}`;
-const pageAddress = (key) => `/?session=${encodeURIComponent(key)}`;
-const contentAddress = (key) => `/page?session=${encodeURIComponent(key)}`;
-
-function randomId() {
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
-// Times
-
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
-const dayName = new Intl.DateTimeFormat(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
-const weekday = new Intl.DateTimeFormat(undefined, { weekday: 'short' });
-const shortDate = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
-const longDate = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'medium' });
-
-function daysAgo(moment) {
-  const midnight = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDate());
-  return Math.round((midnight(new Date()) - midnight(moment)) / 86400000);
-}
-
-function shortTime(moment) {
-  const days = daysAgo(moment);
-  if (days === 0) return clock.format(moment);
-  if (days === 1) return 'Yesterday';
-  return days < 7 ? weekday.format(moment) : shortDate.format(moment);
-}
-
-function dateName(moment) {
-  const days = daysAgo(moment);
-  return days === 0 ? 'today' : days === 1 ? 'yesterday' : `on ${shortDate.format(moment)}`;
-}
-
-function dayTitle(moment) {
-  const days = daysAgo(moment);
-  return days === 0 ? 'Today' : days === 1 ? 'Yesterday' : dayName.format(moment);
-}
-
-const timeForms = { short: shortTime, date: dateName, clock: (moment) => clock.format(moment) };
-
-function showTimes(root = document) {
-  for (const time of findAll('time[datetime]', root)) {
-    const moment = new Date(time.dateTime);
-    const text = timeForms[time.dataset.form ?? 'clock'](moment);
-    if (time.textContent !== text) time.textContent = text;
-    time.title = longDate.format(moment);
-  }
-}
-
-// What was typed: the text, and the id under which it was last tried to be sent.
-
-class Draft {
-  constructor(key) {
-    this.name = `draft:${key}`;
-    const stored = JSON.parse(sessionStorage.getItem(this.name) ?? '{}');
-    this.text = stored.text ?? '';
-    this.tried = stored.tried ?? null;
-  }
-
-  set(text) {
-    this.text = text;
-    if (text || this.tried) sessionStorage.setItem(this.name, JSON.stringify({ text, tried: this.tried }));
-    else sessionStorage.removeItem(this.name);
-  }
-
-  // The same text goes under the same id, so that a message which arrived unnoticed is not doubled.
-  messageId(text) {
-    if (this.tried?.text !== text) this.tried = { id: `web-${randomId()}`, text };
-    this.set(this.text);
-    return this.tried.id;
-  }
-
-  // Whether the text that was tried is now stored.
-  settle(messageId) {
-    if (this.tried?.id !== messageId) return false;
-    const isUnchanged = this.text.trim() === this.tried.text;
-    this.tried = null;
-    this.set(isUnchanged ? '' : this.text);
-    return true;
-  }
-}
-
-class Conversation {
-  constructor(element) {
-    this.element = element;
-    this.key = element.dataset.key;
-    this.sessionId = element.dataset.sessionId;
-    this.lastSeq = Number(element.dataset.lastSeq);
-    this.runs = new Set(element.dataset.runs.split(' ').filter(Boolean));
-    this.entries = find('#entries', element);
-    this.scroller = find('#scroller', element);
-    this.growing = find('#growing', element);
-    this.draft = new Draft(this.key);
-    this.stream = null;
-    this.failures = 0;
-    this.retry = null;
-    this.isClosed = false;
-    this.isSending = false;
-    this.isAtEnd = true;
-    this.listen();
-    this.arrange();
-    this.showRuns();
-    this.showDraft();
-    this.toEnd();
-    this.forgetGrowing({ isJoining: this.runs.size > 0 });
-    this.open();
-  }
-
-  listen() {
-    this.input = find('#message', this.element);
-    this.input.addEventListener('input', () => {
-      this.draft.set(this.input.value);
-      this.fit();
-    });
-    this.input.addEventListener('keydown', (event) => {
-      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
-      this.send();
-    });
-    find('#composer', this.element).addEventListener('submit', (event) => {
-      event.preventDefault();
-      this.send();
-    });
-    this.scroller.addEventListener('scroll', () => {
-      this.isAtEnd = this.distanceToEnd() < NEAR_END_PIXELS;
-      if (this.isAtEnd) find('#to-end').hidden = true;
-    });
-    this.sizes = new ResizeObserver(() => this.isAtEnd && this.toEnd());
-    this.sizes.observe(this.scroller);
-  }
-
-  close() {
-    this.isClosed = true;
-    clearTimeout(this.retry);
-    this.sizes.disconnect();
-    this.pause();
-  }
-
-  // Following
-
-  open() {
-    if (this.stream || this.isClosed) return;
-    clearTimeout(this.retry);
-    const address = `/page/follow?${new URLSearchParams({ session: this.key })}`;
-    this.stream = new Stream(address, this.lastSeq, {
-      onOpen: () => this.onOpen(),
-      onEvent: (name, data) => this.onEvent(name, data),
-      onLost: () => this.onError(),
-    });
-  }
-
-  onEvent(name, data) {
-    switch (name) {
-      case 'entry':
-        this.take(data);
-        break;
-      case 'delta':
-        this.grow(data);
-        break;
-      case 'delay':
-        this.showDelay(data);
-        break;
-      case 'reset':
-        if (data.reason === 'deleted') this.onGone();
-        else this.reload();
-        break;
-      case 'end':
-        this.onError();
-        break;
-    }
-  }
-
-  pause() {
-    this.stream?.close();
-    this.stream = null;
-  }
-
-  onOpen() {
-    if (this.failures) {
-      document.body.dispatchEvent(new Event('connected'));
-    }
-    this.failures = 0;
-    this.showConnection('');
-  }
-
-  // Pieces of a reply may be lost while nobody listens, so the growing text begins anew.
-  onError() {
-    this.pause();
-    this.forgetGrowing({ isJoining: this.runs.size > 0 });
-    this.failures += 1;
-    if (this.failures > 1) this.showConnection('Connection lost. Reconnecting…');
-    const delay = Math.min(RETRY_FIRST_MS * 2 ** (this.failures - 1), RETRY_LONGEST_MS);
-    clearTimeout(this.retry);
-    this.retry = setTimeout(() => this.reconnect(), delay);
-  }
-
-  // Asks first, because a stream that fails does not say why.
-  async reconnect() {
-    if (this.stream || this.isClosed) return;
-    try {
-      await this.refreshHead();
-    } catch (problem) {
-      if (problem.status === 404) this.onGone();
-      else if (!this.isClosed) this.onError();
-      return;
-    }
-    this.open();
-  }
-
-  onGone() {
-    this.close();
-    this.showConnection('This session was deleted. Choose another one in the list.');
-    this.input.readOnly = true;
-    this.runs.clear();
-    this.showRuns();
-  }
-
-  take(entry) {
-    if (entry.seq <= this.lastSeq) return;
-    this.lastSeq = entry.seq;
-    if (entry.type === 'session_started' && entry.sessionId !== this.sessionId) {
-      this.reload();
-      return;
-    }
-    // A late result of the conversation before the last reset.
-    if (entry.sessionId !== this.sessionId) return;
-    switch (entry.type) {
-      case 'user_message':
-        if (entry.runId) this.runs.add(entry.runId);
-        this.onStored(entry.messageId);
-        break;
-      case 'run_started':
-        this.runs.add(entry.runId);
-        this.forgetGrowing();
-        break;
-      case 'assistant_message':
-        this.forgetGrowing();
-        break;
-      case 'run_finished':
-        this.runs.delete(entry.runId);
-        this.forgetGrowing();
-        break;
-    }
-    if (entry.html) this.append(entry.html);
-    if (entry.type === 'run_started') this.markStarted(entry.runId);
-    this.showRuns();
-    if (HEAD_EVENTS.includes(entry.type)) this.refreshHead().catch(() => {});
-    refreshList();
-  }
-
-  grow({ runId, text, restart }) {
-    if (!this.runs.has(runId)) return;
-    if (restart) {
-      this.forgetGrowing();
-      return;
-    }
-    const body = find('.body', this.growing);
-    if (this.growing.hidden) body.textContent = this.isJoining ? '… ' : '';
-    body.append(text);
-    body.normalize();
-    this.growing.hidden = false;
-    this.showRuns();
-    this.keepUp();
-  }
-
-  // Why the agent waits for the provider of its model; empty once it goes on.
-  showDelay({ runId, delay }) {
-    if (!this.runs.has(runId)) return;
-    find('#delay', this.element).textContent = delay?.text ?? '';
-    this.showRuns();
-    this.keepUp();
-  }
-
-  // With `isJoining` the reply is already under way, and its beginning was not seen.
-  forgetGrowing({ isJoining = false } = {}) {
-    this.isJoining = isJoining;
-    this.growing.hidden = true;
-    find('.body', this.growing).textContent = '';
-  }
-
-  // Begins anew with what the server shows now.
-  async reload() {
-    if (this.isClosed) return;
-    this.pause();
-    clearTimeout(this.retry);
-    try {
-      await show(this.key, { isFocused: document.activeElement === this.input });
-    } catch {
-      this.retry = setTimeout(() => this.reload(), RETRY_LONGEST_MS);
-    }
-  }
-
-  // Entries
-
-  append(html) {
-    const template = document.createElement('template');
-    template.innerHTML = html;
-    const entry = template.content.firstElementChild;
-    showTimes(template.content);
-    const day = dayTitle(new Date(entry.dataset.at));
-    const shown = [...findAll('.day', this.entries)].at(-1)?.textContent;
-    if (day !== shown) this.entries.append(daySeparator(day));
-    this.entries.append(template.content);
-    this.nest(entry);
-    this.markQueued(entry);
-    this.keepUp();
-  }
-
-  // Puts separators between days, results into their calls, and shows times.
-  arrange() {
-    for (const separator of findAll('.day', this.entries)) separator.remove();
-    let shown = null;
-    for (const entry of findAll('.entry', this.entries)) {
-      const day = dayTitle(new Date(entry.dataset.at));
-      if (day !== shown) entry.before(daySeparator(day));
-      shown = day;
-    }
-    for (const result of findAll('.entry.result', this.entries)) this.nest(result);
-    for (const entry of findAll('.entry.user[data-run]', this.entries)) this.markQueued(entry);
-    showTimes(this.element);
-  }
-
-  nest(result) {
-    if (!result.matches('.result')) return;
-    const tool = find(`details.tool[data-call="${CSS.escape(result.dataset.call)}"]`, this.entries);
-    if (!tool) return;
-    const isError = result.matches('.error');
-    find('.tool-state', tool).textContent = isError ? 'failed' : 'done';
-    tool.classList.add(isError ? 'error' : 'done');
-    tool.append(find('.output', result));
-    result.remove();
-  }
-
-  markQueued(entry) {
-    const active = findAll('.entry.user[data-run]', this.entries);
-    const isFirst = [...active].find((other) => this.runs.has(other.dataset.run)) === entry;
-    entry.classList.toggle('is-queued', this.runs.has(entry.dataset.run) && !isFirst && this.runs.size > 1);
-  }
-
-  markStarted(runId) {
-    for (const entry of findAll(`[data-run="${CSS.escape(runId)}"]`, this.entries)) entry.classList.remove('is-queued');
-  }
-
-  showRuns() {
-    const isWorking = this.runs.size > 0;
-    find('#cancel', this.element).hidden = !isWorking;
-    if (!isWorking) find('#delay', this.element).textContent = '';
-    const isDelayed = find('#delay', this.element).textContent !== '';
-    find('#working', this.element).hidden = !isWorking || (!this.growing.hidden && !isDelayed);
-    if (!isWorking) {
-      const cancel = find('#cancel', this.element);
-      cancel.disabled = false;
-      cancel.textContent = 'Cancel';
-      for (const entry of findAll('.is-queued', this.entries)) entry.classList.remove('is-queued');
-    }
-    this.element.classList.toggle('is-working', isWorking);
-    if (this.isAtEnd) this.toEnd();
-  }
-
-  distanceToEnd() {
-    return this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight;
-  }
-
-  toEnd() {
-    this.scroller.scrollTop = this.scroller.scrollHeight;
-    this.isAtEnd = true;
-    find('#to-end', this.element).hidden = true;
-  }
-
-  // Stays at the end if it was there; else says that there is more below.
-  keepUp() {
-    if (this.isAtEnd) this.toEnd();
-    else find('#to-end', this.element).hidden = false;
-  }
-
-  // Sending
-
-  async send() {
-    const text = this.input.value.trim();
-    if (!text || this.isSending || this.isClosed) return;
-    this.isSending = true;
-    this.isAtEnd = true;
-    this.showProblem('');
-    this.element.classList.add('is-sending');
-    const messageId = this.draft.messageId(text);
-    try {
-      const posted = await call('POST', sessionPath(this.key, '/messages'), { text, messageId });
-      if (posted.runId && posted.seq > this.lastSeq) this.runs.add(posted.runId);
-      this.onStored(messageId);
-    } catch (problem) {
-      this.onUnsent(messageId, problem);
-    }
-    this.isSending = false;
-    this.element.classList.remove('is-sending');
-    this.showRuns();
-  }
-
-  onStored(messageId) {
-    if (!this.draft.settle(messageId)) return;
-    this.input.value = this.draft.text;
-    this.fit();
-    this.showProblem('');
-  }
-
-  // The message may have been stored although the answer was lost: then the stream has said so already.
-  onUnsent(messageId, problem) {
-    if (this.draft.tried?.id !== messageId) return;
-    const hope = problem.isPassing ? ' The message will be sent when the connection is back.' : '';
-    this.showProblem(`Not sent: ${problem.message}${hope}`);
-    this.isWaiting = problem.isPassing;
-    if (problem.isPassing && this.stream?.isOpen) setTimeout(() => this.sendAgain(), RETRY_LONGEST_MS);
-  }
-
-  // Only what was tried and not changed since.
-  sendAgain() {
-    const { tried } = this.draft;
-    if (this.isWaiting && tried && this.input.value.trim() === tried.text) this.send();
-  }
-
-  // With what was typed before this script was here.
-  showDraft() {
-    const text = [this.draft.text, this.input.value].filter(Boolean).join('\n');
-    this.input.value = text;
-    this.draft.set(text);
-    this.fit();
-    find('#send', this.element).disabled = false;
-    const { tried } = this.draft;
-    if (!tried) return;
-    if (find(`[data-message-id="${CSS.escape(tried.id)}"]`, this.entries)) this.onStored(tried.id);
-    else if (tried.text === this.draft.text.trim()) this.showProblem('Not sent yet.');
-  }
-
-  fit() {
-    if (CSS.supports('field-sizing', 'content')) return;
-    this.input.style.height = 'auto';
-    this.input.style.height = `${this.input.scrollHeight}px`;
-  }
-
-  showProblem(text) {
-    const problem = find('#send-problem', this.element);
-    problem.hidden = !text;
-    find('span', problem).textContent = text;
-    this.isWaiting = false;
-  }
-
-  showConnection(text) {
-    const connection = find('#connection', this.element);
-    connection.textContent = text;
-    connection.hidden = !text;
-  }
-
-  async cancel() {
-    const button = find('#cancel', this.element);
-    button.disabled = true;
-    button.textContent = 'Cancelling…';
-    try {
-      const { cancelled } = await call('POST', sessionPath(this.key, '/cancel'));
-      if (!cancelled) {
-        await Promise.all([...this.runs].map((run) => call('POST', `/runs/${encodeURIComponent(run)}/cancel`)));
-      }
-    } catch (problem) {
-      this.showProblem(`Not cancelled: ${problem.message}`);
-    }
-    button.disabled = false;
-    button.textContent = 'Cancel';
-  }
-
-  // The head
-
-  // Of several that are under way the last one asked for counts.
-  async refreshHead() {
-    const number = (this.headNumber = (this.headNumber ?? 0) + 1);
-    const { text } = await call('GET', `/page/header?${new URLSearchParams({ session: this.key })}`);
-    if (this.isClosed || number !== this.headNumber) return;
-    const head = find('#head', this.element);
-    await htmx.swap({ sourceElement: head, target: head, text, swap: 'innerMorph' });
-    showTimes(head);
-    document.title = `${find('#title', this.element).textContent} · Antiphon`;
-  }
-}
-
-function daySeparator(title) {
-  const separator = document.createElement('li');
-  separator.className = 'day';
-  separator.textContent = title;
-  return separator;
-}
+let outbox = null;
 
 // The list
 
@@ -587,11 +57,11 @@ function checkStream() {
 }
 
 // Raises `Problem` and leaves everything as it is if the session cannot be fetched.
-async function show(key, { isFocused = false, isPushed = false } = {}) {
-  const address = pageAddress(key);
+async function show(key, { isFocused = false, isPushed = false, at } = {}) {
+  const address = pageAddress(key, at);
   const before = find('#conversation');
   const push = isPushed ? { push: address } : {};
-  await htmx.ajax('GET', contentAddress(key), { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
+  await htmx.ajax('GET', contentAddress(key, at), { target: '#conversation', select: '#conversation', swap: 'outerHTML', ...push });
   if (find('#conversation') === before) throw new Problem('The gateway cannot be reached.', { isPassing: true });
   adopt();
   if (isFocused) find('#message')?.focus();
@@ -614,6 +84,39 @@ function markCurrent() {
   }
 }
 
+// What is not sent yet
+
+// Says what is the case now, and nothing that was.
+function showBanner() {
+  const banner = find('#connection');
+  if (!banner) return;
+  const text = conversation?.isGone ? 'This session was deleted. Choose another one in the list.' : outbox.state;
+  if (find('span', banner).textContent !== text) find('span', banner).textContent = text;
+  const isElsewhere = outbox.messages.some((message) => message.key !== conversation?.key);
+  find('button', banner).hidden = !isElsewhere;
+  banner.hidden = !text && !isElsewhere;
+}
+
+function showOutbox() {
+  conversation?.showWaiting();
+  showBanner();
+  const list = find('#unsent-list');
+  const template = find('#unsent-message').content;
+  list.replaceChildren(...outbox.messages.map((message) => {
+    const item = template.cloneNode(true).firstElementChild;
+    const link = find('a', item);
+    link.href = pageAddress(message.key);
+    link.dataset.key = message.key;
+    link.textContent = message.key;
+    find('.preview', item).textContent = message.text.slice(0, 300);
+    find('.why', item).textContent = message.problem || 'Will be sent when the gateway is back.';
+    find('[data-action="try-again"]', item).hidden = !message.problem;
+    for (const button of findAll('button', item)) button.dataset.id = message.id;
+    return item;
+  }));
+  if (!outbox.messages.length) find('#unsent').close();
+}
+
 // Questions
 
 // A part of a sentence whose other words keep their order, whichever way it is read.
@@ -625,20 +128,21 @@ function isolated(text) {
 
 function ask({ title, text, yes, no = 'Cancel', field, value = '', isDangerous = false, act }) {
   const dialog = find('#ask');
+  const button = find('#ask-yes');
   find('#ask-title').replaceChildren(...[title].flat());
   find('#ask-text').textContent = text ?? '';
   find('#ask-text').hidden = !text;
   find('#ask-field').hidden = field === undefined;
   find('#ask-field span').textContent = field ?? '';
   find('#ask-input').value = value;
-  find('#ask-yes').textContent = yes;
+  button.textContent = yes;
   find('#ask-no').textContent = no;
-  find('#ask-yes').classList.toggle('danger', isDangerous);
+  button.classList.toggle('danger', isDangerous);
   find('#ask-problem').hidden = true;
   find('form', dialog).onsubmit = async (event) => {
     if (event.submitter?.value !== 'yes') return;
     event.preventDefault();
-    find('#ask-yes').disabled = true;
+    button.disabled = true;
     try {
       await act(find('#ask-input').value.trim());
       dialog.close();
@@ -646,11 +150,11 @@ function ask({ title, text, yes, no = 'Cancel', field, value = '', isDangerous =
       find('#ask-problem').textContent = problem.message;
       find('#ask-problem').hidden = false;
     }
-    find('#ask-yes').disabled = false;
+    button.disabled = false;
   };
   dialog.showModal();
   if (field !== undefined) find('#ask-input').select();
-  else find('#ask-yes').focus();
+  else button.focus();
 }
 
 // What buttons do
@@ -660,8 +164,17 @@ const actions = {
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();
     document.body.classList.remove('is-list-shown');
+    find('#unsent').close();
     if (link.dataset.key === conversation?.key) return;
     await show(link.dataset.key, { isPushed: true, isFocused: matchMedia('(pointer: fine)').matches });
+  },
+  async jump(link, event) {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    document.body.classList.remove('is-list-shown');
+    const { session, seq } = link.dataset;
+    const isHere = session === conversation?.sessionId && conversation.mark(seq);
+    if (!isHere) await show(session, { at: seq, isPushed: true });
   },
   'show-list': () => document.body.classList.add('is-list-shown'),
   'hide-list': () => document.body.classList.remove('is-list-shown'),
@@ -759,10 +272,20 @@ const actions = {
         await call('DELETE', sessionPath(key));
         conversation?.close();
         sessionStorage.removeItem(`draft:${key}`);
+        for (const message of outbox.of(key)) await outbox.remove(message);
         location.assign('/');
       },
     });
   },
+  'try-again': (button) => outbox.tryAgain(button.dataset.id),
+  'take-back'(button) {
+    const message = outbox.find(button.dataset.id);
+    if (!message) return;
+    outbox.settle(message.id);
+    conversation.takeBack(message);
+  },
+  discard: (button) => outbox.settle(button.dataset.id),
+  'show-unsent': () => find('#unsent').showModal(),
   dismiss: (button) => button.closest('dialog').close(),
   cancel: () => conversation.cancel(),
   'to-end': () => conversation.toEnd(),
@@ -790,13 +313,28 @@ const actions = {
     await showBrowsers();
   },
   async 'sign-out'() {
-    await call('POST', '/auth/sign-out');
-    localStorage.removeItem(SECRET_NAME);
-    sessionStorage.clear();
-    history.replaceState(null, '', '/');
-    signedOut('');
+    if (!outbox.messages.length) {
+      await signOut();
+      return;
+    }
+    ask({
+      title: 'Sign out?',
+      text: `${counted(outbox.messages.length)} in this browser will be deleted without being sent.`,
+      yes: 'Sign out',
+      isDangerous: true,
+      act: signOut,
+    });
   },
 };
+
+async function signOut() {
+  await call('POST', '/auth/sign-out');
+  await outbox.clear();
+  localStorage.removeItem(SECRET_NAME);
+  sessionStorage.clear();
+  history.replaceState(null, '', '/');
+  signedOut('');
+}
 
 async function showBrowsers() {
   const { text } = await call('GET', '/page/browsers');
@@ -845,6 +383,7 @@ document.addEventListener('htmx:after:swap', () => {
   if (!find('#sidebar')) return;
   adopt();
   markCurrent();
+  showBanner();
   showTimes(find('#sidebar'));
   checkStream();
   if (distanceBefore !== null) {
@@ -859,34 +398,34 @@ document.addEventListener('htmx:response:error', (event) => {
   if (ctx?.response?.status === 401) onRefused(ctx.request.headers);
 });
 
-document.body.addEventListener('connected', () => {
+document.body.addEventListener('gateway-away', showBanner);
+document.body.addEventListener('gateway-back', () => {
+  showBanner();
   refreshList();
-  conversation?.sendAgain();
+  outbox.send();
 });
 
-// Browsers allow few connections to one server, so tabs that nobody sees give theirs back after a while.
-let hiddenTimer = null;
-
+// A tab that nobody sees has no stream, and goes on after its last entry when it is shown.
 document.addEventListener('visibilitychange', () => {
-  clearTimeout(hiddenTimer);
   if (document.hidden) {
-    hiddenTimer = setTimeout(() => {
-      conversation?.pause();
-      conversation?.forgetGrowing({ isJoining: conversation.runs.size > 0 });
-    }, HIDDEN_GRACE_MS);
+    conversation?.pause();
+    conversation?.forgetGrowing({ isJoining: conversation.runs.size > 0 });
   } else {
     conversation?.reconnect();
     refreshList();
   }
 });
 
-addEventListener('online', () => conversation?.reconnect());
+addEventListener('online', () => {
+  conversation?.reconnect();
+  outbox?.send();
+});
 addEventListener('pageshow', (event) => event.persisted && location.reload());
 setInterval(() => {
   if (document.hidden) return;
   refreshList();
-  // What its children do is not in its own log.
-  if (find('#family')) conversation?.refreshHead().catch(() => {});
+  // What its children do is not in its own log, nor that it has its first one.
+  conversation?.refreshHead().catch(() => {});
 }, LIST_EVERY_MS);
 
 // Shows the content that the server rendered, and brings it to life.
@@ -894,7 +433,13 @@ function startPage(html) {
   stopPage();
   find('#page').innerHTML = html;
   htmx.process(find('#page'));
+  outbox ??= new Outbox({
+    onChange: () => find('#unsent') && showOutbox(),
+    onSent: (message, posted) => message.key === conversation?.key && conversation.onSent(message, posted),
+  });
+  outbox.send();
   adopt();
+  showOutbox();
   restoreOpened();
   showTimes();
   if (matchMedia('(pointer: fine)').matches) find('#message')?.focus();

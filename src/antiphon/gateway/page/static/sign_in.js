@@ -60,7 +60,7 @@ async function signIn(code) {
   const reason = response.status === 403
     ? 'This link was already used, or is older than ten minutes.'
     : `Signing in failed (${response.status}).`;
-  showSignIn({ problem: `${reason} Type “antiphon open” to get a new link.` });
+  showSignIn({ problem: `${reason} Type “${find('#sign-in-command').textContent}” to get a new link.` });
   return false;
 }
 
@@ -70,12 +70,10 @@ async function load() {
     signedOut('');
     return;
   }
-  const session = new URLSearchParams(location.search).get('session');
-  const query = session === null ? '' : `?${new URLSearchParams({ session })}`;
   let response = null;
   let text = '';
   try {
-    response = await fetch(`/page${query}`, { headers });
+    response = await fetch(`/page${location.search}`, { headers });
     text = await response.text();
   } catch {
     response = null;

@@ -1,0 +1,62 @@
+"""What a person does in the page, and sees there."""
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.gateway.served_page import LiveGateway
+from tests.waiting import SECONDS
+
+expect.set_options(timeout=1000 * SECONDS)
+
+OpenContext = Callable[[bool], BrowserContext]
+"""`open_context(has_touch)`."""
+
+
+def sign_in(context: BrowserContext, gateway: LiveGateway) -> Page:
+    """Signed in; the page follows its conversation, so that no piece of a reply is missed."""
+    page = context.new_page()
+    with page.expect_response(re.compile("/page/follow")):
+        page.goto(gateway.link())
+    expect(page.locator("#send")).to_be_enabled()
+    return page
+
+
+def page_headers(page: Page) -> dict[str, str]:
+    """What the page's own requests carry besides the cookie."""
+    return page.evaluate("pageHeaders()")
+
+
+def send(page: Page, text: str) -> None:
+    page.locator("#message").fill(text)
+    page.locator("#message").press("Enter")
+
+
+def say(page: Page, text: str) -> None:
+    """Sends, and waits until the message is stored and its run has ended."""
+    expect(page.locator("#send")).to_be_enabled()
+    send(page, text)
+    expect(page.locator("#waiting li")).to_have_count(0)
+    expect(page.locator("#cancel")).to_be_hidden()
+
+
+def shown(page: Page) -> list[str]:
+    """The texts of the transcript in order."""
+    return [text.strip() for text in page.locator("#entries .text").all_inner_texts()]
+
+
+def open_menu(page: Page, item: str) -> None:
+    page.get_by_role("button", name="Session menu").click()
+    page.locator("#session-menu").get_by_role("button", name=item).click()
+
+
+def expect_same(page: Page, gateway: LiveGateway, session: str = "main") -> None:
+    """What is shown is what is stored: each message once and in order."""
+    stored = gateway.texts(session)
+    expect(page.locator("#entries .text")).to_have_count(len(stored))
+    assert shown(page) == stored
+    seqs = [
+        int(seq) for seq in page.locator("#entries > [data-seq]").evaluate_all("all => all.map(e => e.dataset.seq)")
+    ]
+    assert seqs == sorted(set(seqs))

@@ -1,0 +1,84 @@
+"""A gateway for browsers, which can be stopped and started again."""
+
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from antiphon.app import App, gateway_app, open_app
+from antiphon.config.config import Config
+from antiphon.domain.actor import OWNER
+from antiphon.domain.message import AssistantMessage, TextPart, UserMessage, text_of
+from antiphon.gateway.server import bind, serving
+
+TOKEN = "ant_" + "0" * 48
+
+
+@asynccontextmanager
+async def _serve(home: Path, port: int, agents: tuple[str, ...]) -> AsyncGenerator[tuple[App, str]]:
+    listed = [{"id": agent} for agent in ("main", *agents)]
+    config = Config.model_validate({"gateway": {"drain_seconds": 0}, "agents": {"list": listed}})
+    async with open_app(home, config) as app:
+        listener = bind("127.0.0.1", port)
+        async with serving(gateway_app(app, TOKEN), listener, on_stop=app.services.hub.close) as url:
+            yield app, url
+
+
+@dataclass
+class LiveGateway:
+    """A gateway in a thread of its own, always on the same home and address."""
+
+    home: Path
+    url: str = ""
+    agents: tuple[str, ...] = ()
+    """The agents besides `main`."""
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _app: App | None = None
+    _portal: BlockingPortal | None = None
+
+    def start(self) -> None:
+        self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
+        port = urlsplit(self.url).port or 0
+        served = self._portal.wrap_async_context_manager(_serve(self.home, port, self.agents))
+        self._app, self.url = self._stack.enter_context(served)
+
+    def stop(self) -> None:
+        self._stack.close()
+        self._app = self._portal = None
+
+    @property
+    def app(self) -> App:
+        assert self._app is not None
+        return self._app
+
+    @property
+    def portal(self) -> BlockingPortal:
+        assert self._portal is not None
+        return self._portal
+
+    def link(self) -> str:
+        """A new sign-in link."""
+        return f"{self.url}/#code={self.portal.call(self.app.services.sign_in.new_link_code, OWNER)}"
+
+    def texts(self, session: str = "main") -> list[str]:
+        """The texts of the people's and the agent's messages, as they are stored."""
+        return self.portal.call(self._texts, session)
+
+    async def _texts(self, session: str) -> list[str]:
+        services = self.app.services
+        page = await services.history.page(OWNER, services.sessions.target(session), limit=1000)
+        bodies = [event.message for event in page.events]
+        texts = [text_of(body.content).strip() for body in bodies if isinstance(body, UserMessage | AssistantMessage)]
+        return [text for text in texts if text]
+
+    def append(self, text: str, session: str = "main") -> None:
+        """Stores a message that starts no run."""
+        self.portal.call(self._append, text, session)
+
+    async def _append(self, text: str, session: str) -> None:
+        services = self.app.services
+        content = (TextPart(text=text),)
+        await services.inbox.append(OWNER, services.sessions.target(session), content)
