@@ -145,7 +145,7 @@ BUGS = (
     ),
     Bug(
         "a percent sign in a search finds everything",
-        "store/sessions.py",
+        "store/names.py",
         'for special in "!%_":',
         'for special in "!_":',
         "tools/test_session_tools.py::test_filters_narrow_a_list[sqlite-arguments9-0]",
