@@ -188,8 +188,9 @@ async def test_a_program_changes_searches_forks_and_pages(home: Path) -> None:
         run = await session.post("the needle")
         await run.wait()
         with anyio.fail_after(SECONDS):
-            while not (found := await app.search("needle", limit=1)).hits:
+            while await app.app.services.search.lag():
                 await anyio.lowlevel.checkpoint()
+        found = await app.search("needle", limit=1)
         assert found.next is not None and found.hits[0].session_key.value == session.key
         older = await app.search("needle", limit=1, before=found.next)
         assert older.hits[0].seq < found.hits[0].seq

@@ -243,4 +243,25 @@ BUGS = (
         "(isinstance(event.message, ToolResult) and include_tools):",
         "gateway/test_sse.py::test_tool_results_are_followed_only_where_they_are_asked_for[sqlite]",
     ),
+    Bug(
+        "an exception of a program's block is raised in a group",
+        "embedded/system.py",
+        "                failure = error  # raised below: inside, the task groups would wrap it\n",
+        "                failure = error\n                raise\n",
+        "test_embedded_streams.py::test_an_exception_of_the_block_is_raised_as_itself[error3]",
+    ),
+    Bug(
+        "a stream that begins late shows only what is still to come",
+        "embedded/streams.py",
+        "                if rest := text[len(shown) :]:\n                    yield ReplyPiece(text=rest, step=step)\n",
+        "                pass\n",
+        "test_embedded_streams.py::test_pieces_of_a_reply_make_its_text_while_it_is_written_and_later",
+    ),
+    Bug(
+        "a block that is cancelled leaves its home locked",
+        "backends.py",
+        "        with anyio.CancelScope(shield=True):\n            await database.close()\n",
+        "        await database.close()\n",
+        "test_embedded_streams.py::test_a_block_that_is_cancelled_ends_quietly",
+    ),
 )
