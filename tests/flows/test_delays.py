@@ -162,6 +162,23 @@ async def test_silence_is_shown_until_the_provider_speaks(open_home: OpenHome) -
         assert any(isinstance(piece, DelayOver) for piece in follower.seen)
 
 
+async def test_silence_in_the_middle_of_an_answer_is_shown_again(open_home: OpenHome) -> None:
+    speak = ThreadEvent()
+
+    def script(request: FakeRequest) -> Answering:
+        assert speak.wait(SECONDS)
+        return Reply(text="so far", ending=Ending.STALL)
+
+    async with delays(open_home, script) as stage, following(stage) as follower:
+        run_id = await begin(stage)
+        await follower.until(lambda seen: any(isinstance(piece, Delay) for piece in seen))
+        speak.set()
+        await follower.until(lambda seen: sum(isinstance(piece, Delay) for piece in seen) == 2)
+        assert any(isinstance(piece, DelayOver) for piece in follower.seen)
+        await stage.app.services.runs.cancel((await Story(stage.app).run(run_id)).principal, run_id)
+        await end(stage, run_id)
+
+
 @pytest.mark.parametrize("reply", [Reply(ending=Ending.HANG), Reply(ending=Ending.STALL, events=0)], ids=str)
 async def test_a_provider_that_hangs_is_given_up_once(open_home: OpenHome, reply: Reply) -> None:
     async with delays(open_home, [reply], provider={"first_byte_seconds": 0.5}) as stage:

@@ -186,7 +186,7 @@ BUGS = (
         "agents/asking.py",
         "            if silence.is_shown:\n                await silence.end()\n",
         "",
-        "flows/test_delays.py::test_silence_is_shown_until_the_provider_speaks[sqlite]",
+        "flows/test_delays.py::test_silence_in_the_middle_of_an_answer_is_shown_again[sqlite]",
     ),
     Bug(
         "thoughts of an answer have no limit",
