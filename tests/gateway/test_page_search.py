@@ -21,6 +21,8 @@ def test_names_and_messages_are_found_in_two_groups(page: Page, live_gateway: Li
     page.get_by_role("button", name="New chat").click()
     expect(page.get_by_role("heading", name="A new conversation")).to_be_visible()
     say(page, "another matter")
+    search(page, "matter")
+    expect(page.locator("#sessions .hits .title")).to_have_text(["another matter", "another matter"])
     open_menu(page, "Rename")
     page.locator("#ask-input").fill("Garden")
     page.locator("#ask-input").press("Enter")

@@ -51,9 +51,10 @@ class _Place(NamedTuple):
     key: str
     label: str | None
     display_name: str | None
+    description: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessage:
     """A message with all words, as it is in the log."""
 
@@ -62,6 +63,8 @@ class FoundMessage:
     key: SessionKey
     label: str | None
     display_name: str | None
+    description: str | None
+    """Of the session, if the message belongs to its present incarnation."""
     event: Event
 
 
@@ -141,7 +144,8 @@ async def find_messages(
         "hit (id, session, seq, incarnation) AS MATERIALIZED ("
         "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
         "WHERE m.id = page.id AND m.level <= ? AND (m.compartments & ?) = 0) "
-        "SELECT hit.id, hit.session, hit.seq, s.key, s.label, s.display_name FROM hit CROSS JOIN sessions s "
+        "SELECT hit.id, hit.session, hit.seq, s.key, s.label, s.display_name, "
+        "CASE WHEN hit.incarnation = s.incarnation THEN s.description END FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
         f"AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0 AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
@@ -174,7 +178,12 @@ async def _read_found(query: Query, places: Sequence[_Place]) -> list[FoundMessa
     events = {(event.session, event.seq): event for event in map(event_from_row, rows)}
     return [
         FoundMessage(
-            place.id, codec.stored_key(place.key), place.label, place.display_name, events[place.session, place.seq]
+            id=place.id,
+            key=codec.stored_key(place.key),
+            label=place.label,
+            display_name=place.display_name,
+            description=place.description,
+            event=events[place.session, place.seq],
         )
         for place in places
         if (place.session, place.seq) in events

@@ -42,10 +42,9 @@ def show_found(query: str, answer: JsonObject) -> None:
             ],
         )
         newest = messages[0]
-        show(
-            "To read the first of these in its place: "
-            f"antiphon sessions history {newest['sessionId']} --up-to {newest['seq']}",
-            "dim",
+        hint(
+            "`antiphon sessions history "
+            f"{newest['sessionId']} --up-to {newest['seq']}` shows the first of these in its place."
         )
     if not sessions and not messages:
         show(f"Nothing was found that contains all words of {query!r}.", "dim")

@@ -39,6 +39,8 @@ class Hit:
     label: str | None
     """Of the session, as its display name."""
     display_name: str | None
+    description: str | None
+    """Of the session, if the message belongs to its present incarnation."""
     seq: int
     role: Role
     created_at: datetime
@@ -161,6 +163,7 @@ def _hit(found: FoundMessage, words: list[str]) -> Hit:
         session_id=found.event.session_id,
         label=found.label,
         display_name=found.display_name,
+        description=found.description,
         seq=found.event.seq,
         role=message.role,
         created_at=found.event.created_at,

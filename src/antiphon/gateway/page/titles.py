@@ -39,7 +39,8 @@ class Titles:
 
     def of_hit(self, hit: Hit) -> str:
         """The name of the session that holds the message."""
-        return plain(hit.label or hit.display_name or self._main(hit.session_key) or _short(hit.session_key))
+        name = hit.label or hit.display_name or self._main(hit.session_key) or hit.description
+        return plain(name or _short(hit.session_key))
 
     def _main(self, key: SessionKey) -> str | None:
         """The name of an agent's main session; None for another one."""
