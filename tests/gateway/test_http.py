@@ -262,7 +262,7 @@ async def test_no_query_of_a_list_makes_the_gateway_fail(chat: Served, query: st
             "include_inactive: unknown parameter. Known here: limit, kinds, agentId",
         ),
         ("GET", "/tree?depth=1&limit=1&level=2", "level: unknown parameter. Known here: roots, limit, includeInactive"),
-        ("GET", f"{CHAT}/history?before=1", "before: unknown parameter. Known here: limit, cursor, includeTools"),
+        ("GET", f"{CHAT}/history?before=1", "before: unknown parameter. Known here: limit, cursor, upTo, includeTools"),
         ("GET", "/runs/x?timeout=1", "timeout: unknown parameter. Known here: wait"),
         ("GET", f"{CHAT}?x", "x: unknown parameter. Known here: none"),
         ("DELETE", f"{CHAT}?force=1", "force: unknown parameter"),
