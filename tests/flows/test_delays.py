@@ -132,6 +132,17 @@ async def test_a_provider_that_asks_for_an_hour_ends_the_run_at_once(open_home: 
         assert len(stage.fake.requests) == 1
 
 
+@pytest.mark.parametrize("seconds", ["99999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_a_provider_that_asks_for_more_time_than_calendars_have_is_reported_as_itself(
+    open_home: OpenHome, seconds: str
+) -> None:
+    failure = Failure(status=429, message="Slow down.", code="rate_limit_exceeded", headers={"Retry-After": seconds})
+    async with delays(open_home, [failure]) as stage:
+        ended = await end(stage, await begin(stage))
+        assert (ended.status, ended.code) == (RunStatus.ERROR, "model_rate_limited")
+        assert ended.error is not None and ended.error.endswith(" UTC.")
+
+
 async def test_a_pause_that_the_settings_allow_is_waited_for(open_home: OpenHome) -> None:
     provider = {"longest_retry_after_seconds": 3600}
     async with delays(open_home, [HOUR], provider=provider) as stage, following(stage) as follower:

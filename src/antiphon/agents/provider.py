@@ -57,6 +57,8 @@ THINKING_LEVELS: Final[Mapping[str, "ThinkingLevel"]] = {
 RETRYABLE: Final = frozenset(
     {ModelErrorKind.RATE_LIMITED, ModelErrorKind.UNREACHABLE, ModelErrorKind.STALLED, ModelErrorKind.SERVER}
 )
+MAX_RETRY_AFTER_SECONDS: Final = 365 * 24 * 3600.0
+"""A provider that asks for more time gets this; calendars end."""
 KEPT_HEADS: Final = 32
 """Requests without their messages: one for each set of tools, limits and thinking in use."""
 MAX_ERROR_BYTES: Final = 64 * 1024
@@ -366,6 +368,8 @@ class ProviderModel:
         said = _quote(error, secrets)
         status = error.status_code if isinstance(error, failures.ModelHTTPError) else 0
         retry_after = error.retry_after if isinstance(error, failures.ModelAPIError) else None
+        if retry_after is not None:
+            retry_after = min(retry_after, MAX_RETRY_AFTER_SECONDS)
         match error:
             case failures.ModelAuthenticationError():
                 # Providers repeat parts of the key here, so their words are left out.
