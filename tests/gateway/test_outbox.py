@@ -1,7 +1,9 @@
 """Messages that the page keeps until the gateway has stored them."""
 
 import json
+import re
 from collections.abc import Callable
+from urllib.parse import quote
 
 from playwright.sync_api import Page, Route, expect
 
@@ -261,3 +263,22 @@ def test_what_is_deleted_takes_its_unsent_messages_with_it(page: Page, live_gate
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.locator("#title")).to_have_text("Main chat")
     expect(page.locator("#connection")).to_be_hidden()
+
+
+def test_a_session_that_cannot_take_its_message_holds_up_no_other_session(
+    page: Page, live_gateway: LiveGateway
+) -> None:
+    broken = new_chat(page)
+    page.context.route(
+        re.compile(f"/sessions/{quote(broken, safe='')}/messages"),
+        lambda route: route.fulfill(status=500, json={"error": {"message": "Antiphon had an internal error."}}),
+    )
+    send(page, "stuck")
+    expect(page.locator("#waiting .why")).to_have_text("Not sent yet.")
+    page.locator("#sessions a", has_text="Main chat").click()
+    expect(page.locator("#title")).to_have_text("Main chat")
+    say(page, "passes")
+    assert live_gateway.texts() == ["passes", "echo: passes"]
+    page.context.unroute_all()
+    page.locator(f"#sessions a[data-key='{broken}']").click()
+    expect(page.locator(".entry.agent")).to_contain_text("echo: stuck")

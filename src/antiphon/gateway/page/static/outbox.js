@@ -127,25 +127,37 @@ class Outbox {
   }
 
   // One at a time, oldest first. Goes on until all are sent or refused; tries again by itself while the gateway is away.
+  // A session that cannot take its message now holds up its own messages and no others.
   async send() {
     if (this.isSending || !pageSecret()) return;
     this.isSending = true;
     clearTimeout(this.retry);
+    const held = new Map();
+    const next = () => this.waiting.find((message) => !held.has(message.key));
     try {
-      for (let next = this.waiting[0]; next; next = this.waiting[0]) await this.deliver(next);
-      this.failures = 0;
+      for (let message = next(); message; message = next()) {
+        const problem = await this.deliver(message);
+        if (problem) held.set(message.key, problem);
+      }
+      this.failures = held.size ? this.failures + 1 : 0;
+      if (held.size) this.sendAgain(Math.max(...[...held.values()].map((problem) => problem.waitMs)));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       this.failures += 1;
-      const pause = Math.min(SEND_AGAIN_FIRST_MS * 2 ** (this.failures - 1), SEND_AGAIN_LONGEST_MS);
-      if (problem.isPassing) this.retry = setTimeout(() => this.send(), Math.max(pause, problem.waitMs));
+      if (problem.isPassing) this.sendAgain(problem.waitMs);
     } finally {
       this.isSending = false;
       this.onChange();
     }
   }
 
-  // Raises `Problem` if the message has to wait. A message that is refused for good keeps the reason and stays.
+  sendAgain(waitMs) {
+    const pause = Math.min(SEND_AGAIN_FIRST_MS * 2 ** (this.failures - 1), SEND_AGAIN_LONGEST_MS);
+    this.retry = setTimeout(() => this.send(), Math.max(pause, waitMs));
+  }
+
+  // Returns the `Problem` if the message has to wait, and raises it if all have to. A message that is refused for good
+  // keeps the reason and stays.
   async deliver(message) {
     try {
       const posted = await call('POST', sessionPath(message.key, '/messages'), { text: message.text, messageId: message.id });
@@ -153,9 +165,11 @@ class Outbox {
       if (this.failures) this.noteSent();
       await this.remove(message);
     } catch (problem) {
-      if (!(problem instanceof Problem) || problem.isPassing || problem.status === 401) throw problem;
+      if (!(problem instanceof Problem) || problem.status === 401 || gateway.isAway) throw problem;
+      if (problem.isPassing) return problem;
       if (this.find(message.id)) await this.put({ ...message, problem: problem.message });
     }
+    return null;
   }
 
   // There is nothing more to send: the log holds the message, or its author took it back.
