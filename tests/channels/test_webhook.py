@@ -513,6 +513,8 @@ def test_retry_after_is_read_in_both_forms_and_never_believed_blindly() -> None:
     assert retry_after("Wed, 04 Mar 2026 12:00:30 GMT", START) == timedelta(seconds=30)
     assert retry_after("Wed, 04 Mar 2020 12:00:30 GMT", START) == timedelta(0)
     assert retry_after("soon", START) is retry_after(None, START) is retry_after("-1", START) is None
+    assert retry_after("Wed, 04 Mar 2026 12:00:30 +99999999999999", START) is None
+    assert retry_after("Wed, 04 Mar 99999999999999 12:00:30 GMT", START) is None
     assert retry_after("9" * 400, START) is not None
 
 

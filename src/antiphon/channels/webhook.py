@@ -104,7 +104,7 @@ def retry_after(value: str | None, now: datetime) -> timedelta | None:
         return timedelta(seconds=int(text[:9]))
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(timedelta(0), (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now)
 
