@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from antiphon.app import App, Parts, open_app
-from antiphon.backends import DATABASE_NAME
+from antiphon.backends import DATABASE_NAME, inspect_database
 from antiphon.config.config import Config
 from antiphon.domain.event import UNREADABLE
 from antiphon.store.database import Transaction
@@ -68,6 +68,10 @@ def change(home: Path, *statements: str) -> None:
     with closing(sqlite3.connect(home / DATABASE_NAME, isolation_level=None)) as connection:
         for statement in statements:
             connection.execute(statement)
+
+
+async def seen_at(gateway: Served, path: str) -> tuple[int, str]:
+    return seen(await gateway.client.get(path))
 
 
 def seen(answer: httpx.Response) -> tuple[int, str]:
@@ -204,6 +208,30 @@ async def test_an_entry_that_cannot_be_read_is_shown_as_such_and_ends_runs_plain
         forked = await gateway.client.post(f"/sessions/{KEY}/fork", json={})
         assert forked.status_code == 201, forked.text
         assert (await gateway.post(forked.json()["key"], "go on"))["status"] == "ok"
+
+
+STRANGE = ("x'00ff'", "7", """'{"data":{"a":' || replace(hex(zeroblob(3000)), '00', '[')""")
+"""Payloads that are not JSON, not even a text, or nested without end."""
+
+
+@pytest.mark.parametrize("payload", STRANGE)
+async def test_a_payload_of_any_kind_is_shown_as_unreadable_and_found(used_home: Path, payload: str) -> None:
+    change(used_home, f"UPDATE events SET payload = {payload} WHERE seq = 2")
+    async with serve(open_embedded(used_home)) as gateway:
+        assert {await seen_at(gateway, path) for path in READS} == {(200, "")}
+        messages = (await gateway.client.get(f"/sessions/{KEY}/history")).json()["messages"]
+        assert [message["seq"] for message in messages if message.get("unreadable")] == [2]
+    (damage,) = (await inspect_database(used_home, None)).found
+    assert damage.part == "events" and "session 1 seq 2" in damage.detail
+
+
+@pytest.mark.parametrize("delay", ["'{'", "'{}'", *STRANGE])
+async def test_a_damaged_delay_of_a_run_hides_no_run(used_home: Path, delay: str) -> None:
+    change(used_home, f"UPDATE runs SET delay = {delay}")
+    async with serve(open_embedded(used_home)) as gateway:
+        runs = (await gateway.client.get("/runs")).json()["runs"]
+        assert len(runs) == 3 and all("delay" not in run for run in runs)
+    assert [damage.part for damage in (await inspect_database(used_home, None)).found] == ["runs"]
 
 
 async def test_a_text_that_is_not_utf_8_is_read_as_far_as_it_goes(used_home: Path) -> None:

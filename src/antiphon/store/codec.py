@@ -38,6 +38,8 @@ _decode_payload = Decoder(_Payload).decode
 _decode_object = Decoder(dict[str, Any]).decode
 _decode_list = Decoder(list[Any]).decode
 _decode_delay = Decoder(Delay).decode
+_UNDECODABLE = (DecodeError, ValueError, TypeError, RecursionError)
+"""What decoders raise for damage: no JSON, no text, nested too deeply."""
 
 
 def json_text(value: object) -> str:
@@ -48,19 +50,29 @@ def json_object(text: str) -> JsonObject:
     """Raises `Unavailable` if the stored text is damaged."""
     try:
         return _decode_object(text)
-    except DecodeError as error:
+    except _UNDECODABLE as error:
         raise unreadable(str(error)) from error
 
 
-def delay(text: str) -> Delay:
-    return _decode_delay(text)
+def delay(text: str) -> Delay | None:
+    """None also for a damaged one: nothing but a reader's view depends on it."""
+    try:
+        return _decode_delay(text)
+    except _UNDECODABLE:
+        return None
+
+
+def check_delay(text: str) -> None:
+    """Raises `Unavailable` if the stored delay of a run is damaged."""
+    if delay(text) is None:
+        raise unreadable("a delay")
 
 
 def json_list(text: str) -> list[Any]:
     """Raises `Unavailable` if the stored text is damaged."""
     try:
         return _decode_list(text)
-    except DecodeError as error:
+    except _UNDECODABLE as error:
         raise unreadable(str(error)) from error
 
 
@@ -68,7 +80,7 @@ def check_payload(text: str) -> None:
     """Raises `Unavailable` if the stored payload of an event is damaged."""
     try:
         _decode_payload(text)
-    except DecodeError as error:
+    except _UNDECODABLE as error:
         raise unreadable(str(error)) from error
 
 
@@ -156,7 +168,7 @@ def event_from_row(row: Row) -> Event:
     session, seq, incarnation, kind, created_at, actor, run_id, level, compartments, integrity, text = row
     try:
         payload = _decode_payload(text)
-    except DecodeError:
+    except _UNDECODABLE:
         return _unreadable_event(row)
     return Event(
         session=session,

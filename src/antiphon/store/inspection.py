@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from antiphon.domain.errors import Unavailable
-from antiphon.store.codec import check_payload, json_list, json_object
+from antiphon.store.codec import check_delay, check_payload, json_list, json_object
 from antiphon.store.migrate import find_schema_damage
 from antiphon.store.sqlite_errors import unusable
 
@@ -23,7 +24,7 @@ RESTORE = (
 JSON_COLUMNS = {
     "sessions": {"metadata": json_object},
     "events": {"payload": check_payload},
-    "runs": {"place": json_list},
+    "runs": {"place": json_list, "delay": check_delay},
     "reports": {"place": json_list},
     "spawns": {"attach_as": json_object, "receipt": json_object},
     "processes": {"agents": json_list},
@@ -74,7 +75,8 @@ class TableReading:
             try:
                 if isinstance(value, str):
                     value.encode()  # a text that is not UTF-8 was read with half characters in its place
-                    reader(value)
+                if value is not None:
+                    reader(cast("str", value))  # a value of another kind is damage too, which readers find
             except (Unavailable, UnicodeEncodeError):
                 return False
         return True
