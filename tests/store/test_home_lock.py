@@ -37,6 +37,16 @@ def test_the_lock_of_a_process_that_was_killed_is_waited_for(tmp_path: Path) -> 
     os.close(holder)
 
 
+@pytest.mark.parametrize("text", ["9" * 31, "0", "-1", "nobody", ""])
+def test_a_lock_that_names_no_process_is_in_use_by_another(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "database.lock"
+    path.write_text(text)
+    with path.open() as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(StoreUnusable, match="in use by another process:"):
+            take_lock(tmp_path / "database")
+
+
 @pytest.mark.anyio
 async def test_a_home_that_is_opened_twice_in_one_process_is_refused_and_says_so(home: Path) -> None:
     async with open_app(home, Config()):

@@ -33,6 +33,11 @@ def test_a_sound_home_is_read_to_its_last_row(written_home: Path) -> None:
     assert "rows" not in {check["name"] for check in antiphon_json("doctor", home=written_home)["checks"]}
 
 
+def test_a_table_of_another_program_is_read_whatever_its_name(written_home: Path) -> None:
+    change(written_home, 'CREATE TABLE "a ""name"" (x)" (x)')
+    assert anyio.run(inspect_database, written_home, None).found == ()
+
+
 def test_what_is_damaged_is_named_with_what_to_do(written_home: Path) -> None:
     change(written_home, "UPDATE events SET payload = '{' WHERE seq = 2")
     zero_root(written_home, "deliveries")

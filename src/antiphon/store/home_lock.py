@@ -12,6 +12,7 @@ from antiphon.store.migrations import StoreUnusable
 PATIENCE_SECONDS = 10.0
 """For a process that was killed: its lock ends with it, which takes a moment if it had much memory."""
 PAUSE_SECONDS = 0.05
+MAX_PID = 2**31 - 1
 
 
 def take_lock(path: Path) -> int:
@@ -49,9 +50,9 @@ def _wait_for(file: int, home: Path) -> None:
 
 
 def _holder(file: int) -> int | None:
-    """The number of the process that wrote it into the lock; None if it is not written yet."""
+    """The number of the process that wrote it into the lock; None if it is not written yet, or is no such number."""
     text = os.pread(file, 32, 0).strip()
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdigit() and 0 < int(text) <= MAX_PID else None
 
 
 def _is_ending(pid: int) -> bool:

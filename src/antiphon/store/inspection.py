@@ -146,7 +146,8 @@ def _check_integrity(connection: sqlite3.Connection, path: Path, *, are_tables_w
 def _read_table(connection: sqlite3.Connection, table: str) -> tuple[int, list[Damage]]:
     reading: TableReading | None = None
     try:
-        cursor = connection.execute(f'SELECT * FROM "{table}" NOT INDEXED')
+        quoted = table.replace('"', '""')
+        cursor = connection.execute(f'SELECT * FROM "{quoted}" NOT INDEXED')
         reading = TableReading(table, [column[0] for column in cursor.description])
         while rows := cursor.fetchmany(BATCH):
             reading.add(rows)
