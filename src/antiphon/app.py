@@ -33,6 +33,7 @@ from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config.config import Config
+from antiphon.config.sections.addresses import host_in_header
 from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.config.sections.sessions import SessionScope
 from antiphon.domain.actor import Principal
@@ -562,7 +563,7 @@ def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> Asg
     settings = GatewaySettings(
         owner_token=owner_token,
         own_token=own_token,
-        allowed_hosts=(app.config.gateway.host, *app.config.gateway.allowed_hosts),
+        allowed_hosts=(host_in_header(app.config.gateway.host), *app.config.gateway.allowed_hosts),
         max_body_bytes=app.config.gateway.max_body_bytes,
     )
     return build_gateway(_gateway_of(app), app.mcp, settings)

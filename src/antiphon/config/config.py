@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import Field, PrivateAttr
 
 from antiphon.channels.webhook_settings import WebhookSettings
+from antiphon.config.origins import Origins
 from antiphon.config.sections.agents import (
     DEFAULT_AGENT,
     AgentSandboxSection,
@@ -50,17 +51,22 @@ class Config(Section):
     access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
-    _directory: Path | None = PrivateAttr(None)
+    _origins: Origins = PrivateAttr(default_factory=Origins)
 
     @property
     def directory(self) -> Path | None:
         """Where the configuration file lies; None where there is none."""
-        return self._directory
+        return None if self._origins.file is None else self._origins.file.parent
 
-    def read_from(self, directory: Path) -> Self:
-        """The same, as it was read from a file in that directory."""
+    @property
+    def origins(self) -> Origins:
+        """Where the settings were given."""
+        return self._origins
+
+    def read_from(self, origins: Origins) -> Self:
+        """The same, as it was read from there."""
         read = self.model_copy()
-        read._directory = directory
+        read._origins = origins
         return read
 
     def fingerprint(self) -> str:
@@ -75,6 +81,13 @@ class Config(Section):
         """The agents; `main` with the defaults where none is listed."""
         listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
         return {AgentId(section.id): self._agent(section) for section in listed}
+
+    def place_of_model(self, agent_id: AgentId) -> tuple[str, ...]:
+        """The setting that gives the agent its model."""
+        for index, section in enumerate(self.agents.list):
+            if section.id == agent_id and section.model is not None:
+                return self.origins.spelt("agents", "list", str(index), "model")
+        return self.origins.spelt("agents", "defaults", "model")
 
     def mcp_servers(self) -> dict[AgentId, dict[str, McpServerSection]]:
         """The servers of each agent: its own beside those of the defaults, whose names it may take."""

@@ -1,29 +1,23 @@
 """Says what is wrong in a configuration: the place, the line, the nearest valid name. Contract: config 1."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from antiphon.annotations import types_in
 from antiphon.config.config import Config
-from antiphon.config.file import line_in
+from antiphon.config.origins import Origins
 from antiphon.config.sections.section import NEEDED
 from antiphon.incoming import MAX_PROBLEMS
 
 
-def explain(error: ValidationError, path: Path | None, text: str, origins: Mapping[tuple[str, ...], str]) -> str:
+def explain(error: ValidationError, origins: Origins) -> str:
     problems: list[str] = []
     for item in error.errors():
         place = tuple(str(part) for part in item["loc"])
         dotted = ".".join(place)
-        variable = origins.get(place)
-        if variable is not None:
-            where = f"Environment variable {variable}"
-        else:
-            line = line_in(path, text, place)
-            where = f"Configuration {str(path)!r}" + (f", line {line}" if line else "")
+        where = origins.where(place)
         if item["type"] == "extra_forbidden":
             near = get_close_matches(place[-1], _names_beside(place), n=1, cutoff=0.5)
             hint = f" Did you mean {near[0]!r}?" if near else f" Valid names here: {', '.join(_names_beside(place))}."
