@@ -32,7 +32,10 @@ def test_names_of_tools_and_agents_that_there_are_not_are_warned_of(home: Path) 
         'tools.subagents.tools = ["sessions_list", "nope"]\n'
         '[agents.defaults.subagents]\nallow_agents = ["*", "main", "nobody"]\n'
     )
-    told = ["tools.subagents.tools names no session tool: 'nope'", "allow_agents names no agent: 'nobody'"]
+    told = [
+        "tools.subagents.tools names no session tool: 'nope'",
+        "agents.defaults.subagents.allow_agents names no agent: 'nobody'",
+    ]
     assert antiphon_json("config", "check", home=home)["warnings"] == told
     shown = antiphon("config", "check", home=home)
     assert shown.returncode == 0 and all(text in shown.stdout for text in told)

@@ -1,6 +1,7 @@
 """The whole configuration, frozen, and what the rest of the program is given of it. Contract: config 1."""
 
 import hashlib
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,7 @@ from antiphon.config.sections.agents import (
     McpServerSection,
     ProviderSection,
     SandboxSection,
+    SubagentsSection,
 )
 from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
@@ -125,20 +127,20 @@ class Config(Section):
         agents = self.agent_map()
         if self.gateway.role is not ProcessRole.ALL and self.database.url is None:
             raise Invalid(
-                f"Setting gateway.role {self.gateway.role.value!r} needs a shared database. "
+                f"{self._at('gateway', 'role')}: {self.gateway.role.value!r} needs a shared database. "
                 "Set database.url to a PostgreSQL address, or leave the role at 'all'.",
                 code="invalid_config",
             )
         default = AgentId(self.agents.default) if self.agents.default else next(iter(agents))
         if default not in agents:
             raise Invalid(
-                f"Setting agents.default names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
+                f"{self._at('agents', 'default')} names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
                 code="invalid_config",
             )
         for name, webhook in self.channels.webhook.items():
             if webhook.agent is not None and webhook.agent not in agents:
                 raise Invalid(
-                    f"Setting channels.webhook.{name}.agent names no listed agent: {webhook.agent!r}. "
+                    f"{self._at('channels', 'webhook', name, 'agent')} names no listed agent: {webhook.agent!r}. "
                     f"Listed: {', '.join(agents)}.",
                     code="invalid_config",
                 )
@@ -183,15 +185,31 @@ class Config(Section):
     def ineffective(self) -> list[str]:
         """Settings that name what there is not, which does no harm and no good."""
         agents = self.agent_map()
-        unknown = {name: None for agent in agents.values() for name in agent.subagents.allowed}
+        named = self.origins.named
         return [
             *(
-                f"tools.subagents.tools names no session tool: {name!r}"
+                f"{named('tools', 'subagents', 'tools')} names no session tool: {name!r}"
                 for name in self.tools.subagents.tools
                 if name not in SESSION_TOOLS
             ),
-            *(f"allow_agents names no agent: {name!r}" for name in unknown if name != "*" and name not in agents),
+            *(
+                f"{named(*place, 'subagents', 'allow_agents')} names no agent: {name!r}"
+                for place, section in self._subagents()
+                for name in section.allow_agents
+                if name != "*" and name not in agents
+            ),
         ]
+
+    def _subagents(self) -> Iterator[tuple[tuple[str, ...], SubagentsSection]]:
+        yield ("agents", "defaults"), self.agents.defaults.subagents
+        for index, section in enumerate(self.agents.list):
+            if section.subagents is not None:
+                yield ("agents", "list", str(index)), section.subagents
+
+    def _at(self, *place: str) -> str:
+        """The setting with its origin, to begin an error with."""
+        spelt = self.origins.spelt(*place)
+        return f"{self.origins.where(spelt)}: {'.'.join(spelt)}"
 
     def webhooks(self) -> list[WebhookSettings]:
         """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""
