@@ -182,6 +182,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         webhooks=config.webhooks(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
+    for problem in config.ineffective():
+        logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))

@@ -105,3 +105,30 @@ def test_settings_that_the_running_gateway_did_not_read_make_a_restart_due(home:
         assert f"was started with {str(home / 'antiphon.toml')!r}" in " ".join(other.stdout.split())
     with serving(home):
         assert antiphon_json("config", "check", home=home)["restartDue"] is False
+
+
+SEEDED = """\
+{
+  session: { threadBindings: { enabled: true, ttlHours: 24 } },
+  channels: { discord: { threadBindings: { enabled: false } } },
+}
+"""
+WITHOUT_EFFECT = [
+    "session.threadBindings has no effect until Antiphon has threads",
+    "channels.discord.threadBindings has no effect until Antiphon has threads",
+]
+
+
+def test_bindings_of_threads_are_read_and_named_as_without_effect(home: Path, tmp_path: Path) -> None:
+    write(home, SEEDED, "antiphon.json5")
+    assert antiphon_json("config", "check", home=home)["warnings"] == WITHOUT_EFFECT
+    log = tmp_path / "log"
+    with serving(home, log=log):
+        pass
+    told = [line for line in log.read_text().splitlines() if "Setting has no effect" in line]
+    assert [text in line for text, line in zip(WITHOUT_EFFECT, told, strict=True)] == [True, True]
+    write(home, SEEDED.replace("enabled: false", ""), "antiphon.json5")
+    assert antiphon_json("config", "check", home=home)["warnings"] == WITHOUT_EFFECT[:1]
+    write(home, "{ channels: { discord: { token: 'x' } } }", "antiphon.json5")
+    assert "Did you mean" not in antiphon("config", "check", home=home).stderr
+    assert "unknown setting 'channels.discord.token'" in antiphon("config", "check", home=home).stderr

@@ -183,7 +183,7 @@ class Config(Section):
         )
 
     def ineffective(self) -> list[str]:
-        """Settings that name what there is not, which does no harm and no good."""
+        """Settings that do no harm and no good, because the tool, agent or feature that they name does not exist."""
         agents = self.agent_map()
         named = self.origins.named
         return [
@@ -197,6 +197,14 @@ class Config(Section):
                 for place, section in self._subagents()
                 for name in section.allow_agents
                 if name != "*" and name not in agents
+            ),
+            *(
+                f"{named(*place)} has no effect until Antiphon has threads"
+                for place, bindings in (
+                    (("session", "thread_bindings"), self.session.thread_bindings),
+                    (("channels", "discord", "thread_bindings"), self.channels.discord.thread_bindings),
+                )
+                if bindings
             ),
         ]
 

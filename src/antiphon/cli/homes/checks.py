@@ -69,8 +69,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         detail = str(file) if file else f"none, so defaults apply (to set something, create {home / TOML_NAME})"
         findings.append(CheckResult("configuration", Grade.OK, detail))
         findings += [
-            CheckResult("setting", Grade.WARNING, problem, "Correct or remove the name.")
-            for problem in config.ineffective()
+            CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.") for problem in config.ineffective()
         ]
     except Invalid as error:
         findings.append(CheckResult("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))

@@ -3,7 +3,7 @@
 import os
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, JsonValue, SecretStr
 
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
@@ -50,7 +50,14 @@ class WebhookSection(Section):
         return os.environ.get(self.secret_env) if self.secret_env else None
 
 
+class DiscordSection(Section):
+    thread_bindings: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """Overrides `session.thread_bindings` in Discord; read, and without effect until there are threads."""
+
+
 class ChannelsSection(Section):
+    discord: DiscordSection = DiscordSection()
+    """Discord, for settings that are read already; there is no such channel yet."""
     webhook: Annotated[dict[str, WebhookSection], AfterValidator(_webhook_names)] = Field(
         default_factory=dict[str, WebhookSection]
     )
