@@ -132,3 +132,17 @@ def test_bindings_of_threads_are_read_and_named_as_without_effect(home: Path, tm
     write(home, "{ channels: { discord: { token: 'x' } } }", "antiphon.json5")
     assert "Did you mean" not in antiphon("config", "check", home=home).stderr
     assert "unknown setting 'channels.discord.token'" in antiphon("config", "check", home=home).stderr
+
+
+@requirement("list:2")
+def test_rows_name_their_provider_only_for_s0(home: Path) -> None:
+    write(home, "")
+    antiphon("chat", "-m", "hello", home=home)
+    for text in ("", 'compat = "s0"\n'):
+        write(home, text)
+        listed = antiphon_json("sessions", "list", home=home)["sessions"]
+        tooled = antiphon_json("tool", "sessions_list", "--as", "main", "{}", home=home)["sessions"]
+        shown = antiphon_json("sessions", "show", "main", home=home)
+        for row in (*listed, *tooled, shown):
+            assert row.get("provider") == (row["channel"] if text else None)
+        assert listed and tooled

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -53,6 +53,8 @@ class Config(Section):
     access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
+    compat: Literal["s0"] | None = None
+    """`s0`: rows of sessions also give their channel as `provider`, the name that it had in S0."""
     _origins: Origins = PrivateAttr(default_factory=Origins)
 
     @property
@@ -74,7 +76,7 @@ class Config(Section):
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
         text = self.model_dump_json(
-            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels"},
+            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "compat"},
             exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -165,6 +167,7 @@ class Config(Section):
             shares=self.limits.shares(),
             subagent_tools=frozenset(self.tools.subagents.tools),
             guest_tools=frozenset(self.access.roles.guest.tools),
+            names_provider=self.compat == "s0",
         )
 
     def _visibility(self) -> VisibilityRules:
