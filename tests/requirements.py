@@ -140,7 +140,7 @@ REQUIREMENTS = {
     "list:1": Requirement("sessions_list pages newest first within its limits and filters."),
     "list:2": Requirement(
         "A row has the listed fields; absent values are absent.",
-        remaining="`compat: s0`, levels that commands set, and what only people and programs are shown",
+        remaining="levels that commands set, and what only people and programs are shown",
     ),
     "list:3": Requirement("A row's channel is recorded, last used, internal or unknown."),
     "list:4": Requirement("Messages in a list are without tool results, cut and redacted."),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.app import provider_settings
 from antiphon.config.sources import find_config_file, load_config
 from antiphon.domain.agent import LONGEST
 from antiphon.domain.errors import Invalid
@@ -233,3 +234,43 @@ def test_the_homes_own_file_is_of_either_kind_but_not_of_both(tmp_path: Path) ->
     with pytest.raises(Invalid) as refused:
         find_config_file(tmp_path)
     assert "antiphon.json5" in refused.value.message and "antiphon.toml" in refused.value.message
+
+
+@requirement("config:1")
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.toml", "[runs]\nmaxConcurent = 3\n", "'runs.maxConcurent'. Did you mean 'maxConcurrent'?"),
+        ("a.toml", "[runs]\nmax_concurent = 3\n", "'runs.max_concurent'. Did you mean 'max_concurrent'?"),
+        ("a.json5", "{ groups: { trigger: 'x' } }", "'groups.trigger'. Did you mean 'ownerTrigger'?"),
+        ("a.toml", "[groups]\ntrigger = 'x'\n", "'groups.trigger'. Did you mean 'owner_trigger'?"),
+        ("a.toml", "[providers.p]\nfirstByteSeconds = 0\n", "line 2: providers.p.firstByteSeconds: "),
+        ("a.toml", "[providers.p]\nfirst_byte_seconds = 0\n", "line 2: providers.p.first_byte_seconds: "),
+        ("a.json5", "{ agents: {\n  default: 'x' } }", "line 2: agents.default names no listed agent: 'x'"),
+        ("a.toml", "[gateway]\nrole = 'worker'\n", "line 2: gateway.role: 'worker' needs a shared database"),
+        ("a.toml", "[channels.webhook.w]\nagent = 'x'\n", "line 2: channels.webhook.w.agent names no listed agent"),
+    ],
+)
+def test_an_error_spells_names_as_the_file_does(tmp_path: Path, name: str, text: str, told: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        load_config(written(tmp_path, name, text), environment={})
+    assert told in refused.value.message
+
+
+@requirement("config:1")
+def test_what_has_no_effect_is_named_as_the_file_does(tmp_path: Path) -> None:
+    text = "[[agents.list]]\nid = 'a_b'\n[agents.list.subagents]\nallow{}gents = ['nobody']\n"
+    camel = load_config(written(tmp_path, "a.toml", text.format("A")), environment={})
+    assert camel.ineffective() == ["agents.list.0.subagents.allowAgents names no agent: 'nobody'"]
+    snake = load_config(written(tmp_path, "b.toml", text.format("_a")), environment={})
+    assert snake.ineffective() == ["agents.list.0.subagents.allow_agents names no agent: 'nobody'"]
+
+
+@requirement("config:1")
+@pytest.mark.parametrize("name", ["firstByteSeconds", "first_byte_seconds"])
+def test_errors_of_a_provider_spell_its_settings_as_the_file_does(tmp_path: Path, name: str) -> None:
+    text = f"[providers.my_own]\nbase_url = 'http://127.0.0.1:1/v1'\n{name} = 3\n"
+    config = load_config(written(tmp_path, "a.toml", text), environment={})
+    (settings,) = provider_settings(config).values()
+    assert settings.place("my_own", "first_byte_seconds") == f"providers.my_own.{name}"
+    assert settings.place("my_own", "base_url") == "providers.my_own.base_url"

@@ -33,6 +33,7 @@ from antiphon.channels.webhook_inbox import WebhookInbox
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.clock import Clock, RandomIds, SystemClock
 from antiphon.config.config import Config
+from antiphon.config.sections.addresses import host_in_header
 from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.config.sections.sessions import SessionScope
 from antiphon.domain.actor import Principal
@@ -181,6 +182,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
         webhooks=config.webhooks(),
     )
     await to_thread.run_sync(_check_models, base.rules, base.models)
+    for problem in config.ineffective():
+        logger.warning("Setting has no effect", extra={"action": "setting_ineffective", "setting": problem})
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
@@ -507,11 +510,15 @@ def _function_tool(function: ToolFunction) -> FunctionTool:
 def open_models(home: Path, config: Config) -> Models:
     """The models that the configuration allows, by name; none is loaded yet."""
     beside = () if config.directory is None else (config.directory,)
-    providers = {name: _provider(section) for name, section in config.providers.items()}
-    return Models(providers, scripts=(home, *beside))
+    return Models(provider_settings(config), scripts=(home, *beside))
 
 
-def _provider(section: ProviderSection) -> ProviderSettings:
+def provider_settings(config: Config) -> dict[str, ProviderSettings]:
+    """How to reach each configured provider."""
+    return {name: _provider(config, name, section) for name, section in config.providers.items()}
+
+
+def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSettings:
     return ProviderSettings(
         base_url=section.base_url,
         api_key=section.key(),
@@ -519,6 +526,7 @@ def _provider(section: ProviderSection) -> ProviderSettings:
         stall_seconds=section.stall_seconds,
         first_byte_seconds=section.first_byte_seconds,
         longest_retry_after_seconds=section.longest_retry_after_seconds,
+        names={setting: config.origins.spelt("providers", name, setting)[-1] for setting in type(section).model_fields},
     )
 
 
@@ -562,7 +570,8 @@ def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> Asg
     settings = GatewaySettings(
         owner_token=owner_token,
         own_token=own_token,
-        allowed_hosts=(app.config.gateway.host, *app.config.gateway.allowed_hosts),
+        allowed_hosts=(host_in_header(app.config.gateway.host), *app.config.gateway.allowed_hosts),
+        allowed_hosts_name=app.config.origins.named("gateway", "allowed_hosts"),
         max_body_bytes=app.config.gateway.max_body_bytes,
     )
     return build_gateway(_gateway_of(app), app.mcp, settings)

@@ -1,8 +1,11 @@
 import json
+import re
 from pathlib import Path
 
+import pytest
+
 from tests.claims import requirement
-from tests.cli.program import antiphon, antiphon_json
+from tests.cli.program import antiphon, antiphon_json, serving
 
 pytestmark = requirement("config:1")
 
@@ -29,7 +32,10 @@ def test_names_of_tools_and_agents_that_there_are_not_are_warned_of(home: Path) 
         'tools.subagents.tools = ["sessions_list", "nope"]\n'
         '[agents.defaults.subagents]\nallow_agents = ["*", "main", "nobody"]\n'
     )
-    told = ["tools.subagents.tools names no session tool: 'nope'", "allow_agents names no agent: 'nobody'"]
+    told = [
+        "tools.subagents.tools names no session tool: 'nope'",
+        "agents.defaults.subagents.allow_agents names no agent: 'nobody'",
+    ]
     assert antiphon_json("config", "check", home=home)["warnings"] == told
     shown = antiphon("config", "check", home=home)
     assert shown.returncode == 0 and all(text in shown.stdout for text in told)
@@ -37,3 +43,106 @@ def test_names_of_tools_and_agents_that_there_are_not_are_warned_of(home: Path) 
     found = [check for check in checks if check["name"] == "setting"]
     assert [(check["status"], check["detail"]) for check in found] == [("warning", text) for text in told]
     assert all(check["remedy"] for check in found)
+
+
+def write(home: Path, text: str, name: str = "antiphon.toml") -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[agents.defaults]\nmodel = "nobody:gpt"\n', "line 2: agents.defaults.model: Model unknown: 'nobody:gpt'"),
+        ('[[agents.list]]\nid = "a"\n\nmodel = "gpt"\n', "line 4: agents.list.0.model: Model is unknown: 'gpt'"),
+        ('[providers.mine]\nbase_url = "localhost:8080/v1"\n', "line 2: providers.mine.base_url: needs an address"),
+        ('[providers.mine]\nbaseUrl = "ftp://host/v1"\n', "line 2: providers.mine.baseUrl: needs an address"),
+        ('[channels.webhook.a]\nurl = "host"\n', "line 2: channels.webhook.a.url: needs an address"),
+        ('[agents.defaults.mcp_servers.a]\nurl = "x"\n', "line 2: agents.defaults.mcp_servers.a.url: needs an address"),
+        ('[gateway]\nhost = "http://localhost"\n', "line 2: gateway.host: 'http://localhost' is no host"),
+        ('[gateway]\nhost = "localhost:80"\n', "line 2: gateway.host: 'localhost:80' is no host"),
+        ('[gateway]\nhost = ""\n', "line 2: gateway.host: '' is no host"),
+        ("[gateway]\nport = 70000\n", "line 2: gateway.port: Input should be less than or equal to 65535"),
+        ('[gateway]\nallowedHosts = ["a.example", "https://b.example"]\n', "line 2: gateway.allowedHosts.1: "),
+    ],
+)
+def test_a_model_or_an_address_that_cannot_be_used_is_refused_with_its_line(home: Path, text: str, told: str) -> None:
+    write(home, text)
+    done = antiphon("config", "check", home=home)
+    assert done.returncode == 2
+    assert told in done.stderr and str(home / "antiphon.toml") in done.stderr
+
+
+def test_a_model_that_a_variable_names_is_refused_with_the_variable(home: Path) -> None:
+    write(home, '[providers.mine]\nbase_url = "http://127.0.0.1:1/v1"\n')
+    assert antiphon("config", "check", home=home, env={"ANTIPHON_MODEL": "mine:m"}).returncode == 0
+    done = antiphon("config", "check", home=home, env={"ANTIPHON_MODEL": "other:m"})
+    assert done.returncode == 2
+    assert "Environment variable ANTIPHON_MODEL: agents.defaults.model: Model unknown" in done.stderr
+
+
+def test_an_address_that_this_machine_does_not_have_is_warned_of(home: Path) -> None:
+    write(home, '[gateway]\nhost = "192.0.2.1"\n')
+    (warning,) = antiphon_json("config", "check", home=home)["warnings"]
+    assert "gateway.host: this machine cannot listen on 192.0.2.1:7464" in warning
+
+
+def test_settings_that_the_running_gateway_did_not_read_make_a_restart_due(home: Path, tmp_path: Path) -> None:
+    settings = "[runs]\nmax_concurrent = 3\n[gateway]\ndrain_seconds = 1\n"
+    write(home, settings)
+    with serving(home):
+        assert antiphon_json("config", "check", home=home)["restartDue"] is False
+        write(home, "# only a comment, and another order\n[gateway]\ndrain_seconds = 1\n[runs]\nmax_concurrent = 3\n")
+        assert antiphon_json("config", "check", home=home)["restartDue"] is False
+        write(home, settings.replace("3", "4"))
+        changed = antiphon_json("config", "check", home=home)
+        assert changed["ok"] is True and changed["restartDue"] is True
+        assert re.fullmatch(r"the running gateway \(process \d+\) still uses .* restart it .*", changed["warnings"][0])
+        checks = json.loads(antiphon("doctor", "--json", home=home).stdout)["checks"]
+        assert [check["status"] for check in checks if check["name"] == "running settings"] == ["warning"]
+        write(tmp_path, settings, "other.toml")
+        other = antiphon("config", "check", "--config", tmp_path / "other.toml", home=home)
+        assert f"was started with {str(home / 'antiphon.toml')!r}" in " ".join(other.stdout.split())
+    with serving(home):
+        assert antiphon_json("config", "check", home=home)["restartDue"] is False
+
+
+SEEDED = """\
+{
+  session: { threadBindings: { enabled: true, ttlHours: 24 } },
+  channels: { discord: { threadBindings: { enabled: false } } },
+}
+"""
+WITHOUT_EFFECT = [
+    "session.threadBindings has no effect until Antiphon has threads",
+    "channels.discord.threadBindings has no effect until Antiphon has threads",
+]
+
+
+def test_bindings_of_threads_are_read_and_named_as_without_effect(home: Path, tmp_path: Path) -> None:
+    write(home, SEEDED, "antiphon.json5")
+    assert antiphon_json("config", "check", home=home)["warnings"] == WITHOUT_EFFECT
+    log = tmp_path / "log"
+    with serving(home, log=log):
+        pass
+    told = [line for line in log.read_text().splitlines() if "Setting has no effect" in line]
+    assert [text in line for text, line in zip(WITHOUT_EFFECT, told, strict=True)] == [True, True]
+    write(home, SEEDED.replace("enabled: false", ""), "antiphon.json5")
+    assert antiphon_json("config", "check", home=home)["warnings"] == WITHOUT_EFFECT[:1]
+    write(home, "{ channels: { discord: { token: 'x' } } }", "antiphon.json5")
+    assert "Did you mean" not in antiphon("config", "check", home=home).stderr
+    assert "unknown setting 'channels.discord.token'" in antiphon("config", "check", home=home).stderr
+
+
+@requirement("list:2")
+def test_rows_name_their_provider_only_for_s0(home: Path) -> None:
+    write(home, "")
+    antiphon("chat", "-m", "hello", home=home)
+    for text in ("", 'compat = "s0"\n'):
+        write(home, text)
+        listed = antiphon_json("sessions", "list", home=home)["sessions"]
+        tooled = antiphon_json("tool", "sessions_list", "--as", "main", "{}", home=home)["sessions"]
+        shown = antiphon_json("sessions", "show", "main", home=home)
+        for row in (*listed, *tooled, shown):
+            assert row.get("provider") == (row["channel"] if text else None)
+        assert listed and tooled

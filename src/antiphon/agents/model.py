@@ -164,3 +164,9 @@ class ProviderSettings:
     """How long the first byte of an answer may take."""
     longest_retry_after_seconds: float = 120.0
     """The longest pause before a retry that the provider may ask for."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How the user's file spells these settings, where it differs."""
+
+    def place(self, provider: str, setting: str) -> str:
+        """The setting's name as people read it in errors."""
+        return f"providers.{provider}.{self.names.get(setting, setting)}"

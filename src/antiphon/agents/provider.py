@@ -91,7 +91,9 @@ def open_provider_model(
         )
     place = _place_from_url(base_url)
     if place is None:
-        raise Invalid(f"Provider address is not an http URL: 'providers.{provider}.base_url'", code="invalid_provider")
+        raise Invalid(
+            f"Provider address is not an http URL: {configured.place(provider, 'base_url')!r}", code="invalid_provider"
+        )
     if provider == "anthropic" and find_spec("anthropic") is None:
         raise Invalid(
             f"Package not installed for model {name!r}: install 'antiphon[anthropic]'", code="package_missing"
@@ -268,13 +270,16 @@ class ProviderModel:
             settings["cache"] = True
         return settings
 
+    def _setting(self, name: str) -> str:
+        return repr(self._settings.place(self._provider, name))
+
     @property
     def _key_variable(self) -> str:
         return re.sub(r"\W", "_", self._provider).upper() + "_API_KEY"
 
     @property
     def _key_remedy(self) -> str:
-        return f"set 'providers.{self._provider}.api_key' or the environment variable {self._key_variable}"
+        return f"set {self._setting('api_key')} or the environment variable {self._key_variable}"
 
     def _cost(self, answer: GrowingAnswer) -> int | None:
         """Millionths of a dollar; None if the price of the model is unknown."""
@@ -311,7 +316,7 @@ class ProviderModel:
         return ModelError(
             ModelErrorKind.REFUSED,
             f"Address of provider {self._provider!r} answers with a web page, not as an API: {self._place}; check "
-            f"'providers.{self._provider}.base_url'",
+            f"{self._setting('base_url')}",
         )
 
     def _unreached(self, error: "httpx2.HTTPError") -> ModelError:
@@ -327,16 +332,16 @@ class ProviderModel:
 
     def _stalled(self, arrival: "_ByteWait") -> ModelError:
         """A hanging provider is not asked again: it would hang as long."""
-        who, setting = f"provider {self._provider!r}", f"providers.{self._provider}"
+        who = f"provider {self._provider!r}"
         if arrival.has_begun:
-            seconds, setting = self._settings.stall_seconds, f"{setting}.stall_seconds"
+            seconds, setting = self._settings.stall_seconds, self._setting("stall_seconds")
             message = (
-                f"Answer of {who} stalled: nothing came for {seconds:g} seconds; '{setting}' sets how long it may take"
+                f"Answer of {who} stalled: nothing came for {seconds:g} seconds; {setting} sets how long it may take"
             )
         else:
-            seconds, setting = self._settings.first_byte_seconds, f"{setting}.first_byte_seconds"
+            seconds, setting = self._settings.first_byte_seconds, self._setting("first_byte_seconds")
             message = (
-                f"No answer of {who} at {self._place} within {seconds:g} seconds; '{setting}' sets how long it may take"
+                f"No answer of {who} at {self._place} within {seconds:g} seconds; {setting} sets how long it may take"
             )
         return ModelError(ModelErrorKind.STALLED, message, is_retryable=arrival.has_begun)
 

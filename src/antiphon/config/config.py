@@ -1,13 +1,15 @@
 """The whole configuration, frozen, and what the rest of the program is given of it. Contract: config 1."""
 
 import hashlib
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr
 
 from antiphon.channels.webhook_settings import WebhookSettings
+from antiphon.config.origins import Origins
 from antiphon.config.sections.agents import (
     DEFAULT_AGENT,
     AgentSandboxSection,
@@ -16,6 +18,7 @@ from antiphon.config.sections.agents import (
     McpServerSection,
     ProviderSection,
     SandboxSection,
+    SubagentsSection,
 )
 from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
@@ -50,23 +53,30 @@ class Config(Section):
     access: AccessSection = AccessSection()
     channels: ChannelsSection = ChannelsSection()
     log: LogSection = LogSection()
-    _directory: Path | None = PrivateAttr(None)
+    compat: Literal["s0"] | None = None
+    """`s0`: rows of sessions also give their channel as `provider`, the name that it had in S0."""
+    _origins: Origins = PrivateAttr(default_factory=Origins)
 
     @property
     def directory(self) -> Path | None:
         """Where the configuration file lies; None where there is none."""
-        return self._directory
+        return None if self._origins.file is None else self._origins.file.parent
 
-    def read_from(self, directory: Path) -> Self:
-        """The same, as it was read from a file in that directory."""
+    @property
+    def origins(self) -> Origins:
+        """Where the settings were given."""
+        return self._origins
+
+    def read_from(self, origins: Origins) -> Self:
+        """The same, as it was read from there."""
         read = self.model_copy()
-        read._directory = directory
+        read._origins = origins
         return read
 
     def fingerprint(self) -> str:
         """Equal for processes that treat sessions and runs alike."""
         text = self.model_dump_json(
-            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels"},
+            include={"agents", "limits", "messages", "groups", "session", "tools", "access", "channels", "compat"},
             exclude={"channels": {"webhook": {"__all__": {"secret", "secret_env"}}}},
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -75,6 +85,13 @@ class Config(Section):
         """The agents; `main` with the defaults where none is listed."""
         listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
         return {AgentId(section.id): self._agent(section) for section in listed}
+
+    def place_of_model(self, agent_id: AgentId) -> tuple[str, ...]:
+        """The setting that gives the agent its model."""
+        for index, section in enumerate(self.agents.list):
+            if section.id == agent_id and section.model is not None:
+                return self.origins.spelt("agents", "list", str(index), "model")
+        return self.origins.spelt("agents", "defaults", "model")
 
     def mcp_servers(self) -> dict[AgentId, dict[str, McpServerSection]]:
         """The servers of each agent: its own beside those of the defaults, whose names it may take."""
@@ -112,20 +129,20 @@ class Config(Section):
         agents = self.agent_map()
         if self.gateway.role is not ProcessRole.ALL and self.database.url is None:
             raise Invalid(
-                f"Setting gateway.role {self.gateway.role.value!r} needs a shared database. "
+                f"{self._at('gateway', 'role')}: {self.gateway.role.value!r} needs a shared database. "
                 "Set database.url to a PostgreSQL address, or leave the role at 'all'.",
                 code="invalid_config",
             )
         default = AgentId(self.agents.default) if self.agents.default else next(iter(agents))
         if default not in agents:
             raise Invalid(
-                f"Setting agents.default names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
+                f"{self._at('agents', 'default')} names no listed agent: {default!r}. Listed: {', '.join(agents)}.",
                 code="invalid_config",
             )
         for name, webhook in self.channels.webhook.items():
             if webhook.agent is not None and webhook.agent not in agents:
                 raise Invalid(
-                    f"Setting channels.webhook.{name}.agent names no listed agent: {webhook.agent!r}. "
+                    f"{self._at('channels', 'webhook', name, 'agent')} names no listed agent: {webhook.agent!r}. "
                     f"Listed: {', '.join(agents)}.",
                     code="invalid_config",
                 )
@@ -150,6 +167,7 @@ class Config(Section):
             shares=self.limits.shares(),
             subagent_tools=frozenset(self.tools.subagents.tools),
             guest_tools=frozenset(self.access.roles.guest.tools),
+            names_provider=self.compat == "s0",
         )
 
     def _visibility(self) -> VisibilityRules:
@@ -168,17 +186,41 @@ class Config(Section):
         )
 
     def ineffective(self) -> list[str]:
-        """Settings that name what there is not, which does no harm and no good."""
+        """Settings that do no harm and no good, because the tool, agent or feature that they name does not exist."""
         agents = self.agent_map()
-        unknown = {name: None for agent in agents.values() for name in agent.subagents.allowed}
+        named = self.origins.named
         return [
             *(
-                f"tools.subagents.tools names no session tool: {name!r}"
+                f"{named('tools', 'subagents', 'tools')} names no session tool: {name!r}"
                 for name in self.tools.subagents.tools
                 if name not in SESSION_TOOLS
             ),
-            *(f"allow_agents names no agent: {name!r}" for name in unknown if name != "*" and name not in agents),
+            *(
+                f"{named(*place, 'subagents', 'allow_agents')} names no agent: {name!r}"
+                for place, section in self._subagents()
+                for name in section.allow_agents
+                if name != "*" and name not in agents
+            ),
+            *(
+                f"{named(*place)} has no effect until Antiphon has threads"
+                for place, bindings in (
+                    (("session", "thread_bindings"), self.session.thread_bindings),
+                    (("channels", "discord", "thread_bindings"), self.channels.discord.thread_bindings),
+                )
+                if bindings
+            ),
         ]
+
+    def _subagents(self) -> Iterator[tuple[tuple[str, ...], SubagentsSection]]:
+        yield ("agents", "defaults"), self.agents.defaults.subagents
+        for index, section in enumerate(self.agents.list):
+            if section.subagents is not None:
+                yield ("agents", "list", str(index)), section.subagents
+
+    def _at(self, *place: str) -> str:
+        """The setting with its origin, to begin an error with."""
+        spelt = self.origins.spelt(*place)
+        return f"{self.origins.where(spelt)}: {'.'.join(spelt)}"
 
     def webhooks(self) -> list[WebhookSettings]:
         """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""

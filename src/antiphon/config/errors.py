@@ -1,32 +1,28 @@
 """Says what is wrong in a configuration: the place, the line, the nearest valid name. Contract: config 1."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel
 
 from antiphon.annotations import types_in
 from antiphon.config.config import Config
-from antiphon.config.file import line_in
+from antiphon.config.origins import Origins
 from antiphon.config.sections.section import NEEDED
 from antiphon.incoming import MAX_PROBLEMS
 
 
-def explain(error: ValidationError, path: Path | None, text: str, origins: Mapping[tuple[str, ...], str]) -> str:
+def explain(error: ValidationError, origins: Origins) -> str:
     problems: list[str] = []
     for item in error.errors():
         place = tuple(str(part) for part in item["loc"])
         dotted = ".".join(place)
-        variable = origins.get(place)
-        if variable is not None:
-            where = f"Environment variable {variable}"
-        else:
-            line = line_in(path, text, place)
-            where = f"Configuration {str(path)!r}" + (f", line {line}" if line else "")
+        where = origins.where(place)
         if item["type"] == "extra_forbidden":
-            near = get_close_matches(place[-1], _names_beside(place), n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else f" Valid names here: {', '.join(_names_beside(place))}."
+            names = _names_beside(place, is_camel=_is_camel(place, origins))
+            near = get_close_matches(place[-1], names, n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else f" Valid names here: {', '.join(names)}."
             problems.append(f"{where}: unknown setting {dotted!r}.{hint}")
         else:
             said = NEEDED.get(item["type"], item["msg"].removeprefix("Value error, ")).rstrip(".")
@@ -36,7 +32,14 @@ def explain(error: ValidationError, path: Path | None, text: str, origins: Mappi
     return "\n".join(problems)
 
 
-def _names_beside(place: Sequence[str]) -> list[str]:
+def _is_camel(place: Sequence[str], origins: Origins) -> bool:
+    """Whether the name at the place is to be written as `maxConcurrent`: as it is, else as the file's others are."""
+    if "_" in place[-1] or tuple(place) in origins.variables:
+        return False
+    return place[-1] != place[-1].lower() or origins.is_camel
+
+
+def _names_beside(place: Sequence[str], *, is_camel: bool) -> list[str]:
     """The valid names of the section that holds the place."""
     section: type[BaseModel] = Config
     for part in place[:-1]:
@@ -44,7 +47,7 @@ def _names_beside(place: Sequence[str]) -> list[str]:
             if part in (name, field.alias):
                 section = _section_of(field.annotation) or section
                 break
-    return list(section.model_fields)
+    return [to_camel(name) if is_camel else name for name in section.model_fields]
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:

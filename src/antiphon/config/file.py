@@ -33,17 +33,18 @@ def read_file(path: Path) -> tuple[dict[str, Any], str]:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise Invalid(f"Configuration is not UTF-8: {str(path)!r}", code="invalid_config") from error
-    return (_read_json5(path, text) if _is_json5(path) else _read_toml(path, text)), text
+    return (_read_json5(path, text) if is_json5(path) else _read_toml(path, text)), text
 
 
 def line_in(path: Path | None, text: str, place: Sequence[str]) -> int | None:
     """The line where the setting stands, or else the nearest section around it."""
-    if path is not None and _is_json5(path):
+    if path is not None and is_json5(path):
         return _json5_line(text, place)
     return toml_line(text, place)
 
 
-def _is_json5(path: Path) -> bool:
+def is_json5(path: Path) -> bool:
+    """Whether the file is JSON5, by its name; else it is TOML."""
     return path.suffix.lower() in _JSON_SUFFIXES
 
 

@@ -3,6 +3,8 @@
 Names are snake_case or the founding documents' camelCase.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from pydantic.alias_generators import to_camel
 from antiphon.config.config import Config
 from antiphon.config.errors import explain
 from antiphon.config.file import file_in, read_file
+from antiphon.config.origins import Origins
 from antiphon.config.sections.section import Variable
 from antiphon.domain.errors import Invalid
 
@@ -55,23 +58,25 @@ def load_config(
 
     Raises `Invalid` that names the file, the line and the nearest valid name.
     """
-    text = ""
+    text, digest = "", ""
     tree: dict[str, Any] = {}
     if path is not None:
         tree, text = read_file(path)
-    origins = dict[tuple[str, ...], str]()
+        digest = hashlib.sha256(json.dumps(tree, sort_keys=True, default=str).encode()).hexdigest()
+    variables = dict[tuple[str, ...], str]()
     for variable, value in _variables(os.environ if environment is None else environment):
         _put(tree, variable[0], Variable(value))
-        origins[variable[0]] = variable[1]
+        variables[variable[0]] = variable[1]
     for dotted, value in (flags or {}).items():
         if value is not None:
             _put(tree, tuple(dotted.split(".")), value)
+    origins = Origins(file=path, digest=digest, text=text, tree=tree, variables=variables)
     try:
-        config = Config.model_validate(tree)
+        config = Config.model_validate(tree).read_from(origins)
     except ValidationError as error:
-        raise Invalid(explain(error, path, text, origins), code="invalid_config") from error
+        raise Invalid(explain(error, origins), code="invalid_config") from error
     config.rules()
-    return config if path is None else config.read_from(path.parent)
+    return config
 
 
 def _variables(environment: Mapping[str, str]) -> list[tuple[tuple[tuple[str, ...], str], str]]:

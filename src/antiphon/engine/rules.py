@@ -97,6 +97,8 @@ class Rules:
     """Session tools that sub-agents have besides sending to their requester."""
     guest_tools: frozenset[str] = frozenset()
     """Tools that guests have besides those of their own session."""
+    names_provider: bool = False
+    """Whether rows of sessions also give their channel as `provider`, its name in S0."""
 
     def agent(self, agent_id: AgentId) -> Agent:
         """The configured agent. Raises `Invalid` if there is none with this id."""

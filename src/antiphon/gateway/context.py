@@ -36,6 +36,11 @@ class Gateway:
     webhooks: InboundWebhooks
     rotate_owner_token: RotateOwnerToken
 
+    @property
+    def names_provider(self) -> bool:
+        """Whether rows give their channel as `provider` too."""
+        return self.services.rules.names_provider
+
     def default_model(self, agent_id: AgentId) -> str:
         """The model of the agent's sessions that name none."""
         agent = self.services.rules.agents.get(agent_id)

@@ -32,6 +32,8 @@ class GatewaySettings:
     own_token: str | None = None
     """Also the owner's, but in this process only: for a command that opened the home itself."""
     allowed_hosts: tuple[str, ...] = ()
+    allowed_hosts_name: str = "gateway.allowed_hosts"
+    """The setting's name as the user spells it."""
     max_body_bytes: int = LARGE_BYTES
 
 
@@ -104,7 +106,7 @@ class Guard:
             raise _Refused(
                 403,
                 "host_not_allowed",
-                f"Host is not allowed: {host[:100]!r}. Name it in gateway.allowed_hosts.",
+                f"Host is not allowed: {host[:100]!r}. Name it in {self._settings.allowed_hosts_name}.",
             )
         origin = headers.get("origin")
         if origin is not None and not self._is_own_origin(origin, host):

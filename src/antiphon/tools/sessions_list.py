@@ -127,7 +127,8 @@ def _with_messages(shown: Sequence[dict[str, Any]], listed: Sequence[ListedSessi
 
 def _row(entry: ListedSession, rules: Rules) -> dict[str, Any]:
     agent = rules.agents.get(entry.session.agent_id)
-    row = listed_row(entry.session, default_model=agent.model if agent else "unknown")
+    model = agent.model if agent else "unknown"
+    row = listed_row(entry.session, default_model=model, names_provider=rules.names_provider)
     if entry.children:
         row["childSessions"] = list(entry.children)
     return row

@@ -38,6 +38,8 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     key: str
     kind: SessionKind
     channel: str
+    provider: str | None = None
+    """The channel by its name in S0; only with `compat = "s0"`."""
     agent_id: str
     display_name: str | None = None
     label: str | None = None
@@ -96,9 +98,11 @@ class CancelledWork(Shape, frozen=True, kw_only=True):
     """The run of the session itself."""
 
 
-def found_row(found: Found, *, default_model: str) -> SessionShape:
+def found_row(found: Found, *, default_model: str, names_provider: bool) -> SessionShape:
     """The row of the incarnation that was named. Contract: keys 6."""
-    return session_row(found.as_named, default_model=default_model, is_ended=found.is_ended)
+    return session_row(
+        found.as_named, default_model=default_model, names_provider=names_provider, is_ended=found.is_ended
+    )
 
 
 def last_run(run: LastRun) -> LastRunShape:
@@ -112,13 +116,19 @@ def last_run(run: LastRun) -> LastRunShape:
 
 
 def session_row(
-    session: SessionSummary, *, default_model: str, is_ended: bool = False, last: LastRun | None = None
+    session: SessionSummary,
+    *,
+    default_model: str,
+    names_provider: bool,
+    is_ended: bool = False,
+    last: LastRun | None = None,
 ) -> SessionShape:
     delivery = session.delivery
     return SessionShape(
         key=session.key.value,
         kind=session.key.kind,
         channel=channel(session),
+        provider=channel(session) if names_provider else None,
         agent_id=session.agent_id,
         display_name=session.display_name,
         label=session.label,
@@ -150,9 +160,9 @@ def session_row(
     )
 
 
-def listed_row(session: SessionSummary, *, default_model: str) -> dict[str, Any]:
+def listed_row(session: SessionSummary, *, default_model: str, names_provider: bool) -> dict[str, Any]:
     """A row for agents: only the fields of `sessions_list`. Contract: list 2."""
-    row = plain_json(session_row(session, default_model=default_model))
+    row = plain_json(session_row(session, default_model=default_model, names_provider=names_provider))
     for name in _FOR_PEOPLE:
         row.pop(name, None)
     return row

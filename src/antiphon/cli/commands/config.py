@@ -21,19 +21,36 @@ def schema() -> None:
 @app.command()
 @command
 def check(config: ConfigOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Say which file is used, and whether it is valid."""
+    """Say which file is used, whether it is valid, and whether the running gateway uses it."""
+    from antiphon.cli.connection.gateway_file import find_gateway
     from antiphon.cli.connection.home import config_of, home_of
+    from antiphon.cli.homes.settings import address_problem, model_problems, needs_restart, restart_reason
     from antiphon.cli.rendering.output import show, show_json
     from antiphon.config.file import TOML_NAME
     from antiphon.config.sources import find_config_file
+    from antiphon.domain.errors import Invalid
     from antiphon.domain.message import JsonValue
 
     directory = home_of(home)
-    warnings: list[JsonValue] = list(config_of(directory, config).ineffective())
+    settings = config_of(directory, config)
+    if problems := list(model_problems(directory, settings)):
+        raise Invalid("\n".join(problems), code="invalid_config")
+    warnings: list[JsonValue] = list(settings.ineffective())
+    if (unusable := address_problem(settings)) is not None:
+        warnings.append(unusable)
+    running = find_gateway(directory)
+    is_due = None if running is None else needs_restart(settings, running)
+    if running is not None and is_due:
+        warnings.append(restart_reason(settings, running))
     file = find_config_file(directory, config)
     if as_json:
         show_json(
-            {"ok": True, "file": None if file is None else str(file), **({"warnings": warnings} if warnings else {})}
+            {
+                "ok": True,
+                "file": None if file is None else str(file),
+                **({} if is_due is None else {"restartDue": is_due}),
+                **({"warnings": warnings} if warnings else {}),
+            }
         )
     elif file is None:
         show(

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from antiphon.config.origins import Origins
 from antiphon.private_files import check_private_directory, open_private
 
 NAME = "gateway.json"
@@ -22,6 +23,10 @@ class RunningGateway:
     pid: int
     is_temporary: bool = False
     """It lives only as long as a command that found no other."""
+    config_file: str | None = None
+    """The configuration file that it read at its start."""
+    config_digest: str | None = None
+    """The digest of what that file said, empty without a file; None if unknown."""
 
 
 @contextmanager
@@ -82,6 +87,11 @@ def find_gateway(home: Path) -> RunningGateway | None:
     finally:
         os.close(file)
     return None
+
+
+def place_of(origins: Origins) -> str | None:
+    """The configuration file's full path, the same for every directory that it is named from."""
+    return None if origins.file is None else str(origins.file.resolve())
 
 
 def _parse(content: bytes) -> RunningGateway | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from anyio.from_thread import start_blocking_portal
 
 from antiphon.app import App, gateway_app, open_app
-from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, published
+from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, place_of, published
 from antiphon.cli.connection.link_page import PAGE_NAME
 from antiphon.cli.exits import ending_at_once, sole
 from antiphon.config.config import Config
@@ -42,7 +42,13 @@ async def run_gateway(
             gateway_application = gateway_app(app, token or "", own)
             serve = serving(gateway_application, listener, on_stop=app.services.let_go, limits=limits)
             async with serve as url:
-                gateway = RunningGateway(url=url, pid=os.getpid(), is_temporary=is_temporary)
+                gateway = RunningGateway(
+                    url=url,
+                    pid=os.getpid(),
+                    is_temporary=is_temporary,
+                    config_file=place_of(config.origins),
+                    config_digest=config.origins.digest,
+                )
                 with published(home, gateway) as is_published:
                     if not is_published and not is_temporary:
                         raise home_in_use(home, find_gateway(home))

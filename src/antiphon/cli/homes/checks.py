@@ -1,9 +1,9 @@
 """The checks of `antiphon doctor`. None of them changes anything."""
 
+import errno
 import os
 import platform
 import shutil
-import socket
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.homes.keys import key_problem, offline_remedy
+from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
 from antiphon.config.sources import find_config_file
@@ -68,8 +69,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         detail = str(file) if file else f"none, so defaults apply (to set something, create {home / TOML_NAME})"
         findings.append(CheckResult("configuration", Grade.OK, detail))
         findings += [
-            CheckResult("setting", Grade.WARNING, problem, "Correct or remove the name.")
-            for problem in config.ineffective()
+            CheckResult("setting", Grade.WARNING, problem, "Correct or remove it.") for problem in config.ineffective()
         ]
     except Invalid as error:
         findings.append(CheckResult("configuration", Grade.BROKEN, error.message, "Correct the file or the variable."))
@@ -92,6 +92,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
     findings += _gateway(home, running)
     if config is not None:
         findings += _port(config, running)
+        findings += _restart(config, running)
         findings += _models(home, file or home / TOML_NAME, config)
         findings += _webhooks(config)
         findings += _mcp_servers(home, config)
@@ -304,20 +305,23 @@ def _port(config: Config, running: RunningGateway | None) -> Iterator[CheckResul
     if running is not None or config.gateway.port == 0:
         return
     host, port = config.gateway.host, config.gateway.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            yield CheckResult(
-                "port",
-                Grade.BROKEN,
-                f"cannot listen on {host}:{port} ({error.strerror})",
-                "Stop the program that uses it, or set gateway.port.",
-            )
-        else:
-            yield CheckResult("port", Grade.OK, f"{host}:{port} is free")
+    error = listening_error(host, port)
+    if error is None:
+        yield CheckResult("port", Grade.OK, f"{host}:{port} is free")
+        return
+    is_used = error.errno == errno.EADDRINUSE
+    yield CheckResult(
+        "port",
+        Grade.BROKEN,
+        f"cannot listen on {host}:{port} ({error.strerror})",
+        "Stop the program that uses it, or set gateway.port." if is_used else "Correct gateway.host or gateway.port.",
+    )
+
+
+def _restart(config: Config, running: RunningGateway | None) -> Iterator[CheckResult]:
+    if running is not None and needs_restart(config, running):
+        detail = restart_reason(config, running)
+        yield CheckResult("running settings", Grade.WARNING, detail, "Stop the gateway and start it again.")
 
 
 def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:

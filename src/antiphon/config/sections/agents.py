@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.limits import DailySection, RunLimitsSection
 from antiphon.config.sections.section import MOST_MEBIBYTES, MOST_MINUTES, MOST_SECONDS, Section
 from antiphon.domain.agent import Effect, SandboxMode, SubagentRules
@@ -123,7 +124,7 @@ class McpServerSection(Section):
     """Its environment, in addition to `PATH`, `HOME` and the like."""
     cwd: str | None = None
     """Its working directory; the home unless set."""
-    url: str | None = None
+    url: WebAddress | None = None
     """The address of an HTTP server."""
     headers: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
     """HTTP headers for every request to it."""
@@ -205,7 +206,7 @@ class AgentsSection(Section):
 
 
 class ProviderSection(Section):
-    base_url: str | None = None
+    base_url: WebAddress | None = None
     """The address of an OpenAI-compatible server, such as `http://127.0.0.1:8080/v1`."""
     api_key: SecretStr | None = None
     """The key itself; prefer the provider's environment variable or `api_key_env`."""

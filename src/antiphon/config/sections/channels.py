@@ -2,11 +2,11 @@
 
 import os
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, JsonValue, SecretStr
 
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
+from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.agents import DEFAULT_AGENT
 from antiphon.config.sections.section import Section
 from antiphon.domain.errors import Invalid
@@ -26,22 +26,11 @@ def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookS
     return sections
 
 
-def _web_address(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise ValueError("needs an address that begins with http:// or https:// and names a host")
-    return url
-
-
 MIN_SECRET_LENGTH = 16
 
 
 class WebhookSection(Section):
-    url: Annotated[str, AfterValidator(_web_address)] | None = None
+    url: WebAddress | None = None
     """The address that replies are posted to; without it, the webhook only receives messages."""
     secret: SecretStr | None = None
     """Signs outgoing texts and verifies incoming messages; at least 16 characters. Prefer `secret_env`."""
@@ -61,7 +50,14 @@ class WebhookSection(Section):
         return os.environ.get(self.secret_env) if self.secret_env else None
 
 
+class DiscordSection(Section):
+    thread_bindings: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """Overrides `session.thread_bindings` in Discord; read, and without effect until there are threads."""
+
+
 class ChannelsSection(Section):
+    discord: DiscordSection = DiscordSection()
+    """Discord, for settings that are read already; there is no such channel yet."""
     webhook: Annotated[dict[str, WebhookSection], AfterValidator(_webhook_names)] = Field(
         default_factory=dict[str, WebhookSection]
     )

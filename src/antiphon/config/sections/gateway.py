@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from antiphon.config.sections.addresses import HeaderHost, Host
 from antiphon.config.sections.section import MOST_SECONDS, Section
 
 DEFAULT_PORT = 7464
@@ -26,11 +27,11 @@ class ProcessRole(StrEnum):
 class GatewaySection(Section):
     role: ProcessRole = ProcessRole.ALL
     """Whether this process answers requests (`gateway`), runs agents (`worker`), or both; only with PostgreSQL."""
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     """The address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
     """The port to listen on; 0 takes any free port."""
-    allowed_hosts: tuple[str, ...] = ()
+    allowed_hosts: tuple[HeaderHost, ...] = ()
     """Allowed names in `Host`, in addition to the address itself and localhost."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
     """The largest request body for messages and tool calls. For webhooks it is 1 MiB, elsewhere 64 KiB."""

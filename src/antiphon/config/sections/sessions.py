@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
 from antiphon.domain.run import QueueMode
@@ -122,7 +122,8 @@ class SessionSection(Section):
     """Whether replies and messages may be sent in a session, by its channel and kind of chat."""
     agent_to_agent: ExchangeSection = ExchangeSection()
     """Limits on messages between sessions."""
-
+    thread_bindings: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """How chat threads are bound to sessions; read, and without effect until there are threads."""
     reset: ResetSection = ResetSection()
     """When sessions reset by themselves."""
     reset_by_type: dict[Literal["direct", "group", "thread"], ResetSection] = Field(

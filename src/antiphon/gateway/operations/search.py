@@ -32,7 +32,7 @@ async def find(ask: Ask, params: FindParams) -> wire.FoundShape:
     default_model = ask.gateway.default_model
     return wire.FoundShape(
         sessions=[
-            session_row(each, default_model=default_model(each.agent_id))
+            session_row(each, default_model=default_model(each.agent_id), names_provider=ask.gateway.names_provider)
             for each in (() if named is None else named.sessions)
         ],
         more_sessions=named is not None and named.has_more,

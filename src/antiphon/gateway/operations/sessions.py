@@ -118,7 +118,12 @@ async def list_sessions(ask: Ask, params: ListSessions) -> wire.SessionList:
     return wire.SessionList(
         count=len(page.sessions),
         sessions=[
-            wire.session_row(each, default_model=default_model(each.agent_id), last=page.last_runs.get(each.row))
+            wire.session_row(
+                each,
+                default_model=default_model(each.agent_id),
+                names_provider=ask.gateway.names_provider,
+                last=page.last_runs.get(each.row),
+            )
             for each in page.sessions
         ],
         next_cursor=None if following is None else services.cursors.seal(about, following.updated_at_ms, following.row),
@@ -155,7 +160,11 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
             clearance=params.clearance.parsed() if params.clearance else None,
         ),
     )
-    row = wire.session_row(opened.session, default_model=ask.gateway.default_model(opened.session.agent_id))
+    row = wire.session_row(
+        opened.session,
+        default_model=ask.gateway.default_model(opened.session.agent_id),
+        names_provider=ask.gateway.names_provider,
+    )
     return HttpReply(row, status=201 if opened.is_new else 200)
 
 
@@ -170,7 +179,11 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
 async def get_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     """Returns the session's row; the id of an ended incarnation returns the row of that one."""
     found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
-    return wire.found_row(found, default_model=ask.gateway.default_model(found.session.agent_id))
+    return wire.found_row(
+        found,
+        default_model=ask.gateway.default_model(found.session.agent_id),
+        names_provider=ask.gateway.names_provider,
+    )
 
 
 @operation(
@@ -198,7 +211,9 @@ async def patch_session(ask: Ask, params: PatchSession) -> wire.SessionShape:
         session = (await sessions.get(ask.principal, target)).session
     else:
         session = await sessions.patch(ask.principal, target, session_columns(named))
-    return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
+    return wire.session_row(
+        session, default_model=ask.gateway.default_model(session.agent_id), names_provider=ask.gateway.names_provider
+    )
 
 
 @operation(
@@ -226,7 +241,9 @@ async def delete_session(ask: Ask, params: NamedSession) -> wire.DeletedSession:
 async def reset_session(ask: Ask, params: NamedSession) -> wire.SessionShape:
     """Starts a new incarnation under the same key."""
     session = await ask.services.resets.reset(ask.principal, ask.target(params.key))
-    return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
+    return wire.session_row(
+        session, default_model=ask.gateway.default_model(session.agent_id), names_provider=ask.gateway.names_provider
+    )
 
 
 @operation(
@@ -255,7 +272,9 @@ async def cancel_session(ask: Ask, params: NamedSession) -> wire.CancelledWork:
 async def fork_session(ask: Ask, params: ForkParams) -> wire.SessionShape:
     """Creates a session with a copy of the log up to `seq`."""
     session = await ask.services.forks.fork(ask.principal, ask.target(params.key), params.seq)
-    return wire.session_row(session, default_model=ask.gateway.default_model(session.agent_id))
+    return wire.session_row(
+        session, default_model=ask.gateway.default_model(session.agent_id), names_provider=ask.gateway.names_provider
+    )
 
 
 def _checked_label(name: str, text: str) -> str:
