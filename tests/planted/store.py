@@ -283,7 +283,7 @@ BUGS = (
     Bug(
         "an unreadable payload fails the whole page",
         "store/codec.py",
-        """    except DecodeError:
+        """    except _UNDECODABLE:
         return _unreadable_event(row)""",
         """    except ZeroDivisionError:
         return _unreadable_event(row)""",
