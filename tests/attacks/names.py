@@ -141,7 +141,8 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
-        "pages.follow session | pages.header session | pages.older session | pages.sessions search | "
+        "pages.between session | pages.follow session | pages.header session | pages.older session | "
+        "pages.sessions search | search.find q | "
         "pages.sessions session | pages.show session | runs.list session | sessions.append key | sessions.cancel "
         "key | sessions.create key | sessions.create sessionId | sessions.delete key | sessions.events key | "
         "sessions.fork key | sessions.get key | sessions.history key | sessions.list label | sessions.list search "
@@ -164,7 +165,9 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post text | tokens.create name | tools.invoke idempotencyKey"
     ),
     Kind.CHOICE: (
-        "activities.list limit | deliveries.list limit | deliveries.list status | pages.follow after | "
+        "activities.list limit | deliveries.list limit | deliveries.list status | pages.between after | "
+        "pages.between until | pages.show at | search.find cursor | search.find limit | sessions.history upTo | "
+        "pages.follow after | "
         "pages.older before | pages.sessions shown | runs.list kept | runs.list limit | runs.list status | "
         "runs.wait wait | sessions.append content | sessions.append content.type | sessions.append mentioned | "
         "sessions.append occurredAt | sessions.append queueMode | sessions.append role | sessions.create "

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 def row(gateway: LiveGateway, session: str = "main") -> dict[str, object]:
     """The session as `GET /sessions/{key}` shows it."""
-    return plain_json(found_row(found(gateway, session), default_model="offline"))
+    return plain_json(found_row(found(gateway, session), default_model="offline", names_provider=False))
 
 
 def found(gateway: LiveGateway, session: str = "main") -> Found:

@@ -1,5 +1,6 @@
 """A runner's context: its run, its log, and the means to record and to wait."""
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import Protocol
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
 from antiphon.domain.delay import Delay, DelayOver, LivePiece
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, Usage
@@ -24,6 +26,8 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
+
+logger = logging.getLogger(__name__)
 
 PAGE_EVENTS = 1000
 
@@ -177,8 +181,14 @@ class RunContext:
         await self._store_delay(None)
 
     async def _store_delay(self, delay: Delay | None) -> None:
+        """Only readers need it: a store that cannot take it now does not end the request to the model."""
         session = SessionRow(self.run.session)
-        if not await self._database.run(lifecycle.set_delay, self._fence, delay, sessions=(session,)):
+        try:
+            is_mine = await self._database.run(lifecycle.set_delay, self._fence, delay, sessions=(session,))
+        except Unavailable as error:
+            logger.warning("Delay was not stored", extra={"action": "delay_not_stored", "code": error.code})
+            return
+        if not is_mine:
             raise Fenced
 
     async def wait_run(self, run_id: RunId, timeout: timedelta) -> Run | None:
