@@ -58,7 +58,8 @@ def test_people_find_names_and_messages_and_read_a_message_in_its_place(gateway:
     wait_until(lambda: antiphon_json("sessions", "search", "roter", home=home)["messages"])  # the index follows
     shown = antiphon("sessions", "search", "roter", "REGENSCHIRM", home=home).stdout
     assert f"agent:main:cli:garden  {posted['seq']} " in shown and "ein ROTER Regenschirm" in shown
-    place = next(line for line in shown.splitlines() if "in its place" in line).partition("antiphon ")[2].split()
+    line = next(line for line in shown.splitlines() if "in its place" in line)
+    place = line.partition("antiphon ")[2].partition("`")[0].split()
     read = antiphon(*place, home=home).stdout
     assert "> ein ROTER Regenschirm" in read or "echo: ein ROTER" in read
     assert "later" not in read

@@ -1,6 +1,5 @@
 """A runner's context: its run, its log, and the means to record and to wait."""
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,8 +25,6 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
-
-logger = logging.getLogger(__name__)
 
 PAGE_EVENTS = 1000
 
@@ -181,12 +178,11 @@ class RunContext:
         await self._store_delay(None)
 
     async def _store_delay(self, delay: Delay | None) -> None:
-        """Only readers need it: a store that cannot take it now does not end the request to the model."""
+        """A store that cannot take it now does not end the request to the model: the run's next step meets it."""
         session = SessionRow(self.run.session)
         try:
             is_mine = await self._database.run(lifecycle.set_delay, self._fence, delay, sessions=(session,))
-        except Unavailable as error:
-            logger.warning("Delay was not stored", extra={"action": "delay_not_stored", "code": error.code})
+        except Unavailable:
             return
         if not is_mine:
             raise Fenced
