@@ -284,9 +284,9 @@ BUGS = (
         "an unreadable payload fails the whole page",
         "store/codec.py",
         """    except _UNDECODABLE:
-        return _unreadable_event(row)""",
+        payload, is_unreadable""",
         """    except ZeroDivisionError:
-        return _unreadable_event(row)""",
+        payload, is_unreadable""",
         "store/test_damage.py::test_an_entry_that_cannot_be_read_is_shown_as_such_and_ends_runs_plainly[sqlite]",
     ),
     Bug(

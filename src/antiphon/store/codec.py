@@ -165,11 +165,13 @@ EVENT_COLUMNS = "session, seq, incarnation, type, created_at, actor, run_id, lev
 
 
 def event_from_row(row: Row) -> Event:
+    """An event whose payload is damaged is returned as far as its columns say it."""
     session, seq, incarnation, kind, created_at, actor, run_id, level, compartments, integrity, text = row
+    is_unreadable = False
     try:
         payload = _decode_payload(text)
     except _UNDECODABLE:
-        return _unreadable_event(row)
+        payload, is_unreadable = _Payload(stand_in(kind, seq), None), True
     return Event(
         session=session,
         seq=seq,
@@ -181,23 +183,7 @@ def event_from_row(row: Row) -> Event:
         classification=classification(level, compartments, integrity) if level or compartments or integrity else PUBLIC,
         message=payload.message,
         data={} if payload.data is None else payload.data,
-    )
-
-
-def _unreadable_event(row: Row) -> Event:
-    """The event as far as its columns say it."""
-    session, seq, incarnation, kind, created_at, actor, run_id, level, compartments, integrity, _ = row
-    return Event(
-        session=session,
-        seq=seq,
-        session_id=incarnation,
-        type=kind,
-        created_at=_from_timestamp(created_at / 1000, UTC),
-        actor=actor,
-        run_id=run_id,
-        classification=classification(level, compartments, integrity),
-        message=stand_in(kind, seq),
-        is_unreadable=True,
+        is_unreadable=is_unreadable,
     )
 
 
