@@ -19,6 +19,20 @@ def program_path() -> str:
     return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)
 
 
+def public_path() -> str:
+    """The same for readers elsewhere, whom an absolute path would tell about this machine: then the name alone."""
+    path = program_path()
+    return NAME if Path(path).is_absolute() else path
+
+
 def with_path(text: str) -> str:
     """The text with the program's path in the commands between backticks."""
-    return text if program_path() == NAME else _COMMAND.sub(lambda _: f"`{program_path()} ", text)
+    return _with(program_path(), text)
+
+
+def with_public_path(text: str) -> str:
+    return _with(public_path(), text)
+
+
+def _with(path: str, text: str) -> str:
+    return text if path == NAME else _COMMAND.sub(lambda _: f"`{path} ", text)

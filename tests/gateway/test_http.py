@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +12,8 @@ import anyio
 import httpx
 import pytest
 
-from antiphon.app import Parts
+from antiphon.app import Parts, open_app
+from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import SessionId
@@ -754,3 +756,15 @@ async def test_whatever_a_model_calls_a_tool_with_history_can_be_shown(open_home
             assert (await served.client.get(f"{CHAT}/transcript")).status_code == 200
             answer = await served.client.get("/?session=api:chat")
             assert answer.status_code == 200
+
+
+async def test_each_home_is_an_author_of_its_own(tmp_path: Path) -> None:
+    authors: list[str] = []
+    for name in ("one", "two", "one"):
+
+        def open_home(config: Config, parts: Parts | None, home: Path = tmp_path / name) -> Any:
+            return open_app(home, config, parts)
+
+        async with serve(open_home) as gateway:
+            authors += re.findall('data-author="([0-9a-f]{16})"', (await gateway.client.get("/page")).text)
+    assert len(authors) == 3 and len(set(authors)) == 2 and authors[0] == authors[2]

@@ -254,6 +254,29 @@ def test_a_tab_that_begins_hidden_has_no_stream_until_it_is_shown(
     expect_same(tab, live_gateway)
 
 
+def test_unsent_messages_never_go_to_another_home_or_person_at_the_same_address(
+    page: Page, live_gateway: LiveGateway
+) -> None:
+    page.context.route("**/messages", lambda route: route.abort())
+    send(page, "for the first")
+    expect(page.locator("#waiting .plain")).to_have_text(["for the first"])
+
+    def show_another(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=re.sub('data-author="[0-9a-f]{16}"', 'data-author="other"', answer.text()))
+
+    page.context.route(re.compile(r"/page(\?|$)"), show_another)
+    page.reload()
+    page.context.unroute("**/messages")
+    say(page, "from the other")
+    assert live_gateway.texts() == ["from the other", "echo: from the other"]
+    expect(page.locator("#connection")).to_be_hidden()
+    page.context.unroute_all()
+    page.reload()
+    expect(page.locator(".entry.agent")).to_have_count(2)
+    assert "for the first" in live_gateway.texts()
+
+
 def test_what_is_deleted_takes_its_unsent_messages_with_it(page: Page, live_gateway: LiveGateway) -> None:
     new_chat(page)
     page.context.route("**/messages", refuse)

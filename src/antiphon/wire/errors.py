@@ -14,7 +14,7 @@ from antiphon.domain.errors import (
     Unproven,
 )
 from antiphon.incoming import Misfit
-from antiphon.program import with_path
+from antiphon.program import with_public_path
 from antiphon.wire.encoding import Shape
 
 _STATUSES: tuple[tuple[type[AntiphonError], int], ...] = (
@@ -82,4 +82,4 @@ def tool_status_of(error: AntiphonError) -> Literal["forbidden", "not_found", "e
 
 
 def error_answer(status: int, code: str, message: str) -> ErrorAnswer:
-    return ErrorAnswer(ok=False, error=ErrorShape(type=TYPES[status], message=with_path(message), code=code))
+    return ErrorAnswer(ok=False, error=ErrorShape(type=TYPES[status], message=with_public_path(message), code=code))

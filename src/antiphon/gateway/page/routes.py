@@ -29,9 +29,11 @@ from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
-from antiphon.program import program_path
+from antiphon.program import public_path
 from antiphon.wire.errors import status_of
 
+AUTHOR = "page author"
+"""With the principal, the purpose of a key that tells a browser whose unsent messages are whose."""
 LISTED = 40
 MOST_LISTED = 1000
 HITS = 30
@@ -101,6 +103,7 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
         "problem": problem,
         "agents": agents,
         "longest_bytes": MAX_TEXT_BYTES,
+        "author": gateway.services.home_key.subkey(f"{AUTHOR} {principal}").hex()[:16],
         **listed,
     }
     return _html("page.html", values, status=status)
@@ -304,7 +307,7 @@ _templates.filters["moment"] = _moment
 
 def _html(template: str, values: Mapping[str, object], *, status: int = 200) -> HTMLResponse:
     headers = {**HEADERS, "Cache-Control": "no-store"}
-    content = _templates.get_template(template).render(values, program=program_path())
+    content = _templates.get_template(template).render(values, program=public_path())
     return HTMLResponse(content, status, headers=headers)
 
 

@@ -6,11 +6,16 @@ const SEND_AGAIN_FIRST_MS = 500;
 const SEND_AGAIN_LONGEST_MS = 5000;
 const SENT_SHOWN_MS = 4000;
 
-// The browser's storage of messages: `{id, key, text, at, problem}`, the oldest first.
+// The browser's storage of messages: `{id, key, text, at, problem}`, the oldest first. Each author has one: what a person
+// typed for one home must never go to another home at the same address, nor as another person's words.
 class StoredMessages {
+  constructor(author) {
+    this.name = `antiphon.outbox.${author}`;
+  }
+
   open() {
     this.opening ??= new Promise((done, fail) => {
-      const request = indexedDB.open('antiphon', 1);
+      const request = indexedDB.open(this.name, 1);
       request.onupgradeneeded = () => request.result.createObjectStore('outbox', { keyPath: ['key', 'id'] });
       request.onsuccess = () => done(request.result);
       request.onerror = () => fail(request.error);
@@ -44,16 +49,17 @@ class StoredMessages {
 
 class Outbox {
   // `onChange()` after every change, `onSent(message, posted)` when the gateway has stored a message.
-  constructor({ onChange, onSent }) {
+  constructor(author, { onChange, onSent }) {
+    this.author = author;
     this.onChange = onChange;
     this.onSent = onSent;
-    this.stored = new StoredMessages();
+    this.stored = new StoredMessages(author);
     this.messages = [];
     this.version = 0;
     this.sent = 0;
     this.failures = 0;
     this.last = 0;
-    this.others = new BroadcastChannel('antiphon.outbox');
+    this.others = new BroadcastChannel(this.stored.name);
     this.others.onmessage = () => this.read();
     this.read().then(() => this.send());
   }

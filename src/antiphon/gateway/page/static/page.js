@@ -433,7 +433,12 @@ function startPage(html) {
   stopPage();
   find('#page').innerHTML = html;
   htmx.process(find('#page'));
-  outbox ??= new Outbox({
+  const { author } = find('.app').dataset;
+  if (outbox && outbox.author !== author) {
+    location.reload();
+    return;
+  }
+  outbox ??= new Outbox(author, {
     onChange: () => find('#unsent') && showOutbox(),
     onSent: (message, posted) => message.key === conversation?.key && conversation.onSent(message, posted),
   });
