@@ -29,10 +29,10 @@ Figures = dict[tuple[str, str], list[float]]
 
 
 def figures_of(tree: Path, ids: list[str]) -> dict[tuple[str, str], float]:
-    """What the tree's own benches measure, run by this tree's Python and packages."""
+    """What the tree's own benches measure, run by its own Python and packages."""
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *ids], cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        [tree / ".venv/bin/python", "-c", RUN, *ids], cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
     line = next(line for line in done.stdout.splitlines() if line.startswith("ROWS"))
     return {
@@ -54,6 +54,7 @@ def main() -> None:
         tree = Path(directory) / "base"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), base], check=True)
         try:
+            subprocess.run(["make", "--silent", "setup-dev"], cwd=tree, check=True, stdout=sys.stderr)
             for pair in range(pairs):
                 order = [(tree, before), (here, now)]
                 for each, found in order if pair % 2 else reversed(order):  # whoever comes second finds warm caches
