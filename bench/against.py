@@ -31,9 +31,8 @@ Figures = dict[tuple[str, str], list[float]]
 def figures_of(tree: Path, ids: list[str]) -> dict[tuple[str, str], float]:
     """What the tree's own benches measure, run by its own Python and packages."""
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"}
-    done = subprocess.run(
-        [tree / ".venv/bin/python", "-c", RUN, *ids], cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True
-    )
+    command = [tree / ".venv/bin/python", "-c", RUN, *ids]
+    done = subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     line = next(line for line in done.stdout.splitlines() if line.startswith("ROWS"))
     return {
         (f"{row['id']} {row['what'][:50]}", name): float(value)

@@ -23,15 +23,17 @@ class SendRule:
     key_prefix: str | None = None
     """A prefix of the key, or of the part after `agent:<id>:`."""
 
-    def concerns(self, facts: "SendFacts") -> bool:
-        if self.channel is not None and self.channel.lower() != facts.channel.lower():
-            return False
+    def concerns(self, facts: "SendFacts", keys: tuple[str, str]) -> bool:
+        """`keys` are the session's key and the part after its agent, in lower case."""
         if self.chat_type is not None and self.chat_type != facts.chat_type:
+            return False
+        if self.channel is not None and self.channel.lower() != facts.channel.lower():
             return False
         if self.key_prefix is None:
             return True
-        prefix, key = self.key_prefix.lower(), facts.key.lower()
-        return key.startswith(prefix) or _without_agent(key).startswith(prefix)
+        key, rest = keys
+        prefix = self.key_prefix.lower()
+        return key.startswith(prefix) or rest.startswith(prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,9 @@ def decide_send(policy: SendPolicy, facts: SendFacts) -> Decision:
     if facts.override is not None:
         denied = facts.override is SendOverride.DENY
         return Deny("send.override", "Sending is switched off in this session.") if denied else ALLOW
-    met = {rule.action for rule in policy.rules if rule.concerns(facts)}
+    key = facts.key.lower()
+    keys = key, _without_agent(key)
+    met = {rule.action for rule in policy.rules if rule.concerns(facts, keys)}
     if SendAction.DENY in met:
         return Deny("send.rule", "A rule of session.sendPolicy denies sending in this session.")
     if SendAction.ALLOW in met or policy.default is SendAction.ALLOW:

@@ -141,8 +141,8 @@ async def claim(tx: Transaction, reach: Reach, id: str, *, process: ProcessId, n
     waiting = _DELIVERY.read(row)
     is_ours = await tx.change(
         "UPDATE deliveries SET status = 'claimed', process = ?, attempts = attempts + 1 "
-        "WHERE id = ? AND status = ? AND attempts = ?",
-        (process, id, waiting.status.value, waiting.attempts),
+        f"WHERE id = ? AND status = '{waiting.status}' AND attempts = ?",
+        (process, id, waiting.attempts),
     )
     return await find(tx, reach, id) if is_ours else None
 
@@ -165,8 +165,8 @@ async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:
     return (
         await tx.change(
             "UPDATE deliveries SET status = 'queued', attempts = 0, due_at = ?, process = NULL, error = NULL, "
-            "code = NULL, ended_at = NULL WHERE id = ? AND status = ? AND attempts = ?",
-            (at_ms, delivery.id, delivery.status.value, delivery.attempts),
+            f"code = NULL, ended_at = NULL WHERE id = ? AND status = '{delivery.status}' AND attempts = ?",
+            (at_ms, delivery.id, delivery.attempts),
         )
         == 1
     )

@@ -148,9 +148,9 @@ async def read_ends(
     """The ends of runs of one incarnation with `from_seq` <= `seq` < `before`, newest first, at most `limit`."""
     assert grant.covers(incarnation)
     rows = await query.fetch_all(
-        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND incarnation = ? AND type = ? "
+        f"SELECT {EVENT_COLUMNS} FROM events WHERE session = ? AND incarnation = ? AND type = 'run_finished' "
         "AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?",
-        (grant.session, incarnation, "run_finished", from_seq, before, limit),
+        (grant.session, incarnation, from_seq, before, limit),
     )
     return [event_from_row(row) for row in rows]
 
