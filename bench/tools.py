@@ -15,6 +15,7 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, text_content
+from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import Session, SessionStatus, Source
 from antiphon.engine.access.caller import Caller
@@ -26,6 +27,7 @@ from antiphon.engine.views.views import Views
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach, decide, reach_of_session
 from antiphon.policy.send import SendAction, SendFacts, SendPolicy, SendRule, decide_send
+from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
@@ -117,10 +119,11 @@ async def decisions(directory: Path) -> list[Row]:
     policy = SendPolicy(rules=tuple(SendRule(action=SendAction.DENY, key_prefix=f"cron:{n}") for n in range(10)))
     caller, target = _session(1, "main"), _session(2, "team-x-prod", (SessionRow(1),))
     facts = SendFacts(key="agent:main:cli:work", channel="unknown", chat_type="direct", override=None)
+    standing = Standing(principal=OWNER, role=PersonRole.OWNER)
     samples: list[float] = []
     for _ in range(DECISIONS):
         start = time.perf_counter()
-        reach = reach_of_session(caller, OWNER, Act.SEND, rules, is_sandboxed=False, subagent_tools=())
+        reach = reach_of_session(caller, standing, Act.SEND, rules, is_sandboxed=False, subagent_tools=())
         assert isinstance(reach, Reach)
         decide(reach, target, incarnation=target.id, taint=target.taint, is_participant=False)
         decide_send(policy, facts)

@@ -213,16 +213,19 @@ REQUIREMENTS = {
     # 11. Access
     "access:1": Requirement(
         "Owners see all, others the sessions that they take part in.",
-        remaining="users, their channels and readers come with people and tokens",
+        remaining="their channels come with channels",
     ),
     "access:2": Requirement(
         "Tokens are hashed, scoped, confined, expiring and revocable.",
         remaining="scopes, clearance and channel tokens come with people",
     ),
-    "access:3": Requirement("People are matched by platform ids, paired by code and linked by code.", PEOPLE),
+    "access:3": Requirement(
+        "People are matched by platform ids, paired by code and linked by code.",
+        remaining="pairing and linking by codes come with channels",
+    ),
     "access:4": Requirement(
         "A role says what a person, and every run that the person's words began, may do.",
-        remaining="roles other than guest, and what roles may beside tools, come with people",
+        remaining="what users may beside reading, posting and tools comes with invitations",
     ),
     "access:5": Requirement(
         "Every operation stands in one table; one function decides below all transports.",

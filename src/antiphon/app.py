@@ -48,6 +48,7 @@ from antiphon.engine.access.callers import Callers
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.home_keys import find_home_key
 from antiphon.engine.access.ownership import Ownership
+from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.children.due import Timers
@@ -346,7 +347,7 @@ def _build(
         inbox=inbox,
         runs=Runs(database, rules, clock),
         resets=Resets(database, rules, clock, ids),
-        forks=Forks(database, rules, clock, ids),
+        forks=Forks(database, clock, ids),
         history=history,
         search=search,
         views=views,
@@ -358,6 +359,7 @@ def _build(
         hub=hub,
         sign_in=SignIn(database, rules, clock, ids),
         tokens=Tokens(database, rules, clock, ids),
+        people=People(database, rules, clock, ids),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),

@@ -5,7 +5,7 @@ import pytest
 from antiphon.agents.fence import DataFences
 from antiphon.agents.model import PromptText
 from antiphon.agents.prompt import Framing, prompt_entries
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import (
@@ -22,11 +22,12 @@ from antiphon.domain.message import (
 from antiphon.domain.session import SessionType
 from antiphon.domain.transcript import Transcript
 from tests.claims import requirement
+from tests.people import guest
 
 RUN = RunId("run_1")
 INCARNATION = SessionId("api:x")
 FENCES = DataFences(b"k" * 32, INCARNATION)
-GUEST = Principal(PrincipalKind.GUEST, "bob")
+GUEST = guest("bob")
 
 
 def event(seq: int, message: Message | None, *, actor: Principal = OWNER, run_id: RunId | None = RUN) -> Event:
@@ -59,7 +60,7 @@ def shown(*events: Event, type: SessionType = SessionType.DIRECT) -> list[str]:
     transcript.add(events)
     return [
         entry.text if isinstance(entry, PromptText) else text_of(entry.content)
-        for entry in prompt_entries(transcript.prompt_for(RUN), Framing(type, FENCES))
+        for entry in prompt_entries(transcript.prompt_for(RUN), Framing(type, FENCES, frozenset({str(OWNER)})))
     ]
 
 

@@ -80,7 +80,7 @@ MADE_UP = rows(
     made_up("text that is no ASCII", "é" * 43),
     made_up("text that is no base64", "!" * 43),
     made_up("a very long text", "A" * 20_000),
-    made_up("another home's", ELSEWHERE.seal(("GET /sessions", "owner:owner", "x"), 1, 2)),
+    made_up("another home's", ELSEWHERE.seal(("GET /sessions", "person:owner", "x"), 1, 2)),
     made_up("JSON", json.dumps({"row": 1})),
     made_up("a NUL", "\0"),
 )

@@ -11,6 +11,7 @@ from antiphon.engine.sessions.sessions import OpenSession, create_session
 from tests.attacks.attempt import Attacker, Attempt, Door, rows
 from tests.attacks.house import House, open_house
 from tests.claims import requirement
+from tests.people import standing_of
 
 pytestmark = pytest.mark.anyio
 GUEST, NOBODY = Attacker.GUEST, Attacker.NOBODY
@@ -132,7 +133,7 @@ async def test_a_session_that_has_such_a_key_already_is_still_reached(house: Hou
         new_session_id=services.sessions.new_session_id(Source()),
         at_ms=services.clock.now_ms(),
     )
-    await house.app.database.run(create_session, command)
+    await house.app.database.run(create_session, command, standing_of(OWNER))
     answer = await house.ring("\u0430nna", "hello", "m-old")
     assert (answer.status_code, answer.json()["sessionKey"]) == (202, old)
     path = f"/sessions/{old.replace('%', '%25')}"

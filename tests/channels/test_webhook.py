@@ -18,8 +18,9 @@ from antiphon.channels.signature import Direction, sign
 from antiphon.channels.webhook import retry_after
 from antiphon.config.config import Config
 from antiphon.config.sources import load_config
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Invalid
+from antiphon.domain.person import Identity, person_principal
 from antiphon.gateway.guard import Receive, Scope, Send
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement
@@ -253,11 +254,11 @@ async def test_a_message_acts_as_the_guest_that_takes_part_in_its_session_alone(
     async with serve_door(open_home, clock) as (served, client):
         await served.open("main")
         await answered(served.app, await ring(client, clock, message("hello")))
-        guest = Principal(PrincipalKind.GUEST, "webhook:door:anna")
+        guest = person_principal(Identity(channel="webhook", account="door", platform_id="anna").person_id)
         sessions = served.app.services.sessions
         assert (await sessions.get(guest, sessions.target(DOOR))).session.message_count == 2
         (event,) = [event for event in await read_log(served.app, DOOR) if event.type == "user_message"]
-        assert event.actor == "guest:webhook:door:anna"
+        assert event.actor == str(guest)
         for path in ("/sessions", f"/sessions/{DOOR}", "/sessions/main", "/deliveries", "/channels/other"):
             body = message("hello")
             assert (await client.get(path, headers=signed(body, clock))).status_code == 401

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError, Denied, Limited
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ImagePart, Part, text_content
@@ -16,11 +16,12 @@ from antiphon.store.database import Query
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import HeldRunner, ManualClock, config, open_session, post, wait_end
+from tests.people import guest
 
 pytestmark = pytest.mark.anyio
 
-EVE = Principal(PrincipalKind.GUEST, "eve")
-BOB = Principal(PrincipalKind.GUEST, "bob")
+EVE = guest("eve")
+BOB = guest("bob")
 
 
 async def join(app: App, who: Principal, chat: str) -> None:
@@ -99,24 +100,24 @@ async def test_a_guest_has_so_many_runs_waiting(open_home: OpenHome) -> None:
 async def test_a_bucket_fills_with_time_and_forgets_who_asked_long_ago() -> None:
     clock = ManualClock()
     buckets = Buckets(Rates(guest=Rate(per_minute=30, burst=2), owner=Rate(per_minute=60, burst=1)), clock)
-    buckets.take(EVE)
-    buckets.take(EVE)
+    buckets.take(EVE, is_favoured=False)
+    buckets.take(EVE, is_favoured=False)
     assert wait_of(buckets, EVE) == 2
     clock.pass_time(timedelta(hours=1))
-    buckets.take(EVE)
-    buckets.take(EVE)
+    buckets.take(EVE, is_favoured=False)
+    buckets.take(EVE, is_favoured=False)
     assert wait_of(buckets, EVE) == 2
-    buckets.take(BOB)
-    buckets.take(OWNER)
+    buckets.take(BOB, is_favoured=False)
+    buckets.take(OWNER, is_favoured=True)
     assert wait_of(buckets, OWNER) == 1
     for number in range(MAX_BUCKETS):
-        buckets.take(Principal(PrincipalKind.GUEST, str(number)))
-    buckets.take(EVE)  # forgotten
+        buckets.take(guest(str(number)), is_favoured=False)
+    buckets.take(EVE, is_favoured=False)  # forgotten
 
 
 def wait_of(buckets: Buckets, who: Principal) -> int:
     with pytest.raises(AntiphonError) as refused:
-        buckets.take(who)
+        buckets.take(who, is_favoured=who == OWNER)
     assert isinstance(refused.value, Limited) and refused.value.code == "rate_limited"
     return refused.value.retry_after_seconds
 

@@ -340,7 +340,7 @@ async def test_a_deleted_session_sends_nothing_more(open_home: OpenHome) -> None
 @requirement("channels:1")
 async def test_the_owner_lists_finds_and_retries_and_nobody_else_does(open_home: OpenHome) -> None:
     channel = FakeChannel()
-    stranger = Principal(PrincipalKind.GUEST, "webhook:x")
+    stranger = Principal(PrincipalKind.PERSON, "webhook:x")
     async with open_home(parts=Parts(channels=[channel])) as app:
         await open_chat(app)
         channel.will(Act.REFUSE)

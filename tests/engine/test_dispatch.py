@@ -40,6 +40,7 @@ from tests.engine.stage import (
     texts,
     wait_end,
 )
+from tests.people import asker
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -153,15 +154,15 @@ async def delivering(backend: Backend, driver: RecordingDriver) -> AsyncGenerato
 
 async def dispatch(tx: Transaction, *sessions: SessionRow) -> None:
     for session in sessions:
-        await tx.dispatch(session, OWNER)
+        await tx.dispatch(session, asker(OWNER))
 
 
 async def dispatch_first(tx: Transaction) -> None:
-    await tx.dispatch(FIRST, OWNER)
+    await tx.dispatch(FIRST, asker(OWNER))
 
 
 async def dispatch_and_fail(tx: Transaction, session: SessionRow) -> None:
-    await tx.dispatch(session, OWNER)
+    await tx.dispatch(session, asker(OWNER))
     raise LookupError("undone")
 
 

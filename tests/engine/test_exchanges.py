@@ -609,7 +609,7 @@ async def test_nothing_is_sent_in_a_session_whose_policy_denies_it(open_home: Op
 
 @requirement("send_policy:2")
 async def test_only_the_owner_sets_the_send_policy_of_a_session(open_home: OpenHome) -> None:
-    guest = Principal(PrincipalKind.GUEST, "webhook:x")
+    guest = Principal(PrincipalKind.PERSON, "webhook:x")
     async with telling(open_home) as story:
         shared = await story.opens("shared")
         await shared.admits(guest)
@@ -623,7 +623,7 @@ async def test_only_the_owner_sets_the_send_policy_of_a_session(open_home: OpenH
 
 @requirement("runs:7", "send:4")
 async def test_a_guest_reaches_through_its_run_the_session_alone_that_it_writes_in(open_home: OpenHome) -> None:
-    guest = Principal(PrincipalKind.GUEST, "webhook:x")
+    guest = Principal(PrincipalKind.PERSON, "webhook:x")
     async with telling(open_home) as story:
         theirs, private = await story.opens("theirs"), await story.opens("private")
         shared = await story.opens("shared")

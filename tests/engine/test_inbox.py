@@ -30,7 +30,7 @@ from tests.engine.stage import (
 
 pytestmark = pytest.mark.anyio
 
-GUEST = Principal(PrincipalKind.USER, "ann")
+GUEST = Principal(PrincipalKind.PERSON, "ann")
 
 
 @requirement("sessions:4")

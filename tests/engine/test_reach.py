@@ -29,7 +29,7 @@ from tests.story import Story, settings
 
 pytestmark = pytest.mark.anyio
 
-GUEST = Principal(PrincipalKind.GUEST, "webhook:x")
+GUEST = Principal(PrincipalKind.PERSON, "webhook:x")
 
 
 @dataclass(frozen=True)

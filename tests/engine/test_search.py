@@ -185,7 +185,7 @@ async def _all_hits(app: App, session: Session, word: str) -> set[str]:
 
 
 async def test_a_guest_searches_the_session_alone_that_it_writes_in(open_home: OpenHome) -> None:
-    guest = Principal(PrincipalKind.GUEST, "g")
+    guest = Principal(PrincipalKind.PERSON, "g")
     async with open_home(config(**AGENT)) as app:
         main, shared, closed = [await open_session(app, name) for name in ("main", "api:shared", "api:closed")]
         await app.database.run(rows.add_participant, shared.row, str(guest))

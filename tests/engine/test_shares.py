@@ -3,7 +3,7 @@
 import pytest
 
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import OWNER, Asker, Principal
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import text_content
 from antiphon.domain.session import NOWHERE
@@ -13,15 +13,13 @@ from antiphon.policy.shares import most_of_one, reserve_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import HeldRunner, config, post, wait_end
+from tests.people import asker, guest
 
 pytestmark = pytest.mark.anyio
 
 
-def guest(name: str) -> Principal:
-    return Principal(PrincipalKind.GUEST, name)
-
-
 EVE, BOB = guest("eve"), guest("bob")
+EVES, BOBS, OWNERS = asker(EVE), asker(BOB), asker(OWNER)
 
 
 async def say(app: App, who: Principal, chat: str) -> RunId:
@@ -107,23 +105,23 @@ def test_the_owner_has_a_reserve_and_one_guest_at_most_half_of_the_rest() -> Non
     assert [most_of_one(count) for count in (1, 2, 3, 6, 16)] == [1, 1, 1, 2, 7]
 
 
-def test_principals_take_turns_whatever_each_has_waiting() -> None:
+def test_askers_take_turns_whatever_each_has_waiting() -> None:
     line = Line()
     for row in range(5):
-        line.join(SessionRow(row), EVE)
-    line.join(SessionRow(10), BOB)
-    line.join(SessionRow(20), OWNER)
+        line.join(SessionRow(row), EVES)
+    line.join(SessionRow(10), BOBS)
+    line.join(SessionRow(20), OWNERS)
     line.leave(SessionRow(1))
     line.leave(SessionRow(99))
     order: list[int] = []
     while (found := line.next(lambda _: True)) is not None:
         order.append(found[0])
     assert order == [0, 10, 20, 2, 3, 4]
-    line.join(SessionRow(1), EVE)
-    line.join(SessionRow(2), BOB)
-    assert line.count(lambda principal: principal == BOB) == 1 and len(line) == 2
-    assert line.next(lambda principal: principal == OWNER) is None
-    assert line.next(lambda principal: principal == BOB) == (SessionRow(2), BOB)
+    line.join(SessionRow(1), EVES)
+    line.join(SessionRow(2), BOBS)
+    assert line.count(lambda each: each == BOBS) == 1 and len(line) == 2
+    assert line.next(lambda each: each == OWNERS) is None
+    assert line.next(lambda each: each == BOBS) == (SessionRow(2), BOBS)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -132,26 +130,26 @@ async def test_a_place_given_back_goes_first_to_who_had_one_but_not_beyond_a_sha
 
     freed: list[int] = []
     slots = Slots(3, lambda: freed.append(1))
-    assert slots.try_take(EVE) and not slots.try_take(EVE) and slots.try_take(BOB)
-    assert not slots.try_take(guest("third")) and not slots.try_take(None)
-    assert slots.try_take(OWNER) and not slots.try_take(OWNER)
+    assert slots.try_take(EVES) and not slots.try_take(EVES) and slots.try_take(BOBS)
+    assert not slots.try_take(asker(guest("third"))) and not slots.try_take(None)
+    assert slots.try_take(OWNERS) and not slots.try_take(OWNERS)
     resumed: list[str] = []
 
-    async def resume(who: Principal) -> None:
+    async def resume(who: Asker) -> None:
         await slots.take_again(who)
-        resumed.append(who.name)
+        resumed.append(who.principal.name)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(resume, EVE)
-        tasks.start_soon(resume, OWNER)
+        tasks.start_soon(resume, EVES)
+        tasks.start_soon(resume, OWNERS)
         await anyio.wait_all_tasks_blocked()
-        slots.give_back(BOB)
+        slots.give_back(BOBS)
         await anyio.wait_all_tasks_blocked()
         assert resumed == ["owner"]  # eve holds her share
-        slots.give_back(EVE)
+        slots.give_back(EVES)
         await anyio.wait_all_tasks_blocked()
         assert resumed == ["owner", "eve"]
-    slots.give_back(EVE)
-    slots.give_back(OWNER)
-    slots.give_back(OWNER)
+    slots.give_back(EVES)
+    slots.give_back(OWNERS)
+    slots.give_back(OWNERS)
     assert slots.free == 3 and slots.free_for_guests == 2

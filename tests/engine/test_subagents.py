@@ -309,7 +309,7 @@ async def test_a_list_of_an_unknown_child_says_so_and_all_names_each(open_home: 
         await story.settles()
 
 
-GUEST = Principal(PrincipalKind.GUEST, "eve")
+GUEST = Principal(PrincipalKind.PERSON, "eve")
 ROOM = "agent:main:fake:group:room"
 GUESTS_SPAWN: dict[str, Any] = {"access__roles__guest__tools": ["sessions_spawn", "gate"]}
 """Settings under which a guest may cause what is spawned here."""

@@ -108,7 +108,7 @@ class Log:
                 session_id=SessionId("api:s"),
                 type=type,
                 created_at=NOW,
-                actor="owner:owner",
+                actor="person:owner",
                 run_id=run,
                 message=message,
                 data=data or {},

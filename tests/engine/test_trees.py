@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import RunStatus
@@ -19,6 +19,7 @@ from tests.directives import YIELD, to_spawn
 from tests.engine.counted import CountedDatabase
 from tests.engine.parley import open_peer
 from tests.engine.stage import open_with_provider
+from tests.people import guest
 from tests.story import NESTED, Character, Story, telling
 
 pytestmark = pytest.mark.anyio
@@ -224,14 +225,14 @@ async def test_others_than_the_owner_get_no_tree(story: Story) -> None:
     family = await open_family(story)
     trees, target = story.app.services.trees, family["root"].target
     with pytest.raises(NotFound) as hidden:
-        await trees.under(Principal.parse("user:eve"), target, include_inactive=True, limit=10)
+        await trees.under(guest("eve"), target, include_inactive=True, limit=10)
     missing = story.app.services.sessions.target("agent:main:cli:nobody")
     with pytest.raises(NotFound) as none:
-        await trees.under(Principal.parse("user:eve"), missing, include_inactive=True, limit=10)
+        await trees.under(guest("eve"), missing, include_inactive=True, limit=10)
     assert hidden.value.message.replace("root", "nobody") == none.value.message
-    await family["root"].admits(Principal.parse("user:eve"))
+    await family["root"].admits(guest("eve"))
     with pytest.raises(Denied):
-        await trees.under(Principal.parse("user:eve"), target, include_inactive=True, limit=10)
+        await trees.under(guest("eve"), target, include_inactive=True, limit=10)
 
 
 async def test_the_number_of_statements_does_not_grow_with_the_tree(story: Story) -> None:

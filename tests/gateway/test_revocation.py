@@ -16,7 +16,10 @@ from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER
+from antiphon.domain.person import PersonRole
+from antiphon.domain.session import NOWHERE
 from antiphon.engine.access.credentials import CredentialEnding, Credentials
+from antiphon.engine.access.people import People
 from antiphon.store.database import Database
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -127,6 +130,58 @@ async def test_a_browsers_streams_end_with_its_sign_in(pair: Pair, ends: Ends, s
             assert (await of_owner.until("message_appended", "user_message"))[-1].data
 
 
+@asynccontextmanager
+async def signed_in_as(pair: Pair, role: PersonRole) -> AsyncGenerator[httpx.AsyncClient]:
+    """A browser of a person `ann`, who takes part in the chat, at the other gateway."""
+    services = pair.here.app.services
+    invited = await services.people.invite(OWNER, "Ann", role)
+    await services.sessions.open(invited.person.principal, services.sessions.target(KEY), place=NOWHERE)
+    async with new_client(pair.there.url) as browser:
+        answer: Json = (await browser.post("/auth/exchange", json={"code": invited.code})).json()
+        browser.headers["Antiphon-Page"] = answer["pageSecret"]
+        browser.headers["Origin"] = pair.there.url
+        yield browser
+
+
+async def promote(people: People) -> None:
+    await people.change_role(OWNER, "ann", PersonRole.OWNER)
+
+
+async def demote(people: People) -> None:
+    await people.change_role(OWNER, "ann", PersonRole.GUEST)
+
+
+@requirement("access:1", "access:2")
+@pytest.mark.parametrize("stream", ["history", "events"])
+@pytest.mark.parametrize("changes", [promote, demote])
+async def test_a_persons_streams_end_when_their_rights_change(
+    pair: Pair, clock: ManualClock, changes: Callable[[People], Awaitable[None]], stream: str
+) -> None:
+    async with signed_in_as(pair, PersonRole.USER) as browser, following(browser, STREAMS[stream]) as followed:
+        await followed.next()
+        await changes(pair.here.app.services.people)
+        last = await end_of(followed)
+        assert (last.event, last.data) == ("end", {"reason": "revoked"})
+        clock.pass_time(timedelta(seconds=1))
+        async with following(browser, STREAMS[stream]) as again:
+            await again.next()
+
+
+@requirement("access:1", "access:2")
+async def test_a_suspended_person_is_let_in_nowhere(pair: Pair) -> None:
+    async with signed_in_as(pair, PersonRole.USER) as browser, following(browser, STREAMS["events"]) as followed:
+        await followed.next()
+        people = pair.here.app.services.people
+        await people.suspend(OWNER, "ann")
+        last = await end_of(followed)
+        assert (last.event, last.data) == ("end", {"reason": "revoked"})
+        assert (await browser.get(f"/sessions/{KEY}")).status_code == 401
+        await people.resume(OWNER, "ann")
+        assert (await browser.get(f"/sessions/{KEY}")).status_code == 200
+        await people.remove(OWNER, "ann")
+        assert (await browser.get(f"/sessions/{KEY}")).status_code == 401
+
+
 async def test_a_browser_that_expires_while_it_follows_is_told(pair: Pair, clock: ManualClock) -> None:
     async with signed_in(pair) as (browser, _), following(browser, STREAMS["events"]) as followed:
         await followed.next()
@@ -233,7 +288,7 @@ async def test_all_open_requests_are_looked_up_in_one_statement(pair: Pair) -> N
     credentials = Credentials(database, SystemClock())
     ended: list[CredentialEnding] = []
     for number in range(2_000):
-        credentials.watch(f"credential {number % 400}", ended.append)
+        credentials.watch(f"credential {number % 400}", 0, ended.append)
     assert (await pair.here.client.get("/tokens")).json()["count"] == 0
     await credentials.sweep()
     assert (database.reads, len(ended), credentials.open_requests) == (1, 2_000, 0)

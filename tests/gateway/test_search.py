@@ -18,7 +18,7 @@ from tests.story import Story
 pytestmark = [pytest.mark.anyio, requirement("gateway:4", "search:1")]
 
 CHAT, OTHER = "agent:main:api:chat", "agent:main:api:other"
-GUEST = Principal(PrincipalKind.GUEST, "webhook:door:eve")
+GUEST = Principal(PrincipalKind.PERSON, "webhook:door:eve")
 
 
 @pytest.fixture

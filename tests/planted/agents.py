@@ -76,7 +76,7 @@ BUGS = (
     Bug(
         "a guest's runs have every tool",
         "agents/toolset.py",
-        "            and may_call(name, principal, rules.guest_tools)\n",
+        "            and may_call(name, standing, rules.guest_tools)\n",
         "",
         "attacks/test_rights.py::"
         "test_a_guest_causes_nothing_beyond_its_own_session[guest, webhook: a function that only reads]",
@@ -194,5 +194,12 @@ BUGS = (
         "len(piece.text) + piece.unseen",
         "len(piece.text)",
         "flows/test_delays.py::test_what_is_not_seen_of_an_answer_counts_too[sqlite-thinking]",
+    ),
+    Bug(
+        "a run keeps the tools that its person lost",
+        "agents/loop.py",
+        "if not may_call(name, standing, self._rules.guest_tools):",
+        "if not standing:",
+        "engine/test_people.py::test_a_run_loses_the_tools_that_its_person_lost_while_it_worked[sqlite]",
     ),
 )

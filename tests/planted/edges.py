@@ -211,8 +211,8 @@ BUGS = (
     Bug(
         "all peers of a webhook are one guest",
         "channels/webhook_inbox.py",
-        'Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}:{peer}")',
-        'Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}")',
+        "    return Identity(channel=NAME, account=webhook.name, platform_id=peer)",
+        '    return Identity(channel=NAME, account=webhook.name, platform_id="")',
         "channels/test_webhook.py::test_a_message_acts_as_the_guest_that_takes_part_in_its_session_alone[sqlite]",
     ),
     Bug(

@@ -175,8 +175,8 @@ BUGS = (
     Bug(
         "a guest's messages count for nothing",
         "engine/sessions/inbox.py",
-        "    if not is_favoured(principal):\n        await rows.add_stored_bytes(",
-        "    if is_favoured(principal):\n        await rows.add_stored_bytes(",
+        "    if not is_favoured(standing):\n        await rows.add_stored_bytes(",
+        "    if is_favoured(standing):\n        await rows.add_stored_bytes(",
         "engine/test_allowances.py::test_a_guest_stores_so_many_bytes[sqlite]",
     ),
     Bug(
@@ -417,8 +417,8 @@ BUGS = (
     Bug(
         "what sandboxed sessions say joins runs outside of the sandbox",
         "engine/children/govern.py",
-        "may_join(run.principal, principal) and (run.is_sandboxed or not is_confined):",
-        "may_join(run.principal, principal):",
+        "may_join(run.principal, standing) and (run.is_sandboxed or not is_confined):",
+        "may_join(run.principal, standing):",
         "engine/test_sandboxed_chains.py::"
         "test_what_a_sandboxed_session_caused_joins_no_run_outside_of_the_sandbox[sqlite]",
     ),
@@ -497,9 +497,9 @@ BUGS = (
     Bug(
         "one principal's sessions all go before those of the next",
         "engine/work/line.py",
-        "            self._sessions[principal] = self._sessions.pop(principal)\n",
+        "            self._sessions[asker] = self._sessions.pop(asker)\n",
         "            pass\n",
-        "engine/test_shares.py::test_principals_take_turns_whatever_each_has_waiting",
+        "engine/test_shares.py::test_askers_take_turns_whatever_each_has_waiting",
     ),
     Bug(
         "one guest holds all places of guests",
@@ -585,5 +585,26 @@ BUGS = (
         "        if trouble is not None:\n            await self._database.run(probe)",
         "        if trouble is not None:\n            return",
         "test_trouble.py::test_a_full_disk_is_shown_said_once_and_over_by_itself",
+    ),
+    Bug(
+        "the last owner can be demoted",
+        "engine/access/people.py",
+        "or await rows.has_other_owner(tx, person.id):",
+        "or person.id:",
+        "engine/test_people.py::test_the_last_owner_stays_one[sqlite]",
+    ),
+    Bug(
+        "a changed role leaves open streams",
+        "engine/access/credentials.py",
+        "self._end(hash, CredentialEnding.REVOKED, present=found.revision)",
+        "pass",
+        "gateway/test_revocation.py::test_a_persons_streams_end_when_their_rights_change[sqlite-promote-events]",
+    ),
+    Bug(
+        "a suspended person's streams go on",
+        "engine/access/credentials.py",
+        "if found is None or found.is_suspended:",
+        "if found is None:",
+        "gateway/test_revocation.py::test_a_suspended_person_is_let_in_nowhere[sqlite]",
     ),
 )

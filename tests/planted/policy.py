@@ -77,8 +77,8 @@ BUGS = (
     Bug(
         "a guest's words join the owner's work",
         "policy/rights.py",
-        "return by == run or by.is_owner",
-        "return by == run or run.is_owner",
+        "return by.principal == run or reaches_all(by)",
+        'return by.principal == run or run.name == "owner"',
         "engine/test_subagents.py::test_what_a_guest_says_joins_no_work_of_the_owners[sqlite]",
     ),
     Bug(
@@ -130,5 +130,12 @@ BUGS = (
         'names = SESSION_TOOLS if depth == 0 else SESSION_TOOLS & {*subagent_tools, "sessions_send"}',
         "names = SESSION_TOOLS",
         "engine/test_exchanges.py::test_a_child_may_send_to_its_requester_and_to_nobody_else[sqlite]",
+    ),
+    Bug(
+        "a suspended person may do what they could before",
+        "policy/rights.py",
+        "    if standing.is_suspended:\n        return SUSPENDED\n    reason",
+        "    reason",
+        "engine/test_people.py::test_nothing_of_a_suspended_person_begins_or_goes_on[sqlite]",
     ),
 )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import parse_key
 from antiphon.domain.session import Session, SessionStatus, Source
@@ -14,6 +14,7 @@ from antiphon.policy.reach import Grant, Reach, decide, reach_of_session
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from tests.claims import requirement
+from tests.people import guest, standing_of
 
 OWN, CHILD, OTHER, PARENT = (SessionRow(row) for row in (10, 11, 12, 1))
 AT = datetime(2026, 3, 4, tzinfo=UTC)
@@ -54,7 +55,7 @@ def reach_of(
     is_sandboxed: bool = False,
 ) -> Reach:
     reach = reach_of_session(
-        by or caller(), principal, act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS
+        by or caller(), standing_of(principal), act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS
     )
     assert isinstance(reach, Reach)
     return reach
@@ -147,7 +148,7 @@ def test_a_guest_sees_only_the_session_that_is_written_in_and_may_send_to_its_re
     rules = VisibilityRules(visibility=Visibility.ALL)
 
     def guest_sees(to: Session) -> bool:
-        return sees(rules, to, act, principal=Principal(PrincipalKind.GUEST, "bob"))
+        return sees(rules, to, act, principal=guest("bob"))
 
     assert guest_sees(session(OWN))
     assert not guest_sees(session(CHILD, ancestors=(PARENT, OWN)))

@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import parse_key
@@ -49,7 +49,7 @@ class Commits:
             self.units.append(list(units))
 
 
-async def defer_nothing(connection: AsyncConnection[Any], session: SessionRow, principal: Principal) -> None:
+async def defer_nothing(connection: AsyncConnection[Any], session: SessionRow, asker: Asker) -> None:
     raise AssertionError
 
 

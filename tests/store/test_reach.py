@@ -33,11 +33,12 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer
 from tests.engine.stage import post, wait_end
+from tests.people import standing_of
 from tests.story import Story, settings
 
 pytestmark = pytest.mark.anyio
 
-GUEST = Principal(PrincipalKind.GUEST, "webhook:x")
+GUEST = Principal(PrincipalKind.PERSON, "webhook:x")
 CONTENT = (Event, Session, SessionSummary, Run, Delivery, FoundMessage, Activity, LastRun)
 """What holds words of people and agents."""
 
@@ -126,7 +127,7 @@ async def test_every_list_keeps_to_its_reach(open_home: OpenHome) -> None:
         for root in sessions.values():
             await post(app, str(root.key), "!sleep 60")
         await Story(app).until_work(lambda work: work.total == len(sessions))
-        guests = reach_of_person(GUEST, Act.READ)
+        guests = reach_of_person(standing_of(GUEST), Act.READ)
         assert isinstance(guests, Reach)
         shared = await app.database.read(_seen, guests, tuple(sessions.values()))
         everything = await app.database.read(_seen, SYSTEM_REACH, tuple(sessions.values()))

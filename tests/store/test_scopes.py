@@ -22,13 +22,14 @@ from antiphon.store.database import Query, Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.parley import open_peer
+from tests.people import standing_of
 from tests.story import settings
 
 pytestmark = pytest.mark.anyio
 
 SEED = 20_261_121
 AGENTS = ("ops-a", "ops-b", "main", "guest")
-GUEST = Principal(PrincipalKind.GUEST, "webhook:x")
+GUEST = Principal(PrincipalKind.PERSON, "webhook:x")
 OTHER = Principal(PrincipalKind.AGENT, "agent:main:cli:elsewhere")
 """Reaches no more than what it takes part in, and has no guest's rights."""
 TAINTS = (
@@ -123,7 +124,7 @@ async def test_a_narrowed_or_sandboxed_caller_reaches_less_and_never_more(world:
 @requirement("access:1")
 async def test_a_person_lists_what_it_takes_part_in_and_the_owner_all(world: World) -> None:
     for principal, expected in ((OWNER, {session.row for session in world.sessions}), (GUEST, world.shared)):
-        reach = reach_of_person(principal, Act.READ)
+        reach = reach_of_person(standing_of(principal), Act.READ)
         assert isinstance(reach, Reach)
         assert await _compare(world, reach) == len(expected & {session.row for session in world.sessions}) > 0
 
@@ -153,7 +154,9 @@ def _is_allowed(world: World, reach: Reach, session: Session) -> bool:
 def _reach(
     session: Session, principal: Principal, act: Act, rules: VisibilityRules, *, is_sandboxed: bool = False
 ) -> Reach | Deny:
-    return reach_of_session(session, principal, act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS)
+    return reach_of_session(
+        session, standing_of(principal), act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS
+    )
 
 
 @requirement("visibility:1")

@@ -12,6 +12,7 @@ import pytest
 from antiphon.domain.ids import SessionRow
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import SQLITE_WORDS, Migration, migrations, statements
+from antiphon.store.old_principals import present_actor
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
 from antiphon.store.sqlite import SqliteDatabase
@@ -133,7 +134,12 @@ async def test_a_server_gives_each_peer_its_own() -> None:
 
 
 def check(fetch: Callable[[str], list[Any]]) -> None:
+    """A later step makes persons of the principals, and leaves the actors of events."""
     for text, expected in zip(FETCH, AFTER, strict=True):
+        if "events" not in text:
+            expected = [
+                tuple(present_actor(value) if isinstance(value, str) else value for value in row) for row in expected
+            ]
         assert [tuple(row) for row in fetch(text)] == expected, text
 
 

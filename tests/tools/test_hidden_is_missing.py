@@ -33,7 +33,7 @@ from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
-GUEST = Principal(PrincipalKind.GUEST, "webhook:x")
+GUEST = Principal(PrincipalKind.PERSON, "webhook:x")
 AGENTS = [{"id": "main"}, {"id": "other"}]
 SECRET = Classification(Level.RESTRICTED)
 

@@ -83,7 +83,7 @@ class ToolCalls:
         return self._given_to(found).schemas
 
     def _given_to(self, found: FoundCaller) -> Toolset:
-        return self._tools.for_session(found.caller.agent_id, found.depth, found.caller.principal, self._rules)
+        return self._tools.for_session(found.caller.agent_id, found.depth, found.standing, self._rules)
 
     def _call_id(self, idempotency_key: str | None) -> str:
         if idempotency_key is None:

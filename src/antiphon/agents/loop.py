@@ -26,12 +26,14 @@ from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import NO_USAGE, AssistantMessage, JsonObject, ToolResult, Usage, text_content
 from antiphon.domain.run import Outcome, RunStatus
+from antiphon.domain.session import SessionType
 from antiphon.domain.transcript import OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
+from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
@@ -65,7 +67,8 @@ class AgentLoop:
         await self._models.prepare(model)
         context.is_counted = model.is_counted
         offered = await self._tools.tools_for(agent.id)
-        tools = offered.for_session(agent.id, session.depth, context.run.principal, self._rules)
+        tools = offered.for_session(agent.id, session.depth, await context.standing(), self._rules)
+        is_group = session.source.type is SessionType.GROUP
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -81,7 +84,8 @@ class AgentLoop:
                 return room
             asking = Asking(context=context, model=model, retry=self._retry, room=room)
             entries = transcript.prompt_for(context.run.id)
-            framing = Framing(session.source.type, DataFences(self._fence_key, session.id))
+            owners = await context.owners() if is_group else frozenset[str]()
+            framing = Framing(session.source.type, DataFences(self._fence_key, session.id), owners)
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
@@ -230,8 +234,12 @@ class AgentLoop:
         arguments = _parse_arguments(call.part.arguments)
         if arguments is None:
             return _tool_error("invalid_arguments", "The arguments are not a JSON object. Call again with an object.")
-        if not call.is_begun:
-            await context.record_call(call.message_seq, call.index, name)
+        if call.is_begun:
+            standing = await context.standing()
+        else:
+            standing = await context.record_call(call.message_seq, call.index, name)
+        if not may_call(name, standing, self._rules.guest_tools):
+            return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
         caller = Caller(
             session=SessionRow(context.run.session),
             agent_id=context.agent.id,

@@ -10,7 +10,6 @@ from antiphon.agents.inter_session import raw_words, request_text, shown_words, 
 from antiphon.agents.model import Prompt, PromptEntry, PromptText
 from antiphon.agents.sub_agents import waited_replies
 from antiphon.agents.toolset import Toolset
-from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Agent
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
@@ -38,6 +37,8 @@ class Framing:
 
     session_type: SessionType
     fences: DataFences
+    owners: frozenset[str] = frozenset()
+    """The actors that are owners at present; only groups tell them from others."""
 
 
 def build_prompt(
@@ -79,8 +80,9 @@ def build_prompt(
 class ShownEntries:
     """Entries as prompts show them, each prepared once, as long as each prompt begins with the entries of the last."""
 
-    def __init__(self, session_type: SessionType) -> None:
+    def __init__(self, session_type: SessionType, owners: frozenset[str] = frozenset()) -> None:
         self.session_type = session_type
+        self.owners = owners
         self.size = 0
         """Bytes of texts that framing made anew."""
         self._entries: list[Entry] = []
@@ -107,8 +109,9 @@ def _framed_size(entry: PromptEntry) -> int:
 
 def _shown(transcript: Transcript, entries: Sequence[Entry], framing: Framing) -> list[PromptEntry]:
     shown = transcript.derived.get("shown")
-    if not isinstance(shown, ShownEntries) or shown.session_type is not framing.session_type:
-        shown = transcript.derived["shown"] = ShownEntries(framing.session_type)
+    asked = (framing.session_type, framing.owners)
+    if not isinstance(shown, ShownEntries) or (shown.session_type, shown.owners) != asked:
+        shown = transcript.derived["shown"] = ShownEntries(framing.session_type, framing.owners)
     return shown.of(entries, framing)
 
 
@@ -158,7 +161,7 @@ def shown_input(entry: Input, waited: Mapping[str, str], framing: Framing) -> Us
         return message
     prefix = shown_prefix(
         session_type,
-        Principal.parse(entry.actor),
+        is_owners=entry.actor in framing.owners,
         sender=message.sender,
         mentioned=message.mentioned,
         provenance=message.provenance,

@@ -14,7 +14,6 @@ from pydantic_core import to_jsonable_python
 
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.text import bounded_text
-from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
@@ -25,6 +24,7 @@ from antiphon.engine.rules import Rules
 from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
 from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
+from antiphon.policy.standing import Standing
 
 MAX_FAILURE_LENGTH = 2_000
 """Characters of an exception's text."""
@@ -272,7 +272,7 @@ class Toolset:
                 raise Invalid(f"Tool name is taken: {entry.schema.name!r}. Rename one of the two tools.")
             self._tools[entry.schema.name] = entry
 
-    def for_session(self, agent_id: AgentId, depth: int, principal: Principal, rules: Rules) -> "Toolset":
+    def for_session(self, agent_id: AgentId, depth: int, standing: Standing, rules: Rules) -> "Toolset":
         """The tools for a session of the agent at that depth, with the rights of the principal that began the chain.
 
         Policy decides on session tools, agent settings on others, within the principal's rights. Contract: access 4.
@@ -287,13 +287,13 @@ class Toolset:
             entry
             for name, entry in self._tools.items()
             if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
-            and may_call(name, principal, rules.guest_tools)
+            and may_call(name, standing, rules.guest_tools)
         )
         named = rules.guest_tools
         absent = {
             start: entry
             for start, entry in self._absent.items()
-            if not is_guest(principal) or any(name.startswith(start) for name in named)
+            if not is_guest(standing) or any(name.startswith(start) for name in named)
         }
         return Toolset(kept, absent)
 

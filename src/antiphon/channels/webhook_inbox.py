@@ -11,15 +11,17 @@ from msgspec.structs import replace
 
 from antiphon.channels.signature import check_form, verify
 from antiphon.channels.webhook_settings import NAME, WebhookSettings
-from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.actor import Principal
 from antiphon.domain.keys import DmScope, SessionKey, direct_key, main_key, thread_key
 from antiphon.domain.message import text_content
+from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.inbox import Envelope
+from antiphon.engine.sessions.sessions import Newcomer
 from antiphon.incoming import decode
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
@@ -89,7 +91,7 @@ class WebhookInbox:
             services.buckets.take_for_crowd(f"{NAME}:{name}")
         message = decode(body, _MESSAGE)
         principal = principal_of(webhook, message.peer)
-        services.buckets.take(principal)
+        services.buckets.take(principal, is_favoured=webhook.principal is not None)
         place = place_of(webhook, message.peer, message.thread_id)
         target = NamedTarget(self._key_of(webhook, message), None)
         await services.sessions.open(
@@ -98,6 +100,7 @@ class WebhookInbox:
             agent_id=webhook.agent_id,
             source=Source(kind="channel", platform=NAME),
             place=place,
+            newcomer=_newcomer(webhook, message),
         )
         posted = await services.inbox.post(
             principal,
@@ -147,8 +150,19 @@ def _with_end(answer: PostedShape, run: Run, reply: ChannelReply, webhook: Webho
 
 
 def principal_of(webhook: WebhookSettings, peer: str) -> Principal:
-    """The principal of the peer's messages: a guest, one for each peer, or the owner."""
-    return webhook.principal or Principal(PrincipalKind.GUEST, f"{NAME}:{webhook.name}:{peer}")
+    """The principal of the peer's messages: a person of their own, or the owner."""
+    return webhook.principal or person_principal(identity_of(webhook, peer).person_id)
+
+
+def identity_of(webhook: WebhookSettings, peer: str) -> Identity:
+    return Identity(channel=NAME, account=webhook.name, platform_id=peer)
+
+
+def _newcomer(webhook: WebhookSettings, message: WebhookMessage) -> Newcomer | None:
+    """The peer, by the name that the message gives; None if all messages are the owner's."""
+    if webhook.principal is not None:
+        return None
+    return Newcomer(identity_of(webhook, message.peer), message.sender or message.peer)
 
 
 def key_of(webhook: WebhookSettings, peer: str, thread: str | None) -> SessionKey:

@@ -6,22 +6,18 @@ from typing import Self
 
 
 class PrincipalKind(StrEnum):
-    OWNER = "owner"
-    USER = "user"
-    GUEST = "guest"
-    CHANNEL = "channel"
+    PERSON = "person"
     AGENT = "agent"
-    SCHEDULE = "schedule"
     SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A person, program or agent session; rights follow from it. Contract: access 1, runs 7."""
+    """A person, an agent session or the system. It names who acts, never what they may. Contract: access 1, runs 7."""
 
     kind: PrincipalKind
     name: str
-    """Unique within the kind: a user's id, a channel's name, an agent's session key."""
+    """Unique within the kind: a person's id, an agent's session key."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
@@ -31,15 +27,24 @@ class Principal:
         kind, _, name = text.partition(":")
         return cls(PrincipalKind(kind), name)
 
-    @property
-    def is_owner(self) -> bool:
-        return self.kind is PrincipalKind.OWNER
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The principal of a run, and whether it was an owner's when the run was queued.
+
+    Only the order of work and shares of places follow from it, never what the run may do.
+    """
+
+    principal: Principal
+    is_favoured: bool
+    """Whether places and storage are reserved for the run."""
 
 
-OWNER = Principal(PrincipalKind.OWNER, "owner")
+OWNER = Principal(PrincipalKind.PERSON, "owner")
+"""The person who is an owner from the first start on. What they may, their role decides."""
 SYSTEM = Principal(PrincipalKind.SYSTEM, "antiphon")
 
 
 def session_principal(session_key: str) -> Principal:
-    """The principal of callers that act as the session without being its owner; it has the session's own rights."""
+    """The principal of callers that act as the session without being a person; it has the session's own rights."""
     return Principal(PrincipalKind.AGENT, session_key)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.delay import Delay
 from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
@@ -105,6 +105,8 @@ class Run(Struct, frozen=True, kw_only=True):
     mode: QueueMode
     purpose: Purpose
     principal: Principal
+    is_favoured: bool = False
+    """Whether its principal was an owner when it was queued; only the order of work follows from it."""
     attempt: int = 0
     fence: int = 0
     """Each claim raises it; a write with an older fence changes nothing."""
@@ -158,6 +160,10 @@ class Run(Struct, frozen=True, kw_only=True):
     error: str | None = None
     code: str | None = None
     usage: Usage = NO_USAGE
+
+    @property
+    def asker(self) -> Asker:
+        return Asker(self.principal, self.is_favoured)
 
     @property
     def is_over(self) -> bool:

@@ -9,6 +9,7 @@ from antiphon.domain.ids import Ids
 from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.ownership import Ownership
+from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.deliveries.deliveries import Deliveries
@@ -52,6 +53,7 @@ class Services:
     hub: Hub
     sign_in: SignIn
     tokens: Tokens
+    people: People
     buckets: Buckets
     ownership: Ownership
     credentials: Credentials

@@ -32,8 +32,12 @@ class Entry:
     """The identity that a request was admitted with."""
 
     principal: Principal
+    is_favoured: bool
+    """Whether an owner asks, for the rate of requests only. Every unit that decides reads the role itself."""
     credential: str | None
     """The hash of the credential, watched while the request is open. None if nothing can end it."""
+    revision: int = 0
+    """Of the person's rights, as the credential was found."""
     session_key: str | None = None
     """The key of the session that the token is bound to."""
     browser: Browser | None = None
@@ -69,18 +73,18 @@ class Authentication:
             )
         return entry
 
-    def watch(self, credential: str, scope: Scope, last: AsgiApp) -> Watch:
-        """Ends the request with its credential. `last` answers if no answer has begun.
+    def watch(self, credential: str, revision: int, scope: Scope, last: AsgiApp) -> Watch:
+        """Ends the request with its credential, or when the rights of its person get another revision.
 
-        A stream finds the watch in the scope as `antiphon.watch` and may end in its own way. The watch is released once
-        the request is answered.
+        `last` answers if no answer has begun. A stream finds the watch in the scope as `antiphon.watch` and may end in
+        its own way. The watch is released once the request is answered.
         """
 
         def end(reason: CredentialEnding) -> None:
             scope["antiphon.last"] = last
             scope["antiphon.cancel"]()
 
-        watch = scope["antiphon.watch"] = self._services.credentials.watch(credential, end)
+        watch = scope["antiphon.watch"] = self._services.credentials.watch(credential, revision, end)
         return watch
 
     def release(self, watch: Watch) -> None:
@@ -88,7 +92,7 @@ class Authentication:
 
     async def _by_token(self, secret: str, *, serves_bound: bool) -> Entry:
         if self._own_hash and hmac.compare_digest(hash_of(secret), self._own_hash):
-            return Entry(principal=OWNER, credential=None)
+            return Entry(principal=OWNER, is_favoured=True, credential=None)
         if secret.startswith(BOUND_PREFIX):
             return await self._by_bound_token(secret, is_served=serves_bound)
         ownership = self._services.ownership
@@ -101,7 +105,7 @@ class Authentication:
             is_valid = True
         if not is_valid:
             raise _bad_token()
-        return Entry(principal=OWNER, credential=hash_of(secret))
+        return Entry(principal=OWNER, is_favoured=True, credential=hash_of(secret), revision=ownership.revision)
 
     async def _by_bound_token(self, secret: str, *, is_served: bool) -> Entry:
         """The session that the token is bound to. It calls tools as that session and reaches nothing else."""
@@ -114,7 +118,10 @@ class Authentication:
                 code="token_bound",
             )
         return Entry(
-            principal=session_principal(token.session_key), credential=token.hash, session_key=token.session_key
+            principal=session_principal(token.session_key),
+            is_favoured=False,
+            credential=token.hash,
+            session_key=token.session_key,
         )
 
     async def _by_browser(self, scope: Scope, headers: Mapping[str, str]) -> Entry | None:
@@ -132,7 +139,9 @@ class Authentication:
         is_renewed = await self._services.sign_in.renew(browser)
         return Entry(
             principal=browser.principal,
+            is_favoured=browser.is_owners,
             credential=browser.hash,
+            revision=browser.revision,
             browser=browser,
             cookie=browser_cookie(headers, scope["scheme"], cookie) if is_renewed else "",
         )

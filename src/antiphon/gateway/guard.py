@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Limited
 from antiphon.engine.services import Services
 from antiphon.gateway.addresses import Addresses, RouteEndpoint
@@ -78,7 +77,7 @@ class Guard:
             _check_query(scope)
             keep_own_cookie(scope, headers)
             entry = await self._enter(scope, headers)
-            self._take_token(scope)
+            self._take_token(scope, entry)
             self._check_body(scope, headers)
             if entry is None:
                 with self._strangers.reading(scope, receive, _crowded) as receive:
@@ -89,7 +88,7 @@ class Guard:
                 return
             if entry.cookie:
                 send = scope["antiphon.send"] = with_cookie(send, entry.cookie)
-            watch = self._authentication.watch(entry.credential, scope, _ended)
+            watch = self._authentication.watch(entry.credential, entry.revision, scope, _ended)
             try:
                 await self._pass_on(scope, headers, receive, send)
             finally:
@@ -143,13 +142,12 @@ class Guard:
         else:
             await self.application(scope, receive, send)
 
-    def _take_token(self, scope: Scope) -> None:
+    def _take_token(self, scope: Scope, entry: Entry | None) -> None:
         """Counts writes and tool calls. Callers that are proved only by their message are counted later."""
-        principal: Principal | None = scope["antiphon.principal"]
-        if principal is None or scope["method"] in SAFE_METHODS:
+        if entry is None or scope["method"] in SAFE_METHODS:
             return
         try:
-            self._services.buckets.take(principal)
+            self._services.buckets.take(entry.principal, is_favoured=entry.is_favoured)
         except Limited as limited:
             raise _Refused(429, limited.code, limited.message, retry_after=limited.retry_after_seconds) from limited
 

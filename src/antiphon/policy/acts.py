@@ -29,3 +29,5 @@ class Act(StrEnum):
     """Manage bound tokens, browsers and the owner's token."""
     LINK = "link"
     """Create sign-in links."""
+    PEOPLE = "people"
+    """See and manage persons."""

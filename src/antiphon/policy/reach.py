@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from antiphon.domain.actor import Principal, session_principal
+from antiphon.domain.actor import session_principal
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session, SessionSummary
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import may_enter
-from antiphon.policy.rights import decide_act, is_guest, reaches_all
+from antiphon.policy.rights import SUSPENDED, decide_act, is_guest, reaches_all
 from antiphon.policy.session_tools import is_bound_to_parent
+from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 
@@ -69,27 +70,30 @@ class Grant(Struct, frozen=True, kw_only=True):
         return self.incarnation is None or self.incarnation == incarnation
 
 
-def reach_of_person(principal: Principal, act: Act) -> Reach | Deny:
+def reach_of_person(standing: Standing, act: Act) -> Reach | Deny:
     """The reach of a person or program, which may hold a bound token."""
-    decision = decide_act(principal, act)
+    decision = decide_act(standing, act)
     if isinstance(decision, Deny):
         return decision
-    return Reach(act=act, participant=None if reaches_all(principal) else str(principal))
+    return Reach(act=act, participant=None if reaches_all(standing) else str(standing.principal))
 
 
 def reach_of_session(
     session: Session,
-    principal: Principal,
+    standing: Standing,
     act: Act,
     rules: VisibilityRules,
     *,
     is_sandboxed: bool,
     subagent_tools: Collection[str],
 ) -> Reach | Deny:
-    """The reach of a session that acts with the rights of the principal. Contract: visibility 2, 5, 6, access 4."""
-    has_all = reaches_all(principal) or principal == session_principal(str(session.key))
+    """The reach of a session that acts with the rights of a principal. Contract: visibility 2, 5, 6, access 4."""
+    if standing.is_suspended:
+        return SUSPENDED
+    principal = standing.principal
+    has_all = reaches_all(standing) or principal == session_principal(str(session.key))
     visibility = rules.of(session.agent_id, act, is_sandboxed=is_sandboxed)
-    if visibility is not None and not has_all and is_guest(principal):
+    if visibility is not None and not has_all and is_guest(standing):
         visibility = Visibility.SELF
     if act is Act.SEND and session.depth > 0 and (visibility is None or is_bound_to_parent(subagent_tools)):
         # However narrow its visibility is, a child may send to its requester. Contract: visibility 6.
@@ -150,7 +154,7 @@ def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
 
 
 def decide_participation(reach: Reach, session: SessionRow, key: str, *, is_participant: bool) -> Grant | Deny:
-    """Whether a person reaches the session: the owner reaches every session, others those they take part in.
+    """Whether a person reaches the session: owners reach every session, others those they take part in.
 
     A bound token calls tools as its session and does nothing else. Contract: access 1, 2.
     """

@@ -18,6 +18,7 @@ from antiphon.domain.keys import parse_key
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, Usage, UserMessage
 from antiphon.domain.session import DeliveryContext
 from antiphon.store.database import Row, SqlValue
+from antiphon.store.old_principals import present_actor
 from antiphon.store.select_list import Combined
 
 E = TypeVar("E", bound=StrEnum)
@@ -178,7 +179,7 @@ def event_from_row(row: Row) -> Event:
         session_id=incarnation,
         type=kind,
         created_at=_from_timestamp(created_at / 1000, UTC),
-        actor=actor,
+        actor=present_actor(actor),
         run_id=run_id,
         classification=classification(level, compartments, integrity) if level or compartments or integrity else PUBLIC,
         message=payload.message,

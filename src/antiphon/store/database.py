@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.targets import NamedTarget
@@ -45,8 +45,8 @@ class Transaction(Query, Protocol):
         """After COMMIT, readers of the session read its log again."""
         ...
 
-    async def dispatch(self, session: SessionRow, principal: Principal) -> None:
-        """With the commit, sends the message "this session has work of that principal" at least once."""
+    async def dispatch(self, session: SessionRow, asker: Asker) -> None:
+        """With the commit, sends the message "this session has work of that asker" at least once."""
         ...
 
     def interrupt(self, session: SessionRow) -> None:

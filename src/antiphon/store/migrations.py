@@ -19,6 +19,10 @@ SQLite does not write a row that is set to what it was.
 """
 
 
+EXCLUSIVE = frozenset({"people"})
+"""The names of migrations that rewrite stored values, which processes of an older version could not read."""
+
+
 class StoreUnusable(AntiphonError):
     """The database cannot be used as it is; the message gives the reason and the remedy."""
 

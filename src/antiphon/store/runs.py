@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
+from antiphon.domain.person import person_of
 from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
+from antiphon.store.people import PRESENT
 from antiphon.store.scopes import within
 from antiphon.store.select_list import Combined, SelectList
 from antiphon.store.sessions import LogEnd, delivery_context
@@ -31,12 +33,13 @@ _RUN = SelectList(
 r.mode, r.purpose, r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline,
 r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.report, r.announces, r.has_spawned,
 r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.delay, r.is_yielding, r.is_parked,
-r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error, r.code,
+r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error, r.code, r.is_favoured,
 r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
     principal=codec.stored_principal,
+    is_favoured=bool,
     created_at=codec.moment,
     started_at=codec.moment,
     ended_at=codec.moment,
@@ -57,12 +60,17 @@ r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
 )
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_RUN.text} {_FROM}"
+_SUSPENDED = (
+    f"EXISTS (SELECT 1 FROM {PRESENT} WHERE p.id = SUBSTR(r.principal, 8) "
+    "AND SUBSTR(r.principal, 1, 7) = 'person:' AND q.is_suspended = 1)"
+)
 _SELECT_WITH_END = (
     f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
-    f"s.depth, s.last_seq, s.incarnation {_FROM}"
+    f"s.depth, s.last_seq, s.incarnation, {_SUSPENDED} {_FROM}"
 )
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval')"
+_OTHERS = "SELECT 1 FROM runs r WHERE r.session = ? AND r.is_favoured >= f.is_favoured"
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
@@ -89,7 +97,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     time_limit: timedelta | None = None
 
 
-async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, seq: int, at_ms: int) -> None:
+async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favoured: bool, seq: int, at_ms: int) -> None:
     """Queues the run after the message of that `seq`."""
     columns: dict[str, SqlValue] = {
         "id": run.id,
@@ -102,6 +110,7 @@ async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, seq: int,
         "mode": run.mode.value,
         "purpose": run.purpose.value,
         "principal": str(run.principal),
+        "is_favoured": int(is_favoured),
         "created_at": at_ms,
     }
     columns |= {column: value for column, value in _more_columns(run).items() if value}
@@ -200,6 +209,8 @@ class InLog(NamedTuple):
     """The session's depth."""
     end: LogEnd
     """The end of the session's log."""
+    is_suspended: bool
+    """Whether the person with whose rights it acts is suspended."""
 
 
 async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
@@ -223,13 +234,35 @@ async def is_active(query: Query, session: SessionRow) -> bool:
     return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
 
 
-async def is_busy(query: Query, session: SessionRow, *, kind: PrincipalKind | None = None) -> bool:
-    """Whether the session has a run that has not ended; with `kind`, a run of such a principal."""
-    whose, values = ("", (session,)) if kind is None else (" AND r.principal LIKE ?", (session, f"{kind}:%"))
+async def is_busy(query: Query, session: SessionRow) -> bool:
+    """Whether the session has a run that has not ended."""
     row = await query.fetch_one(
-        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", values
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) LIMIT 1", (session,)
     )
     return row is not None
+
+
+class RunRank(NamedTuple):
+    """How a new run stands among the session's others."""
+
+    is_favoured: bool
+    """Whether its principal is an owner now."""
+    is_delivered: bool
+    """Whether an unfinished run that is no less favoured has told a worker of the session already."""
+
+
+async def find_rank(query: Query, session: SessionRow, principal: Principal) -> RunRank:
+    """The rank of a run of the principal that is queued now."""
+    # Two conditions, because each has an index of its own that holds only unfinished runs.
+    row = await query.fetch_one(
+        f"SELECT f.is_favoured, CASE WHEN EXISTS ({_OTHERS} AND r.status = 'queued') "
+        f"OR EXISTS ({_OTHERS} AND {_ACTIVE}) THEN 1 ELSE 0 END FROM (SELECT CASE WHEN EXISTS (SELECT 1 "
+        f"FROM {PRESENT} WHERE p.id = ? AND q.role = 'owner' AND q.is_suspended = 0) THEN 1 ELSE 0 END "
+        "AS is_favoured) f",
+        (session, session, person_of(principal)),
+    )
+    assert row is not None
+    return RunRank(*map(bool, row))
 
 
 async def find_queued(query: Query, session: SessionRow) -> list[Run]:
@@ -273,10 +306,10 @@ async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None
 
 
 async def count_queued_by(query: Query, principal: Principal, limit: int) -> int:
-    """How many runs of the principal wait; counts up to the limit. The index has no runs of the owner."""
+    """How many runs of the principal wait; counts up to the limit. The index has no runs that were an owner's."""
     row = await query.fetch_one(
         "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE principal = ? AND status = 'queued' "
-        "AND principal <> 'owner:owner' LIMIT ?) queued",
+        "AND is_favoured = 0 LIMIT ?) queued",
         (str(principal), limit),
     )
     return 0 if row is None else int(row[0])
@@ -288,22 +321,24 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
     return [row[0] for row in rows]
 
 
-async def find_askers(
-    query: Query, sessions: Sequence[SessionRow], first: PrincipalKind
-) -> dict[SessionRow, Principal]:
-    """The principal of each session that has work: one of the kind `first` if a run has one, else the next run's."""
-    found: dict[SessionRow, Principal] = {}
+async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Asker]:
+    """The asker of each session that has work: a favoured one if a run has one, else the next run's."""
+    found: dict[SessionRow, Asker] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
         rows = await query.fetch_all(
-            "SELECT session, principal FROM (SELECT r.session, r.principal, ROW_NUMBER() OVER (PARTITION BY r.session "
-            "ORDER BY CASE WHEN r.principal LIKE ? THEN 0 ELSE 1 END, CASE WHEN r.status <> 'queued' THEN 0 "
+            "SELECT session, principal, is_favoured FROM (SELECT r.session, r.principal, r.is_favoured, "
+            "ROW_NUMBER() OVER (PARTITION BY r.session ORDER BY r.is_favoured DESC, CASE WHEN r.status <> 'queued' "
+            "THEN 0 "
             "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
             f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR {_ACTIVE})) ranked "
             "WHERE place = 1",
-            (f"{first}:%", *part),
+            part,
         )
-        found |= {SessionRow(session): Principal.parse(principal) for session, principal in rows}
+        found |= {
+            SessionRow(session): Asker(codec.stored_principal(principal), bool(is_favoured))
+            for session, principal, is_favoured in rows
+        }
     return found
 
 
@@ -473,10 +508,9 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation = row
-    return InLog(
-        _RUN.read(run), delivery_context(channel, to, account_id, thread_id), depth, LogEnd(last_seq, incarnation)
-    )
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, is_suspended = row
+    place, end = delivery_context(channel, to, account_id, thread_id), LogEnd(last_seq, incarnation)
+    return InLog(_RUN.read(run), place, depth, end, bool(is_suspended))
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import CommitHook, Named, OnCommit, Query, Row, SqlValue, Transaction
@@ -108,7 +108,7 @@ class _SqliteTransaction:
     def wake(self, session: SessionRow) -> None:
         self.effects.woken.add(session)
 
-    async def dispatch(self, session: SessionRow, principal: Principal) -> None:
+    async def dispatch(self, session: SessionRow, asker: Asker) -> None:
         self.effects.dispatched[session] = None
 
     def interrupt(self, session: SessionRow) -> None:

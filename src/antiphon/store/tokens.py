@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Query, Row, Transaction
+
+_PERSON = "CASE WHEN SUBSTR(t.principal, 1, 7) = 'person:' THEN SUBSTR(t.principal, 8) END"
+"""The person that a token `t` admits; NULL for none."""
 
 
 class TokenKind(StrEnum):
@@ -20,11 +24,31 @@ class TokenKind(StrEnum):
     """The owner's token; one row."""
 
 
-async def find_valid(query: Query, hashes: Sequence[str], at_ms: int) -> dict[str, bool]:
-    """For each stored hash, whether it is still valid: neither expired nor used up."""
+class Validity(NamedTuple):
+    """Whether a stored credential may still be used."""
+
+    is_expired: bool
+    """Whether its time is over, or its single use."""
+    is_suspended: bool
+    """Whether the person that it admits is suspended."""
+    revision: int
+    """Of that person's rights: another one than before means that they have changed."""
+
+
+async def find_valid(query: Query, hashes: Sequence[str], at_ms: int) -> dict[str, Validity]:
+    """The validity of each stored hash."""
     marks = ", ".join("?" * len(hashes))
-    rows = await query.fetch_all(f"SELECT hash, expires_at, used_at FROM tokens WHERE hash IN ({marks})", hashes)
-    return {hash: (expires_at is None or expires_at > at_ms) and used_at is None for hash, expires_at, used_at in rows}
+    rows = await query.fetch_all(
+        "SELECT t.hash, t.expires_at, t.used_at, p.is_suspended, COALESCE(p.revision, 0) FROM tokens t "
+        f"LEFT JOIN people p ON p.id = {_PERSON} WHERE t.hash IN ({marks})",
+        hashes,
+    )
+    return {
+        hash: Validity(
+            (expires_at is not None and expires_at <= at_ms) or used_at is not None, bool(suspended), revision
+        )
+        for hash, expires_at, used_at, suspended, revision in rows
+    }
 
 
 async def delete_expired(tx: Transaction, at_ms: int) -> None:
@@ -48,10 +72,13 @@ async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | Non
     return None if row is None else Principal.parse(row[0])
 
 
-async def find_owner_hash(query: Query) -> str | None:
-    """The hash of the owner's token; None before the database's first gateway start."""
-    row = await query.fetch_one("SELECT hash FROM tokens WHERE kind = ?", (TokenKind.OWNER.value,))
-    return None if row is None else row[0]
+async def find_owner_hash(query: Query) -> tuple[str, int] | None:
+    """The hash of the owner's token, with the revision of that person's rights; None before the first gateway start."""
+    row = await query.fetch_one(
+        f"SELECT t.hash, COALESCE(p.revision, 0) FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} WHERE t.kind = ?",
+        (TokenKind.OWNER.value,),
+    )
+    return None if row is None else (row[0], row[1])
 
 
 async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
@@ -63,9 +90,9 @@ async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
 
 
 async def replace_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
-    """Ends the previous owner's token, and every browser and link that it signed in."""
+    """Ends the previous owner's token, and every browser and link that it signed in; other persons keep theirs."""
     kinds = (TokenKind.OWNER.value, TokenKind.BROWSER.value, TokenKind.LINK.value)
-    await tx.execute("DELETE FROM tokens WHERE kind IN (?, ?, ?)", kinds)
+    await tx.execute("DELETE FROM tokens WHERE kind IN (?, ?, ?) AND principal = ?", (*kinds, str(OWNER)))
     await tx.execute(
         "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, ?, ?)",
         (hash, TokenKind.OWNER.value, str(OWNER), at_ms),
@@ -82,6 +109,10 @@ class Browser:
     page_hash: str
     """The hash of the page secret."""
     principal: Principal
+    is_owners: bool = False
+    """Whether its person was an owner when it was read."""
+    revision: int = 0
+    """Of its person's rights when it was read."""
     name: str
     created_at_ms: int
     last_used_at_ms: int
@@ -90,8 +121,9 @@ class Browser:
 
 
 _BROWSERS = (
-    "SELECT id, hash, page_hash, principal, name, created_at, last_used_at, expires_at FROM tokens "
-    "WHERE kind = ? AND page_hash IS NOT NULL AND expires_at > ?"
+    "SELECT t.id, t.hash, t.page_hash, t.principal, COALESCE(p.role = 'owner', FALSE), COALESCE(p.revision, 0), t.name, "
+    f"t.created_at, t.last_used_at, t.expires_at FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
+    "WHERE t.kind = ? AND t.page_hash IS NOT NULL AND t.expires_at > ? AND COALESCE(p.is_suspended, 0) = 0"
 )
 
 
@@ -115,13 +147,13 @@ async def insert_browser(tx: Transaction, browser: Browser) -> None:
 
 async def find_browser(query: Query, hash: str, at_ms: int) -> Browser | None:
     """The browser whose cookie has this hash, while it is signed in."""
-    row = await query.fetch_one(f"{_BROWSERS} AND hash = ?", (TokenKind.BROWSER.value, at_ms, hash))
+    row = await query.fetch_one(f"{_BROWSERS} AND t.hash = ?", (TokenKind.BROWSER.value, at_ms, hash))
     return None if row is None else _browser(row)
 
 
 async def list_browsers(query: Query, at_ms: int) -> list[Browser]:
     """Signed-in browsers, oldest first."""
-    rows = await query.fetch_all(f"{_BROWSERS} ORDER BY created_at, id", (TokenKind.BROWSER.value, at_ms))
+    rows = await query.fetch_all(f"{_BROWSERS} ORDER BY t.created_at, t.id", (TokenKind.BROWSER.value, at_ms))
     return [_browser(row) for row in rows]
 
 
@@ -136,12 +168,14 @@ async def delete_by_id(tx: Transaction, id: str) -> bool:
 
 
 def _browser(row: Row) -> Browser:
-    id, hash, page_hash, principal, name, created_at_ms, last_used_at_ms, expires_at_ms = row
+    id, hash, page_hash, principal, is_owners, revision, name, created_at_ms, last_used_at_ms, expires_at_ms = row
     return Browser(
         id=id,
         hash=hash,
         page_hash=page_hash,
         principal=Principal.parse(principal),
+        is_owners=bool(is_owners),
+        revision=revision,
         name=name,
         created_at_ms=created_at_ms,
         last_used_at_ms=last_used_at_ms,

@@ -52,7 +52,7 @@ def run_command(
     commands = Commands()
 
     async def carry_out(caller: Caller, arguments: CommandArguments) -> Mapping[str, Any]:
-        session = await callers.session_of(caller)
+        session, standing = await callers.session_of(caller)
         agent = rules.agent(caller.agent_id)
         workspace = workspaces.of(session.agent_id, session.row, session.created_at)
         limits = agent.command_limits
@@ -63,7 +63,7 @@ def run_command(
             workspace=await to_thread.run_sync(workspace.open),
             home=home,
             limits=limits,
-            is_sandboxed=_needs_walls(caller, agent, session, mode),
+            is_sandboxed=is_guest(standing) or _needs_walls(caller, agent, session, mode),
         )
         return _answer(await commands.run(command), agent, limits.time)
 
@@ -87,10 +87,10 @@ def run_command(
 
 
 def _needs_walls(caller: Caller, agent: Agent, session: Session, mode: CommandMode) -> bool:
-    """Whether the command runs in a sandbox, for instance because a sandboxed session or a guest caused it."""
+    """Whether the command runs in a sandbox whoever caused it, for instance because a sandboxed session did."""
     if mode is not CommandMode.HOST or agent.is_sandboxed(session.key):
         return True
-    return caller.is_sandboxed or is_guest(caller.principal)
+    return caller.is_sandboxed
 
 
 def needs_sandbox(agents: Mapping[Any, Agent], mode: CommandMode) -> bool:

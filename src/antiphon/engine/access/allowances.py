@@ -1,11 +1,11 @@
 """Limits on what a guest may use, checked before it uses more. Contract: access 4."""
 
-from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Denied, Limited
 from antiphon.domain.message import ImagePart, Part, TextPart
 from antiphon.engine.refusal import Refusal
 from antiphon.policy.rights import is_favoured
 from antiphon.policy.shares import Shares
+from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
@@ -14,11 +14,11 @@ PATIENCE_SECONDS = 5
 """How long a guest whose runs wait should wait before it asks again."""
 
 
-async def refuse_session(tx: Transaction, principal: Principal, shares: Shares) -> Refusal | None:
+async def refuse_session(tx: Transaction, standing: Standing, shares: Shares) -> Refusal | None:
     """The refusal if the principal may not take part in another session."""
-    if is_favoured(principal):
+    if is_favoured(standing):
         return None
-    taken = await rows.taken_by(tx, str(principal))
+    taken = await rows.taken_by(tx, str(standing.principal))
     if taken.sessions < shares.sessions:
         return None
     return Refusal(
@@ -31,12 +31,12 @@ async def refuse_session(tx: Transaction, principal: Principal, shares: Shares) 
 
 
 async def refuse_message(
-    tx: Transaction, principal: Principal, content: tuple[Part, ...], shares: Shares
+    tx: Transaction, standing: Standing, content: tuple[Part, ...], shares: Shares
 ) -> Refusal | None:
     """The refusal if the principal may not store another message of that content."""
-    if is_favoured(principal):
+    if is_favoured(standing):
         return None
-    taken = await rows.taken_by(tx, str(principal))
+    taken = await rows.taken_by(tx, str(standing.principal))
     if taken.stored_bytes + stored_bytes(content) <= shares.stored_bytes:
         return None
     return Refusal(
@@ -48,11 +48,11 @@ async def refuse_message(
     )
 
 
-async def refuse_run(tx: Transaction, principal: Principal, shares: Shares) -> Refusal | None:
+async def refuse_run(tx: Transaction, standing: Standing, shares: Shares) -> Refusal | None:
     """The refusal if no further run of the principal may be queued now."""
-    if is_favoured(principal):
+    if is_favoured(standing):
         return None
-    waiting = await ledger.count_queued_by(tx, principal, shares.queued_runs)
+    waiting = await ledger.count_queued_by(tx, standing.principal, shares.queued_runs)
     if waiting < shares.queued_runs:
         return None
     return Refusal(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Limited
-from antiphon.policy.rights import is_favoured
 from antiphon.policy.shares import Rate, Rates
 
 MAX_BUCKETS = 10_000
@@ -28,9 +27,12 @@ class Buckets:
         self._clock = clock
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    def take(self, principal: Principal) -> None:
-        """Takes a token from the principal's bucket. Raises `Limited` (`rate_limited`) with the time to wait."""
-        self._take(str(principal), self._rates.owner if is_favoured(principal) else self._rates.guest)
+    def take(self, principal: Principal, *, is_favoured: bool) -> None:
+        """Takes a token from the principal's bucket. Raises `Limited` (`rate_limited`) with the time to wait.
+
+        `is_favoured` says whether an owner asks, as the edge knows it. It sets the rate and gives no right.
+        """
+        self._take(str(principal), self._rates.owner if is_favoured else self._rates.guest)
 
     def take_for_crowd(self, name: str) -> None:
         """Does the same for all principals that one relay speaks for together, at ten times one principal's rate."""

@@ -11,14 +11,18 @@ from antiphon.engine.access.reach import Rights, find_session, look_up
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
+from antiphon.policy.standing import Standing
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
+from antiphon.store.people import find_standing
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCaller:
     caller: Caller
     depth: int
+    standing: Standing
+    """That of the principal whose rights the call has."""
 
 
 class Callers:
@@ -36,12 +40,16 @@ class Callers:
         """Whether both targets name the same existing session."""
         return await self._database.read(_are_one, target, other)
 
-    async def session_of(self, caller: Caller) -> Session:
-        """The caller's current row. Raises `NotFound` if it was deleted."""
-        session = await self._database.read(rows.find_by_row, caller.session)
+    async def session_of(self, caller: Caller) -> tuple[Session, Standing]:
+        """The caller's current row and standing. Raises `NotFound` if the session was deleted."""
+        session, standing = await self._database.read(_find_present, caller)
         if session is None:
             raise NotFound("Session not found: the caller's own session was deleted.")
-        return session
+        return session, standing
+
+
+async def _find_present(query: Query, caller: Caller) -> tuple[Session | None, Standing]:
+    return await rows.find_by_row(query, caller.session), await find_standing(query, caller.principal)
 
 
 async def _are_one(query: Query, target: NamedTarget, other: NamedTarget) -> bool:
@@ -53,12 +61,12 @@ async def _find_caller(query: Query, rights: Rights, target: NamedTarget, call_i
     found = await find_session(query, rights, Act.CALL, target)
     if isinstance(found, Refusal):
         return found
-    session = found.session
+    session, standing = found.session, await find_standing(query, rights.principal)
     caller = Caller(
         session=session.row,
         agent_id=session.agent_id,
-        principal=rights.principal,
+        principal=standing.principal,
         call_id=f"{session.row}:{call_id}",
         run=None,
     )
-    return FoundCaller(caller, session.depth)
+    return FoundCaller(caller, session.depth, standing)

@@ -23,17 +23,19 @@ class CredentialEnding(StrEnum):
     """Why a credential is no longer valid."""
 
     REVOKED = "revoked"
-    """Revoked, signed out, replaced, or deleted with its session."""
+    """Revoked, signed out, replaced, or deleted with its session; or its person's rights changed."""
     EXPIRED = "expired"
 
 
 class Watch:
     """An open request and the callback that ends it."""
 
-    __slots__ = ("ended", "hash", "on_end")
+    __slots__ = ("ended", "hash", "on_end", "revision")
 
-    def __init__(self, hash: str, on_end: Callable[[CredentialEnding], None]) -> None:
+    def __init__(self, hash: str, revision: int, on_end: Callable[[CredentialEnding], None]) -> None:
         self.hash = hash
+        self.revision = revision
+        """Of its person's rights when it began; if they change it ends, so that they are decided anew."""
         self.on_end = on_end
         """Called once, on the event loop."""
         self.ended: CredentialEnding | None = None
@@ -51,9 +53,12 @@ class Credentials:
             logger, "Reading credentials", action="sweep_failed", means="Revoked credentials end open requests late."
         )
 
-    def watch(self, hash: str, on_end: Callable[[CredentialEnding], None]) -> Watch:
-        """Calls `on_end` within a second after the credential with that hash ends, unless the watch was released."""
-        watch = Watch(hash, on_end)
+    def watch(self, hash: str, revision: int, on_end: Callable[[CredentialEnding], None]) -> Watch:
+        """Calls `on_end` within a second after the credential with that hash ends, unless the watch was released.
+
+        So it does if the rights of its person have another revision than the one that came with the credential.
+        """
+        watch = Watch(hash, revision, on_end)
         self._watches.setdefault(hash, set()).add(watch)
         self._is_watching.set()
         return watch
@@ -92,11 +97,19 @@ class Credentials:
             asked = hashes[start : start + MAX_HASHES]
             valid = await self._database.read(tokens.find_valid, asked, self._clock.now_ms())
             for hash in asked:
-                if not valid.get(hash):
-                    self._end(hash, CredentialEnding.EXPIRED if hash in valid else CredentialEnding.REVOKED)
+                found = valid.get(hash)
+                if found is None or found.is_suspended:
+                    self._end(hash, CredentialEnding.REVOKED)
+                elif found.is_expired:
+                    self._end(hash, CredentialEnding.EXPIRED)
+                else:
+                    self._end(hash, CredentialEnding.REVOKED, present=found.revision)
 
-    def _end(self, hash: str, reason: CredentialEnding) -> None:
+    def _end(self, hash: str, reason: CredentialEnding, *, present: int | None = None) -> None:
+        """Ends the requests with the credential; with `present`, only those of other revisions."""
         for watch in tuple(self._watches.get(hash, ())):
+            if watch.revision == present:
+                continue
             self.release(watch)
             watch.ended = reason
             watch.on_end(reason)

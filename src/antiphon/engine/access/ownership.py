@@ -34,6 +34,8 @@ class Ownership:
         self._ids = ids
         self._known: str | None = None
         self._known_at = 0.0
+        self.revision = 0
+        """Of the rights of the token's person, at the last read."""
         self._rotating = anyio.Lock()
 
     async def prepare(self, *, is_embedded: bool) -> str | None:
@@ -119,7 +121,8 @@ class Ownership:
 
     async def _read(self) -> str | None:
         read_at = self._clock.monotonic()
-        known = await self._database.read(tokens.find_owner_hash)
+        found = await self._database.read(tokens.find_owner_hash)
+        known, self.revision = (None, 0) if found is None else found
         self._known, self._known_at = known, read_at
         return known
 

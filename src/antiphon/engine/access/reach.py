@@ -30,9 +30,11 @@ from antiphon.policy.reach import (
     reach_of_session,
 )
 from antiphon.policy.rights import decide_act
+from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import Visibility
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query
+from antiphon.store.people import find_standing
 
 NOBODY = SessionRow(-1)
 """Matches no session's row; looked up where nothing was found, so that the number of statements stays the same."""
@@ -95,26 +97,32 @@ class FoundHead(Struct, frozen=True):
 async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
     """The actor's reach; refused if policy never allows it this act, or if the calling session is gone."""
     actor, rules = rights.actor, rights.rules
+    standing = await find_standing(query, rights.principal)
     if isinstance(actor, Principal):
-        reach = reach_of_person(actor, act)
-    else:
-        session = await rows.find_by_row(query, actor.session)
-        if session is None:
-            return Refusal(NotFound("Session not found: the caller's own session was deleted."))
-        reach = reach_of_session(
-            session,
-            actor.principal,
-            act,
-            rules.visibility,
-            is_sandboxed=actor.is_sandboxed or rules.are_sandboxed(session),
-            subagent_tools=rules.subagent_tools,
-        )
+        return reach_of(standing, act)
+    session = await rows.find_by_row(query, actor.session)
+    if session is None:
+        return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+    reach = reach_of_session(
+        session,
+        standing,
+        act,
+        rules.visibility,
+        is_sandboxed=actor.is_sandboxed or rules.are_sandboxed(session),
+        subagent_tools=rules.subagent_tools,
+    )
     return Refusal(Denied(reach.reason, code=reach.rule)) if isinstance(reach, Deny) else reach
 
 
-def refuse_act(principal: Principal, act: Act) -> Refusal | None:
+def reach_of(standing: Standing, act: Act) -> Reach | Refusal:
+    """Like `find_reach`, for a person or program whose standing this unit has read."""
+    reach = reach_of_person(standing, act)
+    return Refusal(Denied(reach.reason, code=reach.rule)) if isinstance(reach, Deny) else reach
+
+
+def refuse_act(standing: Standing, act: Act) -> Refusal | None:
     """The refusal if the principal may never do this act, whatever the session."""
-    decision = decide_act(principal, act)
+    decision = decide_act(standing, act)
     return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
 
 
@@ -133,9 +141,9 @@ async def find_session(query: Query, rights: Rights, act: Act, target: NamedTarg
     return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
 
 
-async def find_head(query: Query, rights: Rights, act: Act, target: NamedTarget) -> FoundHead | Refusal:
+async def find_head(query: Query, standing: Standing, act: Act, target: NamedTarget) -> FoundHead | Refusal:
     """Like `find_session`, for people, with only the head of the row."""
-    reach = await find_reach(query, rights, act)
+    reach = reach_of(standing, act)
     if isinstance(reach, Refusal):
         return reach
     by_key = await rows.find_head_by_key(query, target.key) if target.key is not None else None

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
 from antiphon.domain.label import ALL
@@ -37,12 +36,14 @@ from antiphon.policy.decision import Deny
 from antiphon.policy.flow import decide_flow
 from antiphon.policy.rights import may_join
 from antiphon.policy.spawn import decide_work
+from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 TOOL = "subagents"
@@ -216,7 +217,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         return Refusal(Denied(f"Message may not be sent to {command.name[:200]!r}: {denied.reason}", code=denied.rule))
     # A child that is not sandboxed hears a sandboxed session only in sandboxed runs.
     is_confined = (caller.is_sandboxed or rules.are_sandboxed(source)) and not rules.are_sandboxed(child)
-    joined = await _find_joined(tx, child, caller.principal, is_confined=is_confined)
+    joined = await _find_joined(tx, child, await find_standing(tx, caller.principal), is_confined=is_confined)
     if joined is None and (refusal := await _refuse_work(tx, command, found, source=source, child=child, rules=rules)):
         return Refusal(refusal)
     report_id = command.run_id if joined is None or joined.report is None else RunId(joined.report)
@@ -247,13 +248,13 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     return Steered(child, report_id)
 
 
-async def _find_joined(tx: Transaction, child: Session, principal: Principal, *, is_confined: bool) -> Run | None:
+async def _find_joined(tx: Transaction, child: Session, standing: Standing, *, is_confined: bool) -> Run | None:
     """The child's run that can read the principal's text now; a parked run leaves it to its continuation.
 
     A confined text is only for sandboxed runs.
     """
     for run in await _list_joinable(tx, child):
-        if may_join(run.principal, principal) and (run.is_sandboxed or not is_confined):
+        if may_join(run.principal, standing) and (run.is_sandboxed or not is_confined):
             return run
     return None
 

@@ -44,6 +44,7 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 MAX_TASK_BYTES = 1024 * 1024
@@ -333,6 +334,7 @@ async def _create(tx: Transaction, command: SpawnChild, parent: Session) -> Sess
             new_session_id=command.session_id,
             at_ms=command.at_ms,
         ),
+        await find_standing(tx, command.caller.principal),
     )
     columns: dict[str, SqlValue] = {}
     if request.model is not None:

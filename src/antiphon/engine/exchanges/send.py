@@ -36,6 +36,7 @@ from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Named, Query, SqlValue, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 MAX_MESSAGE_BYTES = 1024 * 1024
@@ -209,7 +210,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
         return Refusal(refusal)
-    if refusal := await refuse_run(tx, caller.principal, rules.shares):
+    if refusal := await refuse_run(tx, await find_standing(tx, caller.principal), rules.shares):
         return refusal
     is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
     exchange = Exchange(

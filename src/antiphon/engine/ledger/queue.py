@@ -1,8 +1,8 @@
 """Creates runs, with the messages that they answer. Contract: runs 1, 2, 4."""
 
+from antiphon.domain.actor import Asker
 from antiphon.domain.ids import RunId
 from antiphon.engine.ledger.append import Recipient, Words, append_words
-from antiphon.policy.rights import FAVOURED, is_favoured
 from antiphon.store import runs as ledger
 from antiphon.store.database import Transaction
 from antiphon.store.runs import NewRun
@@ -12,14 +12,13 @@ async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewR
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
     Does not dispatch if the session is busy: the worker of the earlier run also works on this one. For an owner's run
-    only the owner's earlier runs count, because a guest's may wait for a place.
+    only runs of owners count, because a guest's may wait for a place.
     """
     seq = await append_words(tx, session, words, at_ms, run_id=run.id)
-    kind = FAVOURED if is_favoured(run.principal) else None
-    is_delivered = await ledger.is_busy(tx, session.row, kind=kind)
-    await ledger.insert(tx, session.row, run, seq=seq, at_ms=at_ms)
-    if not is_delivered:
-        await tx.dispatch(session.row, run.principal)
+    rank = await ledger.find_rank(tx, session.row, run.principal)
+    await ledger.insert(tx, session.row, run, is_favoured=rank.is_favoured, seq=seq, at_ms=at_ms)
+    if not rank.is_delivered:
+        await tx.dispatch(session.row, Asker(run.principal, rank.is_favoured))
     return seq
 
 

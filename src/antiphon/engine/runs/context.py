@@ -20,8 +20,10 @@ from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.ledger.run_log import AGENT_ACTOR
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.runs import lifecycle
+from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
+from antiphon.store import people
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -124,18 +126,35 @@ class RunContext:
             [NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=self.run.id, message=message)]
         )
 
-    async def record_call(self, message_seq: int, index: int, tool: str) -> None:
-        """Stores that a call begins; must return before the call has any effect. Contract: runs 8."""
-        await self.record(
-            [
-                NewEvent(
-                    type=EventType.TOOL_CALL,
-                    actor=AGENT_ACTOR,
-                    run_id=self.run.id,
-                    data={"messageSeq": message_seq, "index": index, "tool": tool},
-                )
-            ]
+    async def record_call(self, message_seq: int, index: int, tool: str) -> Standing:
+        """Stores that a call begins; must return before the call has any effect. Contract: runs 8, access 1.
+
+        Returns the standing, in that moment, of the principal whose rights the call has.
+        """
+        begun = NewEvent(
+            type=EventType.TOOL_CALL,
+            actor=AGENT_ACTOR,
+            run_id=self.run.id,
+            data={"messageSeq": message_seq, "index": index, "tool": tool},
         )
+        standing = await self._database.run(
+            lifecycle.begin_call,
+            self._fence,
+            steps.Steps((begun,), self.is_counted),
+            self.clock.now_ms(),
+            sessions=(SessionRow(self.run.session),),
+        )
+        if standing is None:
+            raise Fenced
+        return standing
+
+    async def standing(self) -> Standing:
+        """The present standing of the principal whose rights the run has."""
+        return await self._database.read(people.find_standing, self.run.principal)
+
+    async def owners(self) -> frozenset[str]:
+        """The principals that are owners at present, as text."""
+        return await self._database.read(people.find_owners)
 
     async def record_result(self, result: ToolResult) -> None:
         await self.record([NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=self.run.id, message=result)])

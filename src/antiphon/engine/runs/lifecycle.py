@@ -29,6 +29,7 @@ from antiphon.engine.ledger.fence import Claimant, Fence
 from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, closing_result, record_steps
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
+from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import processes, spawns
@@ -36,9 +37,11 @@ from antiphon.store import runs as ledger
 from antiphon.store.codec import json_text, milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
+from antiphon.store.people import find_standing
 from antiphon.store.runs import InLog
 from antiphon.store.sessions import LogEnd
 
+SUSPENDED = Outcome(status=RunStatus.CANCELLED, error="The person who asked is suspended.", code="suspended")
 CANCELLED_EARLY = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
 
 
@@ -70,8 +73,8 @@ async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, 
 async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
     run = found.run
     assert run.status is RunStatus.QUEUED
-    if run.is_cancel_requested:
-        await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
+    if run.is_cancel_requested or found.is_suspended:
+        await end_queued_run(tx, run, SUSPENDED if found.is_suspended else CANCELLED_EARLY, at_ms=at_ms)
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
@@ -98,6 +101,9 @@ async def _is_known_elsewhere(query: Query, agent_id: AgentId) -> bool:
 async def _take_over(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> Run | None:
     """The run, claimed again; after too many crashes it is ended instead. Contract: runs 8."""
     run = found.run
+    if found.is_suspended:
+        await finish_run(tx, Fence(run.id, run.fence), FinishRun(outcome=SUSPENDED, at_ms=at_ms))
+        return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.attempt >= MAX_ATTEMPTS:
         outcome = Outcome(
             status=RunStatus.ERROR,
@@ -164,6 +170,18 @@ async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int
     if found is None:
         return None
     return await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
+
+
+async def begin_call(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> Standing | None:
+    """Appends that a call begins; returns the standing of the principal whose rights it has.
+
+    None if the fence is old or the run ended.
+    """
+    found = await _fenced_run(tx, fence)
+    if found is None:
+        return None
+    await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
+    return await find_standing(tx, found.run.principal)
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:

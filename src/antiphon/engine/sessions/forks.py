@@ -16,11 +16,10 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
-from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.access.reach import find_target, reach_of
 from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Grant
@@ -29,6 +28,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Transaction
+from antiphon.store.people import find_standing
 
 PAGE_EVENTS = 1000
 
@@ -45,9 +45,8 @@ class ForkSession:
 
 
 class Forks:
-    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self._database = database
-        self._rules = rules
         self._clock = clock
         self._ids = ids
 
@@ -66,11 +65,13 @@ class Forks:
             new_session_id=parse_session_id(f"api:{self._ids.random_hex(12)}"),
             at_ms=self._clock.now_ms(),
         )
-        return accepted(await self._database.run(fork_session, command, self._rules, sessions=(target,)))
+        return accepted(await self._database.run(fork_session, command, sessions=(target,)))
 
 
-async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> Session | Refusal:
-    found = await find_session(tx, Rights(command.principal, rules), Act.READ, command.target)
+async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refusal:
+    standing = await find_standing(tx, command.principal)
+    reach = reach_of(standing, Act.READ)
+    found = reach if isinstance(reach, Refusal) else await find_target(tx, reach, command.target)
     if isinstance(found, Refusal):
         return found
     source, incarnation = found.session, found.incarnation
@@ -89,7 +90,7 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
     session = await create_session(
         tx,
         OpenSession(
-            principal=command.principal,
+            principal=standing.principal,
             target=NamedTarget(key, None),
             agent_id=source.agent_id,
             source=replace(source.source, kind="api", platform=None, trigger_id=None),
@@ -97,6 +98,7 @@ async def fork_session(tx: Transaction, command: ForkSession, rules: Rules) -> S
             new_session_id=command.new_session_id,
             at_ms=command.at_ms,
         ),
+        standing,
     )
     # The copy is as classified as its source, also where the events do not say so. Contract: sessions 8.
     taint = source.base.join(source.taint) if incarnation.id == source.id else source.base

@@ -29,7 +29,7 @@ from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
-from antiphon.engine.access.reach import FoundHead, Rights, find_head, refuse_act
+from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.ledger.append import Arrival, Words, append_words
 from antiphon.engine.ledger.queue import join_run, queue_run
@@ -41,12 +41,14 @@ from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_sess
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import is_favoured
+from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import stored_key
 from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 from antiphon.store.sessions import SessionHead
 
@@ -202,7 +204,9 @@ class Inbox:
 
 
 async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
-    found = await _session_for(tx, command)
+    standing = await find_standing(tx, command.principal)
+    command = replace(command, principal=standing.principal)
+    found = await _session_for(tx, command, standing)
     if isinstance(found, Refusal):
         return found
     session, named = found.head, MessageId(command.message.message_id)
@@ -210,7 +214,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return _repeated(session, first, command.principal, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
-    if refusal := await refuse_message(tx, command.principal, command.message.content, command.rules.shares):
+    if refusal := await refuse_message(tx, standing, command.message.content, command.rules.shares):
         return refusal
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
@@ -218,18 +222,18 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     message = command.message
     if not is_triggering(
         SessionType(session.type),
-        command.principal,
+        standing,
         mentioned=message.mentioned,
         owner_trigger=command.rules.owner_trigger,
     ):
         seq = await append_words(tx, session, _words(session, command), command.at_ms)
-        await _count(tx, command.principal, session, message)
+        await _count(tx, standing, session, message)
         return _posted(session, message, seq, None)
-    command = replace(command, mode=await _mode_for(tx, session, command))
+    command = replace(command, mode=await _mode_for(tx, session, command, standing))
     joined = await _run_to_join(tx, session, command)
     if isinstance(joined, Refusal):
         return joined
-    if joined is None and (refusal := await refuse_run(tx, command.principal, command.rules.shares)):
+    if joined is None and (refusal := await refuse_run(tx, standing, command.rules.shares)):
         return refusal
     if joined is not None:
         seq = await join_run(tx, session, _words(session, command), joined, at_ms=command.at_ms)
@@ -244,18 +248,17 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             place=command.place,
         )
         seq = await queue_run(tx, session, _words(session, command), run, at_ms=command.at_ms)
-    await _count(tx, command.principal, session, message)
+    await _count(tx, standing, session, message)
     return _posted(session, message, seq, joined or command.run_id)
 
 
-async def _session_for(tx: Transaction, command: PostMessage) -> FoundHead | Refusal:
-    """The session to post to; creates an agent's main session for the owner. Contract: sessions 4."""
-    rights = Rights(command.principal, command.rules)
-    found = await find_head(tx, rights, Act.SEND, command.target)
+async def _session_for(tx: Transaction, command: PostMessage, standing: Standing) -> FoundHead | Refusal:
+    """The session to post to; creates an agent's main session for an owner. Contract: sessions 4."""
+    found = await find_head(tx, standing, Act.SEND, command.target)
     if not isinstance(found, Refusal):
         return found
     key = command.target.key
-    if key is None or key.kind is not SessionKind.MAIN or refuse_act(command.principal, Act.OPEN):
+    if key is None or key.kind is not SessionKind.MAIN or refuse_act(standing, Act.OPEN):
         return found
     if key.agent_id is None or key.agent_id not in command.rules.agents:
         return found
@@ -269,13 +272,14 @@ async def _session_for(tx: Transaction, command: PostMessage) -> FoundHead | Ref
             new_session_id=command.new_session_id,
             at_ms=command.at_ms,
         ),
+        standing,
     )
-    return await find_head(tx, rights, Act.SEND, NamedTarget(key, None))
+    return await find_head(tx, standing, Act.SEND, NamedTarget(key, None))
 
 
-async def _mode_for(query: Query, session: SessionHead, command: PostMessage) -> QueueMode:
-    """Only the owner's messages interrupt another principal's work; a guest's waits instead. Contract: runs 4."""
-    if command.mode is not QueueMode.INTERRUPT or is_favoured(command.principal):
+async def _mode_for(query: Query, session: SessionHead, command: PostMessage, standing: Standing) -> QueueMode:
+    """Only an owner's messages interrupt another principal's work; a guest's waits instead. Contract: runs 4."""
+    if command.mode is not QueueMode.INTERRUPT or is_favoured(standing):
         return command.mode
     active = await ledger.find_active(query, session.row)
     waiting = [*([] if active is None else [active]), *await ledger.find_queued(query, session.row)]
@@ -335,13 +339,15 @@ def _words(session: SessionHead, command: PostMessage) -> Words:
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
-    found = await find_head(tx, Rights(command.principal, command.rules), Act.SEND, command.target)
+    standing = await find_standing(tx, command.principal)
+    command = replace(command, principal=standing.principal)
+    found = await find_head(tx, standing, Act.SEND, command.target)
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return _repeated(session, first, command.principal, message)
-    if refusal := await refuse_message(tx, command.principal, message.content, command.rules.shares):
+    if refusal := await refuse_message(tx, standing, message.content, command.rules.shares):
         return refusal
     words = Words(
         message=message,
@@ -352,15 +358,15 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         end=session.end,
     )
     seq = await append_words(tx, session, words, command.at_ms)
-    await _count(tx, command.principal, session, message)
+    await _count(tx, standing, session, message)
     return _posted(session, message, seq, None)
 
 
 async def _count(
-    tx: Transaction, principal: Principal, session: SessionHead, message: UserMessage | AssistantMessage
+    tx: Transaction, standing: Standing, session: SessionHead, message: UserMessage | AssistantMessage
 ) -> None:
-    if not is_favoured(principal):
-        await rows.add_stored_bytes(tx, session.row, str(principal), stored_bytes(message.content))
+    if not is_favoured(standing):
+        await rows.add_stored_bytes(tx, session.row, str(standing.principal), stored_bytes(message.content))
 
 
 def _repeated(session: SessionHead, first: Event, principal: Principal, message: Message) -> Posted | Refusal:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from anyio import to_thread
@@ -18,6 +18,7 @@ from antiphon.domain.keys import SessionKey, SessionKind, main_key
 from antiphon.domain.label import names_all
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.new_keys import check_new_key
+from antiphon.domain.person import Identity, Person, PersonRole
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
@@ -30,6 +31,7 @@ from antiphon.engine.access.reach import (
     find_session,
     look_up,
     not_found,
+    reach_of,
     refuse_act,
     target_name,
 )
@@ -41,14 +43,16 @@ from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import reaches_all
-from antiphon.store import activities, deliveries, exchanges, spawns, tokens
+from antiphon.policy.standing import Standing
+from antiphon.store import activities, deliveries, exchanges, people, spawns, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.activities import LastRun
-from antiphon.store.codec import classification_values, json_text, milliseconds
+from antiphon.store.codec import classification_values, json_text, milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
+from antiphon.store.people import find_standing
 from antiphon.store.sessions import ListCursor, SessionFilter
 
 logger = logging.getLogger(__name__)
@@ -68,6 +72,14 @@ class SessionAttributes:
 NO_ATTRIBUTES = SessionAttributes()
 
 
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A person as a channel's message shows them."""
+
+    identity: Identity
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
     principal: Principal
@@ -83,6 +95,8 @@ class OpenSession:
 
     A channel may choose keys, and the principal for whom it opens a session takes part in it.
     """
+    newcomer: Newcomer | None = None
+    """The person that the channel brings; stored if it is not known yet."""
     new_session_id: SessionId
     """Of the incarnation, if the session is new and the target names none."""
     at_ms: int
@@ -136,10 +150,12 @@ class Sessions:
         source: Source | None = None,
         attributes: SessionAttributes = NO_ATTRIBUTES,
         place: DeliveryContext | None = None,
+        newcomer: Newcomer | None = None,
     ) -> Opened:
         """Creates the session, or reopens it, keeping its source and merging its metadata.
 
-        `place` is only for channels: they choose keys, and the principal then takes part in the session. Raises
+        `place` and `newcomer` are only for channels: they choose keys, and the principal then takes part in the
+        session and is stored as a person. Raises
         `NotFound` for a session that the principal may not see, `Denied` if it may not choose keys, `Invalid` for an
         agent that is not configured. Contract: sessions 3, keys 4.
         """
@@ -152,6 +168,7 @@ class Sessions:
             source=source,
             attributes=attributes,
             place=place,
+            newcomer=newcomer,
             new_session_id=self.new_session_id(source),
             at_ms=self._clock.now_ms(),
         )
@@ -207,19 +224,23 @@ class Sessions:
 
 
 async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> Opened | Refusal:
+    standing = await find_standing(tx, command.principal)
+    command = replace(command, principal=standing.principal)
+    reach = reach_of(standing, Act.CHANGE)
+    if isinstance(reach, Refusal):
+        return reach
     existing = await look_up(tx, command.target)
     if existing is not None:
         found = existing.session
-        if command.place is not None and not reaches_all(command.principal):
-            if refusal := await _refuse_part(tx, command, found.row, rules):
+        is_brought = command.place is not None and not reaches_all(standing)
+        if is_brought and not await rows.is_participant(tx, found.row, str(command.principal)):
+            if refusal := await refuse_session(tx, standing, rules.shares):
                 return refusal
+            await _introduce(tx, command)
             await rows.add_participant(tx, found.row, str(command.principal))
-        reach = await find_reach(tx, Rights(command.principal, rules), Act.CHANGE)
-        if isinstance(reach, Refusal):
-            return reach
         if await admit(tx, reach, existing) is None:
             # A key that is taken and one that is free get the same refusal.
-            return refuse_act(command.principal, Act.OPEN) or Refusal(not_found(reach, target_name(command.target)))
+            return refuse_act(standing, Act.OPEN) or Refusal(not_found(reach, target_name(command.target)))
         if command.target.key is None and found.agent_id != command.agent_id:
             return Refusal(
                 Conflict(
@@ -231,26 +252,31 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
         if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
         return Opened(await _reopen(tx, found, command), is_new=False)
-    if command.place is None and (refusal := refuse_act(command.principal, Act.OPEN)):
+    if command.place is None and (refusal := refuse_act(standing, Act.OPEN)):
         return refusal
     try:
         check_new_key(_key_of(command))
     except Invalid as error:
         return Refusal(error)
-    if refusal := await refuse_session(tx, command.principal, rules.shares):
+    if refusal := await refuse_session(tx, standing, rules.shares):
         return refusal
-    session = await create_session(tx, command)
+    await _introduce(tx, command)
+    session = await create_session(tx, command, standing)
     return Opened(session, is_new=True)
 
 
-async def _refuse_part(tx: Transaction, command: OpenSession, session: SessionRow, rules: Rules) -> Refusal | None:
-    """The refusal if the principal may not take part in the existing session; None if it already does."""
-    if await rows.is_participant(tx, session, str(command.principal)):
-        return None
-    return await refuse_session(tx, command.principal, rules.shares)
+async def _introduce(tx: Transaction, command: OpenSession) -> None:
+    """Stores the person that a channel brings, as a guest, with their account there; keeps a person that it knows."""
+    newcomer = command.newcomer
+    if newcomer is None:
+        return
+    id = newcomer.identity.person_id
+    guest = Person(id=id, name=newcomer.name, role=PersonRole.GUEST, created_at=moment(command.at_ms))
+    await people.insert(tx, guest)
+    await people.insert_identity(tx, newcomer.identity, id, command.at_ms)
 
 
-async def create_session(tx: Transaction, command: OpenSession) -> Session:
+async def create_session(tx: Transaction, command: OpenSession, standing: Standing) -> Session:
     """Inserts the row, its first incarnation and `session_started`. The key must be free."""
     key = _key_of(command)
     session_id = command.target.session_id
@@ -289,8 +315,8 @@ async def create_session(tx: Transaction, command: OpenSession) -> Session:
         data={"sessionId": session_id, "reason": "opened"},
     )
     await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
-    if not reaches_all(command.principal):
-        await rows.add_participant(tx, row, str(command.principal))
+    if not reaches_all(standing):
+        await rows.add_participant(tx, row, str(standing.principal))
     session = await rows.find_by_row(tx, row)
     assert session is not None
     return session
@@ -359,13 +385,13 @@ async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, pa
     found = await find_session(tx, rights, Act.CHANGE, target)
     if isinstance(found, Refusal):
         return found
-    changes, principal = patch.changes, rights.principal
+    changes, standing = patch.changes, await find_standing(tx, rights.principal)
     for column, act in _ACTS.items():
-        if column in changes and (refusal := refuse_act(principal, act)):
+        if column in changes and (refusal := refuse_act(standing, act)):
             return refusal
     if isinstance(label := changes.get("label"), str) and (invalid := _refuse_label(found.session, label)):
         return Refusal(invalid)
-    await _change(tx, found.session, changes, actor=str(principal), at_ms=patch.at_ms)
+    await _change(tx, found.session, changes, actor=str(standing.principal), at_ms=patch.at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
     return changed

@@ -20,11 +20,10 @@ from procrastinate.worker import Worker as JobWorker
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.work.dispatch import Driver
-from antiphon.policy.rights import FAVOURED, is_favoured
 from antiphon.store import jobs
 from antiphon.store import runs as ledger
 from antiphon.store.database import Database, Transaction
@@ -140,9 +139,9 @@ class ProcrastinateDispatch:
         """Sets the database to search for work without a job; call before `run`."""
         self._database = database
 
-    async def defer(self, connection: AsyncConnection[Any], session: SessionRow, principal: Principal) -> None:
+    async def defer(self, connection: AsyncConnection[Any], session: SessionRow, asker: Asker) -> None:
         """Stores the job in the transaction that is open on the connection. Raises psycopg's errors."""
-        queue = QUEUE if is_favoured(principal) else GUEST_QUEUE
+        queue = QUEUE if asker.is_favoured else GUEST_QUEUE
         try:
             await self._task.configure(connection=connection, queue=queue).defer_async(session=session)
         except ConnectorException as error:
@@ -250,8 +249,8 @@ class ProcrastinateDispatch:
 
 
 async def _deliver_again(tx: Transaction, *sessions: SessionRow) -> None:
-    for session, principal in (await ledger.find_askers(tx, sessions, FAVOURED)).items():
-        await tx.dispatch(session, principal)
+    for session, asker in (await ledger.find_askers(tx, sessions)).items():
+        await tx.dispatch(session, asker)
 
 
 def _cause(error: Exception) -> Exception:

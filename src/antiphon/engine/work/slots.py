@@ -4,16 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from antiphon.domain.actor import Principal
-from antiphon.policy.rights import is_favoured
+from antiphon.domain.actor import Asker
 from antiphon.policy.shares import most_of_one, reserve_of
 
 
 class Slots:
     """At most `count` places, some only for the owner's runs; one guest holds at most half of the others.
 
-    A holder is the principal of the run, None if not known yet. A run that takes its place again comes before runs that
-    have not begun.
+    A holder is the asker of the run, None if not known yet; its role is that of the time when the run was queued. A run
+    that takes its place again comes before runs that have not begun.
     """
 
     def __init__(self, count: int, on_free: Callable[[], None]) -> None:
@@ -21,9 +20,9 @@ class Slots:
         self._guest_places = count - reserve_of(count)
         self._most_of_one = most_of_one(count)
         self._on_free = on_free
-        self._guests: Counter[Principal | None] = Counter()
+        self._guests: Counter[Asker | None] = Counter()
         """Places held by guests, and by runs whose principal is not known yet."""
-        self._resuming: dict[asyncio.Future[None], Principal | None] = {}
+        self._resuming: dict[asyncio.Future[None], Asker | None] = {}
 
     @property
     def free(self) -> int:
@@ -38,33 +37,33 @@ class Slots:
         """Whether a run may take a place, whatever its principal."""
         return self.free_for_guests > 0 and self._guests.total() < self._most_of_one
 
-    def may_take(self, holder: Principal) -> bool:
-        if is_favoured(holder):
+    def may_take(self, holder: Asker) -> bool:
+        if holder.is_favoured:
             return self._free > 0
         return self.free_for_guests > 0 and self._guests[holder] < self._most_of_one
 
-    def try_take(self, holder: Principal | None) -> bool:
+    def try_take(self, holder: Asker | None) -> bool:
         """Takes a free place for a run that has not begun; False if there is none for the holder."""
         if not (self.has_room_for_any if holder is None else self.may_take(holder)):
             return False
         self._count(holder)
         return True
 
-    def reassign(self, holder: Principal | None, other: Principal) -> None:
+    def reassign(self, holder: Asker | None, other: Asker) -> None:
         """Gives the place to another holder, even beyond its share."""
         self._uncount(holder)
         self._count(other)
         self._resume()
-        if is_favoured(other):
+        if other.is_favoured:
             self._on_free()
 
-    def give_back(self, holder: Principal | None) -> None:
+    def give_back(self, holder: Asker | None) -> None:
         self._uncount(holder)
         self._resume()
         if self._free:
             self._on_free()
 
-    async def take_again(self, holder: Principal) -> None:
+    async def take_again(self, holder: Asker) -> None:
         if self.may_take(holder):
             self._count(holder)
             return
@@ -87,14 +86,14 @@ class Slots:
                 self._count(holder)
                 resuming.set_result(None)
 
-    def _count(self, holder: Principal | None) -> None:
+    def _count(self, holder: Asker | None) -> None:
         self._free -= 1
-        if holder is None or not is_favoured(holder):
+        if holder is None or not holder.is_favoured:
             self._guests[holder] += 1
 
-    def _uncount(self, holder: Principal | None) -> None:
+    def _uncount(self, holder: Asker | None) -> None:
         self._free += 1
-        if holder is None or not is_favoured(holder):
+        if holder is None or not holder.is_favoured:
             self._guests[holder] -= 1
             if not self._guests[holder]:
                 del self._guests[holder]

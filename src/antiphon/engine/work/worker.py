@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker
 from antiphon.domain.attachments import Attachment, in_order
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import ProcessId, SessionRow
@@ -27,7 +27,6 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.engine.work.line import Line
 from antiphon.engine.work.slots import Slots
 from antiphon.engine.work.transcripts import Transcripts
-from antiphon.policy.rights import FAVOURED
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -53,7 +52,7 @@ class StopCause(StrEnum):
 class _Drive:
     """A session being worked on, and its run that is executing."""
 
-    def __init__(self, session: SessionRow, slots: Slots, holder: Principal | None) -> None:
+    def __init__(self, session: SessionRow, slots: Slots, holder: Asker | None) -> None:
         self.session = session
         self.has_news = False
         self.run: Run | None = None
@@ -71,7 +70,7 @@ class _Drive:
         self._slots = slots
         self.has_slot = True
         self._holder = holder
-        """The principal whose share the slot counts in; None until the first run is claimed, if unknown."""
+        """The asker whose share the slot counts in; None until the first run is claimed, if unknown."""
         self._has_claimed = False
 
     def give_back(self) -> None:
@@ -85,11 +84,11 @@ class _Drive:
             await self._slots.take_again(self._holder)
             self.has_slot = True
 
-    def claimed(self, principal: Principal) -> None:
+    def claimed(self, asker: Asker) -> None:
         """Reassigns the slot to that principal; but the first run keeps the slot given for work behind it."""
-        if self._holder != principal and (self._has_claimed or self._holder is None):
-            self._slots.reassign(self._holder, principal)
-            self._holder = principal
+        if self._holder != asker and (self._has_claimed or self._holder is None):
+            self._slots.reassign(self._holder, asker)
+            self._holder = asker
         self._has_claimed = True
 
     def settle(self, ended: Ended | NewInput | None) -> None:
@@ -261,21 +260,21 @@ class Worker:
         if self._pending and not self._is_draining:
             await self._line_up()
         while not self._is_draining and (found := self._line.next(self._slots.may_take)) is not None:
-            session, principal = found
-            self._slots.try_take(principal)
-            self._begin(session, principal)
+            session, asker = found
+            self._slots.try_take(asker)
+            self._begin(session, asker)
 
-    def _begin(self, session: SessionRow, holder: Principal | None) -> None:
+    def _begin(self, session: SessionRow, holder: Asker | None) -> None:
         assert self._tasks is not None
         drive = self._driving[session] = _Drive(session, self._slots, holder)
         self._tasks.start_soon(self._drive, drive)
 
     async def _line_up(self) -> None:
-        """Looks up the principals of the sessions, whose shares limit the places."""
+        """Looks up the askers of the sessions, whose shares limit the places."""
         sessions = tuple(self._pending)
         self._pending = dict.fromkeys(sessions, False)
         try:
-            found = await self._database.read(ledger.find_askers, sessions, FAVOURED)
+            found = await self._database.read(ledger.find_askers, sessions)
         except Unavailable as error:
             self._storing.failed(error)
             await anyio.sleep(RETRY_SECONDS)
@@ -284,10 +283,10 @@ class Worker:
         for session in sessions:
             if self._pending.get(session) is False:
                 del self._pending[session]
-                if (principal := found.get(session)) is None:
+                if (asker := found.get(session)) is None:
                     self._tell_left(session, is_done=True)
                 else:
-                    self._line.join(session, principal)
+                    self._line.join(session, asker)
         if self._pending:
             self._has_work.set()
         self._room.set()
@@ -330,7 +329,7 @@ class Worker:
                 await self._hand_back(run)
                 return False
             if run is not None:
-                drive.claimed(run.principal)
+                drive.claimed(run.asker)
                 await self._execute(drive, run)
         except Unavailable as error:
             if not _is_passing(error):

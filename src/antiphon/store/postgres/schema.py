@@ -17,7 +17,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.store import migrations as files
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import STEPS
-from antiphon.store.migrations import Migration, StoreUnusable, statements
+from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements
 from antiphon.store.postgres.link import connect
 from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
@@ -91,12 +91,14 @@ async def prepare(
     start_seconds: float = START_SECONDS,
     oldest: int = OLDEST_VERSION,
     migrations: Migrations = migrations,
+    look_seconds: float = LOOK_SECONDS,
 ) -> int:
     """Applies missing migrations, each in its own transaction; returns the newest one's number.
 
-    One process at a time does so; processes that work on the database continue, because migrations only add. Raises
-    `Invalid` for a malformed address, and `StoreUnusable` for a server that cannot be reached, is too old, or
-    rejects us, and for a database of another program or a newer version.
+    One process at a time does so; processes that work on the database continue, because most migrations only add.
+    Raises `Invalid` for a malformed address, and `StoreUnusable` for a server that cannot be reached, is too old, or
+    rejects us, for a database of another program or a newer version, and for living processes of an older version if
+    a migration rewrites what they read.
     """
     _check_address(url)
     connection = await _reach(url, start_seconds)
@@ -106,9 +108,11 @@ async def prepare(
         await connection.execute(f"SET lock_timeout = '{TURN_SECONDS:g}s'".encode())
         await connection.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
         applied = await recognise(connection, url, known)
-        for migration in known:
-            if migration.number not in applied:
-                await _apply(connection, migration, now_ms)
+        missing = [migration for migration in known if migration.number not in applied]
+        if any(migration.name in EXCLUSIVE for migration in missing):
+            await _check_alone(connection, url, look_seconds)
+        for migration in missing:
+            await _apply(connection, migration, now_ms)
         await _keep_hashes(connection, known)
         await _prepare_engine(connection)
         await _prepare_server_life(connection)
@@ -200,6 +204,18 @@ async def _find_living(connection: AsyncConnection[Any], seconds: float) -> tupl
         for id, now, role, host, pid, fingerprint, works in await after.fetchall()
         if now != beats.get(id)
     )
+
+
+async def _check_alone(connection: AsyncConnection[Any], url: str, look_seconds: float) -> None:
+    """Raises `StoreUnusable` if a process of an older version works on the database."""
+    living = await _find_living(connection, look_seconds)
+    if living:
+        named = ", ".join(f"{each.role} {each.pid} on {each.host}" for each in living[:3])
+        raise StoreUnusable(
+            f"Database is in use by an older version: {place(url)} ({named}). This upgrade rewrites what they read, so "
+            "stop them first, then start again.",
+            code="store_in_use",
+        )
 
 
 async def recognise(connection: AsyncConnection[Any], url: str, known: Sequence[Migration]) -> list[int]:

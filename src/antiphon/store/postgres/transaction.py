@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Asker
 from antiphon.domain.ids import SessionRow
 from antiphon.store.database import Row, SqlValue
 from antiphon.store.effects import Effects
 
-Defer = Callable[[AsyncConnection[Any], SessionRow, Principal], Awaitable[None]]
+Defer = Callable[[AsyncConnection[Any], SessionRow, Asker], Awaitable[None]]
 """Stores the message "this session has work" in the connection's open transaction."""
 
 
@@ -126,11 +126,11 @@ class PostgresTransaction:
     def wake(self, session: SessionRow) -> None:
         self.effects.woken.add(session)
 
-    async def dispatch(self, session: SessionRow, principal: Principal) -> None:
+    async def dispatch(self, session: SessionRow, asker: Asker) -> None:
         if session not in self.effects.dispatched:
             self.effects.dispatched[session] = None
             await self.flush()
-            await self._defer(self._connection, session, principal)
+            await self._defer(self._connection, session, asker)
 
     def interrupt(self, session: SessionRow) -> None:
         self.effects.interrupted.add(session)

@@ -1,0 +1,62 @@
+"""Persons: who they are, their role, and their identities on channels. Contract: access 1, 3."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType
+
+from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.ids import AgentId
+
+PersonId = NewType("PersonId", str)
+
+
+class PersonRole(StrEnum):
+    """What a person may, from all to least. Contract: access 4."""
+
+    OWNER = "owner"
+    USER = "user"
+    GUEST = "guest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    id: PersonId
+    name: str
+    role: PersonRole
+    agents: frozenset[AgentId] = frozenset()
+    """Agents with which a user may open sessions, besides those that the settings name."""
+    is_suspended: bool = False
+    merged_into: PersonId | None = None
+    """The person as whom this one acts, never one that is merged itself; None for a person of their own."""
+    created_at: datetime
+
+    @property
+    def principal(self) -> Principal:
+        return person_principal(self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """An account of a person on a channel, named by the platform's immutable id, never by a display name."""
+
+    channel: str
+    account: str
+    """Which of the channel's own accounts sees the id, such as the name of a webhook."""
+    platform_id: str
+
+    @property
+    def person_id(self) -> PersonId:
+        """The id of the person who is known by this identity first; the same wherever it is computed."""
+        named = "\0".join((self.channel, self.account, self.platform_id))
+        return PersonId(f"w-{hashlib.sha256(named.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}")
+
+
+def person_principal(id: PersonId) -> Principal:
+    return Principal(PrincipalKind.PERSON, id)
+
+
+def person_of(principal: Principal) -> PersonId | None:
+    """The person that the principal names; None for sessions and the system."""
+    return PersonId(principal.name) if principal.kind is PrincipalKind.PERSON else None

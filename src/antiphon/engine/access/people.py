@@ -1,0 +1,266 @@
+"""Persons: invited, given a role, suspended, merged and removed by owners. Contract: access 1, 3, 4."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import timedelta
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Conflict, Invalid, NotFound
+from antiphon.domain.ids import AgentId, Ids
+from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_principal
+from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.policy.acts import Act
+from antiphon.store import people as rows
+from antiphon.store import tokens
+from antiphon.store.codec import moment
+from antiphon.store.database import Database, Query, SqlValue, Transaction
+
+INVITATION_LIFE = timedelta(hours=24)
+MAX_ID = 40
+
+
+class KnownPerson(Struct, frozen=True):
+    """A person, with their accounts on channels."""
+
+    person: Person
+    identities: list[Identity]
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A person who was invited, and the code of a link that signs one browser in as them; shown only once."""
+
+    person: Person
+    code: str
+
+
+class ChangePerson(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    id: PersonId
+    role: PersonRole | None = None
+    is_suspended: bool | None = None
+    """None and an absent role leave what is stored."""
+
+
+class MergePeople(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    id: PersonId
+    into: PersonId
+
+
+class InvitePerson(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    person: Person
+    other_id: PersonId
+    """The id if the person's own is taken."""
+    code_hash: str
+    at_ms: int
+
+
+class People:
+    """Use cases of persons. All raise `Denied` for anyone but owners, `NotFound` for an unknown person."""
+
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
+        self._database = database
+        self._rules = rules
+        self._clock = clock
+        self._ids = ids
+
+    async def list(self, principal: Principal, *, after: str | None, limit: int) -> list[KnownPerson]:
+        """Persons in the order of their ids, beginning after that one."""
+        start = None if after is None else PersonId(after)
+        return accepted(await self._database.read(_list, Rights(principal, self._rules), start, limit))
+
+    async def get(self, principal: Principal, id: str) -> KnownPerson:
+        return accepted(await self._database.read(_get, Rights(principal, self._rules), PersonId(id)))
+
+    async def invite(
+        self, principal: Principal, name: str, role: PersonRole, agents: frozenset[AgentId] = frozenset()
+    ) -> Invitation:
+        """A new person, and a code that signs in one browser as them, once, within 24 hours.
+
+        `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured.
+        """
+        for agent in agents:
+            self._rules.agent(agent)
+        code, at_ms = self._ids.random_hex(48), self._clock.now_ms()
+        id = _id_of(name)
+        person = Person(id=id, name=name, role=role, agents=agents, created_at=moment(at_ms))
+        command = InvitePerson(
+            rights=Rights(principal, self._rules),
+            person=person,
+            other_id=PersonId(f"{id}-{self._ids.random_hex(8)}"),
+            code_hash=hash_of(code),
+            at_ms=at_ms,
+        )
+        return Invitation(accepted(await self._database.run(_invite, command)), code)
+
+    async def change_role(self, principal: Principal, id: str, role: PersonRole) -> KnownPerson:
+        """Promotes or demotes the person, at once and everywhere. Raises `Conflict` for the last owner."""
+        return await self._change(principal, id, role=role)
+
+    async def suspend(self, principal: Principal, id: str) -> KnownPerson:
+        """Ends all that the person does, until they are resumed. Raises `Conflict` for the last owner."""
+        return await self._change(principal, id, is_suspended=True)
+
+    async def resume(self, principal: Principal, id: str) -> KnownPerson:
+        """Lets a suspended person act again. Their cancelled runs stay cancelled."""
+        return await self._change(principal, id, is_suspended=False)
+
+    async def merge(self, principal: Principal, id: str, into: str) -> KnownPerson:
+        """Makes the person act as another one, with their accounts, sessions, tokens and queued runs.
+
+        Past events keep their actor. Raises `Invalid` for a person merged into themselves, `Conflict` for one that is
+        merged already and for the last owner.
+        """
+        command = MergePeople(rights=Rights(principal, self._rules), id=PersonId(id), into=PersonId(into))
+        return accepted(await self._database.run(_merge, command))
+
+    async def remove(self, principal: Principal, id: str) -> None:
+        """Forgets the person: their accounts, credentials and participation. Raises `Conflict` for the last owner."""
+        command = ChangePerson(rights=Rights(principal, self._rules), id=PersonId(id))
+        accepted(await self._database.run(_remove, command))
+
+    async def _change(
+        self, principal: Principal, id: str, *, role: PersonRole | None = None, is_suspended: bool | None = None
+    ) -> KnownPerson:
+        command = ChangePerson(
+            rights=Rights(principal, self._rules),
+            id=PersonId(id),
+            role=role,
+            is_suspended=is_suspended,
+        )
+        return accepted(await self._database.run(_change, command))
+
+
+def _id_of(name: str) -> PersonId:
+    """A short id in plain letters, from the name."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return PersonId(re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_ID].strip("-") or "person")
+
+
+async def _list(query: Query, rights: Rights, after: PersonId | None, limit: int) -> list[KnownPerson] | Refusal:
+    reach = await find_reach(query, rights, Act.PEOPLE)
+    if isinstance(reach, Refusal):
+        return reach
+    found = await rows.list_all(query, after=after, limit=limit)
+    identities = await rows.find_identities(query, [person.id for person in found])
+    return [KnownPerson(person, identities[person.id]) for person in found]
+
+
+async def _get(query: Query, rights: Rights, id: PersonId) -> KnownPerson | Refusal:
+    reach = await find_reach(query, rights, Act.PEOPLE)
+    return reach if isinstance(reach, Refusal) else await _known(query, id)
+
+
+async def _known(query: Query, id: PersonId) -> KnownPerson | Refusal:
+    person = await rows.find(query, id)
+    if person is None:
+        return Refusal(NotFound(f"Person not found: {id[:80]!r}. `antiphon people list` shows them."))
+    return KnownPerson(person, (await rows.find_identities(query, [id]))[id])
+
+
+async def _invite(tx: Transaction, command: InvitePerson) -> Person | Refusal:
+    reach = await find_reach(tx, command.rights, Act.PEOPLE)
+    if isinstance(reach, Refusal):
+        return reach
+    person = command.person
+    if await rows.find(tx, person.id) is not None:
+        person = _with_id(person, command.other_id)
+    await rows.insert(tx, person)
+    expires_at_ms = command.at_ms + int(INVITATION_LIFE.total_seconds() * 1000)
+    await tokens.delete_expired(tx, command.at_ms)
+    await tokens.insert_link(tx, command.code_hash, person.principal, at_ms=command.at_ms, expires_at_ms=expires_at_ms)
+    return person
+
+
+def _with_id(person: Person, id: PersonId) -> Person:
+    return Person(id=id, name=person.name, role=person.role, agents=person.agents, created_at=person.created_at)
+
+
+async def _find_changeable(tx: Transaction, rights: Rights, id: PersonId) -> Person | Refusal:
+    """The person, held with all owners until this unit commits; refused if they act as another one."""
+    reach = await find_reach(tx, rights, Act.PEOPLE)
+    if isinstance(reach, Refusal):
+        return reach
+    await rows.hold_owners(tx)
+    if isinstance(reach := await find_reach(tx, rights, Act.PEOPLE), Refusal):
+        return reach  # another owner was faster
+    known = await _known(tx, id)
+    if isinstance(known, Refusal):
+        return known
+    if known.person.merged_into is not None:
+        return Refusal(
+            Conflict(f"Person is merged: {id!r} acts as {known.person.merged_into!r}. Name that one.", code="merged")
+        )
+    return known.person
+
+
+async def _refuse_last(tx: Transaction, person: Person) -> Refusal | None:
+    """The refusal if nobody would be left who may do everything."""
+    if person.role is not PersonRole.OWNER or person.is_suspended or await rows.has_other_owner(tx, person.id):
+        return None
+    return Refusal(
+        Conflict(
+            f"Owner is the last one: {person.id!r}. Make somebody else an owner first, with `antiphon people role`.",
+            code="last_owner",
+        )
+    )
+
+
+async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refusal:
+    person = await _find_changeable(tx, command.rights, command.id)
+    if isinstance(person, Refusal):
+        return person
+    role = person.role if command.role is None else command.role
+    is_suspended = person.is_suspended if command.is_suspended is None else command.is_suspended
+    stays_owner = role is PersonRole.OWNER and not is_suspended
+    if not stays_owner and (refusal := await _refuse_last(tx, person)):
+        return refusal
+    if (role, is_suspended) != (person.role, person.is_suspended):
+        columns: dict[str, SqlValue] = {"role": role.value, "is_suspended": int(is_suspended)}
+        await rows.change(tx, person.id, columns)
+    if is_suspended:
+        await _call_off_runs(tx, person.id)
+    return await _known(tx, person.id)
+
+
+async def _call_off_runs(tx: Transaction, id: PersonId) -> None:
+    for session in await rows.call_off_runs(tx, person_principal(id)):
+        tx.interrupt(session)
+
+
+async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal:
+    if command.id == command.into:
+        return Refusal(Invalid(f"Person cannot be merged into themselves: {command.id!r}.", code="invalid_request"))
+    source = await _find_changeable(tx, command.rights, command.id)
+    if isinstance(source, Refusal):
+        return source
+    target = await _find_changeable(tx, command.rights, command.into)
+    if isinstance(target, Refusal):
+        return target
+    is_owners = target.role is PersonRole.OWNER and not target.is_suspended
+    if not is_owners and (refusal := await _refuse_last(tx, source)):
+        return refusal
+    await rows.merge(tx, source.id, target.id)
+    if target.is_suspended:
+        await _call_off_runs(tx, target.id)
+    return await _known(tx, target.id)
+
+
+async def _remove(tx: Transaction, command: ChangePerson) -> Refusal | None:
+    person = await _find_changeable(tx, command.rights, command.id)
+    if isinstance(person, Refusal):
+        return person
+    if refusal := await _refuse_last(tx, person):
+        return refusal
+    await _call_off_runs(tx, person.id)
+    await rows.delete(tx, person.id)
+    return None

@@ -1,0 +1,171 @@
+"""Persons, their identities on channels, and what a principal is at present."""
+
+from collections.abc import Mapping, Sequence
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_of, person_principal
+from antiphon.policy.standing import Standing
+from antiphon.store import codec
+from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.select_list import SelectList
+
+
+def _agents(text: str) -> frozenset[AgentId]:
+    return frozenset(AgentId(agent) for agent in text.split())
+
+
+_role = codec.member_of(PersonRole)
+_PERSON = SelectList(
+    Person,
+    "p.id, p.name, p.role, p.agents, p.is_suspended, p.merged_into, p.created_at",
+    role=_role,
+    agents=_agents,
+    is_suspended=bool,
+    created_at=codec.moment,
+)
+_SELECT = f"SELECT {_PERSON.text} FROM people p"
+
+PRESENT = "people p JOIN people q ON q.id = COALESCE(p.merged_into, p.id)"
+"""Each person as `p`, with the person as whom they act as `q`."""
+
+
+async def find_standing(query: Query, principal: Principal) -> Standing:
+    """The principal's present role, and the person as whom it acts; a person without a row is a guest.
+
+    One statement for a person, none for others. Call it in the unit that decides, and keep it in no other.
+    """
+    id = person_of(principal)
+    if id is None:
+        return Standing(principal=principal, role=None)
+    row = await query.fetch_one(f"SELECT q.id, q.role, q.agents, q.is_suspended FROM {PRESENT} WHERE p.id = ?", (id,))
+    if row is None:
+        return Standing(principal=principal, role=PersonRole.GUEST)
+    present, role, agents, is_suspended = row
+    who = principal if present == id else person_principal(present)
+    return Standing(
+        principal=who,
+        role=_role(role),
+        agents=_agents(agents) if agents else frozenset(),
+        is_suspended=bool(is_suspended),
+    )
+
+
+async def find_owners(query: Query) -> frozenset[str]:
+    """The principals of all owners, as text, with persons who were merged into one."""
+    rows = await query.fetch_all(f"SELECT p.id FROM {PRESENT} WHERE q.role = 'owner' AND q.is_suspended = 0")
+    return frozenset(str(person_principal(id)) for (id,) in rows)
+
+
+async def find(query: Query, id: PersonId) -> Person | None:
+    row = await query.fetch_one(f"{_SELECT} WHERE p.id = ?", (id,))
+    return None if row is None else _PERSON.read(row)
+
+
+async def list_all(query: Query, *, after: PersonId | None, limit: int) -> list[Person]:
+    """Persons in the order of their ids, also suspended and merged ones."""
+    rows = await query.fetch_all(f"{_SELECT} WHERE p.id > ? ORDER BY p.id LIMIT ?", (after or "", limit))
+    return [_PERSON.read(row) for row in rows]
+
+
+async def find_identities(query: Query, ids: Sequence[PersonId]) -> Mapping[PersonId, list[Identity]]:
+    """The accounts of each of these persons."""
+    found: dict[PersonId, list[Identity]] = {id: [] for id in ids}
+    if found:
+        rows = await query.fetch_all(
+            "SELECT person, channel, account, platform_id FROM identities "
+            f"WHERE person IN ({', '.join('?' * len(found))}) ORDER BY channel, account, platform_id",
+            tuple(found),
+        )
+        for person, channel, account, platform_id in rows:
+            found[person].append(Identity(channel=channel, account=account, platform_id=platform_id))
+    return found
+
+
+async def hold_owners(tx: Transaction) -> None:
+    """Until this unit commits, no other changes who is an owner."""
+    await tx.execute("UPDATE people SET role = role WHERE role = 'owner'")
+
+
+async def has_other_owner(query: Query, id: PersonId) -> bool:
+    """Whether somebody else is an owner, and neither suspended nor merged."""
+    row = await query.fetch_one(
+        "SELECT 1 FROM people WHERE role = 'owner' AND is_suspended = 0 AND merged_into IS NULL AND id <> ? LIMIT 1",
+        (id,),
+    )
+    return row is not None
+
+
+async def insert(tx: Transaction, person: Person) -> None:
+    """Stores the person, unless there is one with this id."""
+    await tx.execute(
+        "INSERT INTO people (id, name, role, agents, created_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (
+            person.id,
+            person.name,
+            person.role.value,
+            " ".join(sorted(person.agents)),
+            codec.milliseconds(person.created_at),
+        ),
+    )
+
+
+async def insert_identity(tx: Transaction, identity: Identity, person: PersonId, at_ms: int) -> None:
+    """Stores that the account is this person's, unless it is somebody's already."""
+    await tx.execute(
+        "INSERT INTO identities (channel, account, platform_id, person, created_at) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT DO NOTHING",
+        (identity.channel, identity.account, identity.platform_id, person, at_ms),
+    )
+
+
+async def change(tx: Transaction, id: PersonId, columns: Mapping[str, SqlValue]) -> None:
+    """Sets columns that the person's rights depend on; open requests with the person's credentials end."""
+    assignments = ", ".join(f"{name} = ?" for name in columns)
+    await tx.execute(f"UPDATE people SET {assignments}, revision = revision + 1 WHERE id = ?", (*columns.values(), id))
+
+
+async def call_off_runs(tx: Transaction, principal: Principal) -> list[SessionRow]:
+    """Cancels the person's runs that have not ended; returns the sessions with one under way."""
+    set_cancelled, of = "UPDATE runs SET cancel_requested = 1", (str(principal),)
+    rows = await tx.fetch_all(
+        f"{set_cancelled} WHERE status IN ('running', 'awaiting_approval') AND principal = ? RETURNING session", of
+    )
+    await tx.execute(f"{set_cancelled} WHERE status = 'queued' AND principal = ?", of)
+    await tx.execute(f"{set_cancelled} WHERE is_parked = 1 AND principal = ?", of)
+    return [SessionRow(session) for (session,) in rows]
+
+
+async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
+    """Makes `source` act as `into`, with all that names them; `into` must not be merged itself."""
+    old, new = str(person_principal(source)), str(person_principal(into))
+    await tx.execute("UPDATE people SET merged_into = ? WHERE merged_into = ?", (into, source))
+    await tx.execute(
+        "UPDATE people SET revision = revision + 1 + (SELECT o.revision FROM people o WHERE o.id = ?) WHERE id = ?",
+        (source, into),
+    )
+    await change(tx, source, {"merged_into": into})
+    await tx.execute("UPDATE identities SET person = ? WHERE person = ?", (into, source))
+    await tx.execute(
+        "UPDATE participants SET stored_bytes = stored_bytes + COALESCE((SELECT o.stored_bytes FROM participants o "
+        "WHERE o.session = participants.session AND o.principal = ?), 0) WHERE principal = ?",
+        (old, new),
+    )
+    await tx.execute(
+        "INSERT INTO participants (session, principal, stored_bytes) "
+        "SELECT session, CAST(? AS TEXT), stored_bytes FROM participants WHERE principal = ? ON CONFLICT DO NOTHING",
+        (new, old),
+    )
+    await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
+    for table in ("runs", "exchanges", "reports", "tokens"):
+        await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+
+
+async def delete(tx: Transaction, id: PersonId) -> None:
+    """Deletes the person, those merged into them, their accounts, credentials and participation."""
+    principal = str(person_principal(id))
+    await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
+    await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
+    await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
+    await tx.execute("DELETE FROM people WHERE merged_into = ?", (id,))
+    await tx.execute("DELETE FROM people WHERE id = ?", (id,))
