@@ -1,6 +1,7 @@
 """Antiphon inside a Python program: reading live, and what goes wrong told as it is."""
 
 import gc
+from collections.abc import Generator
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import antiphon
 from antiphon.testing import Reply, fake_provider
 from tests.claims import requirement
+from tests.postgres import fresh_database
 from tests.waiting import SECONDS
 
 pytestmark = [pytest.mark.anyio, requirement("cli:1")]
@@ -156,6 +158,27 @@ async def test_a_home_that_is_open_in_this_program_is_not_opened_again(home: Pat
         assert (await (await (await app.sessions.open("one")).post("hello")).wait()).reply
     async with antiphon.open(home):
         pass
+
+
+@pytest.fixture
+def server() -> Generator[str]:
+    with fresh_database() as url:
+        yield url
+
+
+async def test_a_home_with_a_database_of_its_own_and_one_with_a_server_are_open_together(
+    home: Path, server: str
+) -> None:
+    shared = antiphon.Config.model_validate({"database": {"url": server}})
+    async with antiphon.open(home, config=shared), antiphon.open(home) as own:
+        assert await own.sessions.list() == []
+    async with antiphon.open(home):
+        async with antiphon.open(home, config=shared):
+            pass
+        with pytest.raises(antiphon.Conflict) as caught:
+            async with antiphon.open(home):
+                raise AssertionError("opened twice")
+        assert caught.value.code == "home_open"
 
 
 async def test_a_timeout_is_seconds_or_a_timedelta(home: Path) -> None:

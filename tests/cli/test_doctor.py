@@ -121,3 +121,10 @@ def test_a_processor_without_a_filter_of_system_calls_is_told(home: Path) -> Non
     assert found["sandbox filter"]["status"] == "warning" and "'i686'" in found["sandbox filter"]["detail"]
     if find_problem() is None:
         assert found["sandbox"]["status"] == "ok", "commands run all the same"
+
+
+def test_a_key_is_said_to_be_set_only_if_one_is(home: Path) -> None:
+    own = {"ANTIPHON_MODEL": "own:tiny", "ANTIPHON_PROVIDERS__OWN__BASE_URL": "http://127.0.0.1:9/v1"}
+    assert checks(home, env=own)[1]["model of main"]["detail"] == "own:tiny"
+    keyed = checks(home, env={**own, "OWN_API_KEY": "k"})[1]["model of main"]
+    assert keyed["detail"] == "own:tiny, its key is set"

@@ -363,6 +363,51 @@ def test_a_session_is_renamed_reset_and_deleted(gateway: Serving) -> None:
     assert main.returncode == 1 and "main" in main.stderr
 
 
+def test_a_word_names_a_chat_in_any_case_and_keeps_its_capitals_as_its_name(home: Path) -> None:
+    with serving(home):
+        begun = antiphon("chat", "Ärger", "--new", "-m", "hello", home=home)
+        assert (begun.returncode, begun.stdout) == (0, "echo: hello\n")
+        assert begun.stderr == "Session cli:ärger is new; its name is 'Ärger'.\n"
+        row = antiphon_json("sessions", "show", "ÄRGER", home=home)
+        assert (row["key"], row["label"]) == ("agent:main:cli:ärger", "Ärger")
+        antiphon("sessions", "rename", "Ärger", "", home=home)
+        again = antiphon("chat", "ÄRGER", "--new", "-m", "again", home=home)
+        assert (again.stdout, again.stderr) == ("echo: again\n", "")
+        assert "label" not in antiphon_json("sessions", "show", "ärger", home=home)
+        assert antiphon_json("chat", "Main", "-m", "hello", home=home)["sessionKey"] == "agent:main:main"
+        key = antiphon("chat", "cli:Work", "--new", "-m", "hello", home=home)
+        assert key.returncode == 2 and "upper case" in key.stderr  # a key is never repaired
+
+
+def test_a_list_shows_names_beside_the_last_messages(home: Path) -> None:
+    with serving(home):
+        antiphon_json("chat", "-m", "hello", home=home)
+        head, row = antiphon("sessions", "list", home=home).stdout.splitlines()
+        assert "Name" not in head and row.endswith("echo: hello")
+        antiphon("sessions", "rename", "main", "The daily round of a small museum", home=home)
+        head, row = antiphon("sessions", "list", home=home).stdout.splitlines()
+        place = head.index("Name")
+        assert row[place:].startswith("The daily round of a small museum  idle") and row.endswith("echo: hello")
+        with on_terminal("sessions", "list", home=home) as terminal:
+            assert terminal.wait() == 0
+        assert "The daily round of …  idle" in terminal.seen
+
+
+@pytest.mark.parametrize("command", ["sessions", "runs"])
+def test_a_list_fits_a_terminal_of_eighty_columns(home: Path, command: str) -> None:
+    with serving(home):
+        answer = antiphon_json(
+            "tool", "sessions_spawn", "--as", "main", '{"task": "!sleep 60", "label": "far"}', home=home
+        )
+        listed = antiphon(command, "list", home=home).stdout
+        assert answer["childSessionKey"] in listed  # in a pipe, nothing is cut
+        with on_terminal(command, "list", home=home, env={"COLUMNS": "80"}) as terminal:
+            assert terminal.wait() == 0
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", terminal.seen).splitlines()
+        assert max(map(len, lines)) <= 80 and answer["childSessionKey"][-11:] in terminal.seen
+        antiphon("runs", "cancel", answer["runId"], home=home)
+
+
 def test_failed_turns_are_seen_in_lists_history_and_follow(gateway: Serving) -> None:
     home = gateway.home
     antiphon("chat", "failing", "--new", "-m", "!fail The quota is used up.", home=home)

@@ -48,3 +48,11 @@ def test_a_text_that_can_be_neither_is_invalid(text: str) -> None:
 def test_the_error_for_a_bare_word_lists_what_can_be_written() -> None:
     with pytest.raises(Invalid, match="'main', 'current', 'parent'"):
         parse_target("work", agent_id=OPS)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("cli:Work", "upper case"), ("cli:two words", "a space"), ("agent:main", "known form")]
+)
+def test_the_error_says_what_is_wrong_with_the_form_that_was_meant(text: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason):
+        parse_target(text, agent_id=OPS)

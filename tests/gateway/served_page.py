@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -18,9 +19,17 @@ TOKEN = "ant_" + "0" * 48
 
 
 @asynccontextmanager
-async def _serve(home: Path, port: int, agents: tuple[str, ...]) -> AsyncGenerator[tuple[App, str]]:
-    listed = [{"id": agent} for agent in ("main", *agents)]
-    config = Config.model_validate({"gateway": {"drain_seconds": 0}, "agents": {"list": listed}})
+async def _serve(
+    home: Path, port: int, agents: tuple[str, ...], provider_url: str | None
+) -> AsyncGenerator[tuple[App, str]]:
+    settings: dict[str, Any] = {
+        "gateway": {"drain_seconds": 0},
+        "agents": {"list": [{"id": agent} for agent in ("main", *agents)]},
+    }
+    if provider_url is not None:
+        settings["providers"] = {"fake": {"base_url": provider_url, "api_key": "k"}}
+        settings["agents"]["defaults"] = {"model": "fake:fake-model"}
+    config = Config.model_validate(settings)
     async with open_app(home, config) as app:
         listener = bind("127.0.0.1", port)
         async with serving(gateway_app(app, TOKEN), listener, on_stop=app.services.hub.close) as url:
@@ -35,6 +44,8 @@ class LiveGateway:
     url: str = ""
     agents: tuple[str, ...] = ()
     """The agents besides `main`."""
+    provider_url: str | None = None
+    """The address of the provider of the agents' models; `offline` without one."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _app: App | None = None
     _portal: BlockingPortal | None = None
@@ -42,7 +53,7 @@ class LiveGateway:
     def start(self) -> None:
         self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
         port = urlsplit(self.url).port or 0
-        served = self._portal.wrap_async_context_manager(_serve(self.home, port, self.agents))
+        served = self._portal.wrap_async_context_manager(_serve(self.home, port, self.agents, self.provider_url))
         self._app, self.url = self._stack.enter_context(served)
 
     def stop(self) -> None:

@@ -1,5 +1,6 @@
 """`doctor --deep` finds each kind of damage, and says what to do."""
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,17 +8,19 @@ from pathlib import Path
 import anyio
 import pytest
 
+import antiphon as antiphon_library
 from antiphon.backends import DATABASE_NAME, inspect_database
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.store.inspection import JSON_COLUMNS
 from antiphon.store.migrations import StoreUnusable, newest_schema
 from antiphon.store.schema_origin import expected_columns
-from tests.cli.program import antiphon, antiphon_json
+from tests.cli.program import antiphon, antiphon_json, free_port
 from tests.conftest import OpenHome
 from tests.gateway.served import serve
 from tests.store.test_damage import WORD, change, damage_payload, zero_root
 
 KEY = "agent:main:cli:damaged"
+PROCESS = "INSERT INTO processes VALUES ('proc_old', 'all', 'here', 1, '0', '', '[]', 0, 0)"
 
 
 @pytest.fixture
@@ -28,9 +31,10 @@ def written_home(home: Path) -> Path:
 
 
 def test_a_sound_home_is_read_to_its_last_row(written_home: Path) -> None:
-    checks = {check["name"]: check for check in antiphon_json("doctor", "--deep", home=written_home)["checks"]}
+    env = {"ANTIPHON_PORT": str(free_port())}  # the usual port may belong to a gateway of somebody else
+    checks = {check["name"]: check for check in antiphon_json("doctor", "--deep", home=written_home, env=env)["checks"]}
     assert checks["rows"]["status"] == "ok" and "can be read" in checks["rows"]["detail"]
-    assert "rows" not in {check["name"] for check in antiphon_json("doctor", home=written_home)["checks"]}
+    assert "rows" not in {check["name"] for check in antiphon_json("doctor", home=written_home, env=env)["checks"]}
 
 
 def test_a_table_of_another_program_is_read_whatever_its_name(written_home: Path) -> None:
@@ -44,7 +48,7 @@ def test_what_is_damaged_is_named_with_what_to_do(written_home: Path) -> None:
     read = antiphon("doctor", "--deep", home=written_home)
     text = " ".join(read.stdout.split())
     assert read.returncode == 1
-    assert "rows of events 1 rows hold values that cannot be read: session 1 seq 2" in text
+    assert "rows of events 1 row holds values that cannot be read: session 1 seq 2 (payload)" in text
     assert "rows of deliveries cannot be read after 0 rows" in text
     assert "restore a backup" in text and "sessions history KEY" in text
 
@@ -86,6 +90,27 @@ def test_a_damaged_root_of_any_table_is_found(written_home: Path, table: str) ->
 def test_every_column_of_json_is_among_those_that_are_read() -> None:
     columns = expected_columns(newest_schema())
     assert all(set(readers) <= columns[table] for table, readers in JSON_COLUMNS.items())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("table", "column"), [(table, name) for table, names in JSON_COLUMNS.items() for name in names if table != "events"]
+)
+async def test_the_remedy_for_a_damaged_value_mends_it(home: Path, table: str, column: str) -> None:
+    async with antiphon_library.open(home) as app:
+        session = await app.sessions.open("one")
+        child = await app.tools.call("sessions_spawn", {"task": "hello"}, session=session)
+        await app.run(str(child["runId"])).wait()
+    change(home, PROCESS, f"UPDATE {table} SET {column} = '{{'")
+    (damage,) = (await inspect_database(home, None)).found
+    assert damage.part == table and f" ({column})" in damage.detail
+    mended = re.search(r"run (?:there|in the database): (.*?) WHERE (\w+) = ", damage.remedy)
+    assert mended is not None and f"{mended[2]} " in damage.detail
+    change(home, mended[1].replace("COLUMN", column))
+    assert (await inspect_database(home, None)).found == ()
+    async with antiphon_library.open(home) as app:
+        assert len(await app.sessions.list()) == 2 and len(await app.runs.list()) == 1
+        assert (await (await (await app.sessions.get("one")).post("hello")).wait()).status == "ok"
 
 
 @pytest.mark.anyio

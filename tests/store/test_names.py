@@ -12,8 +12,9 @@ import pytest
 from antiphon.domain.actor import OWNER
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.sessions import SessionAttributes, SessionFilter
+from antiphon.store.database import Transaction
 from antiphon.store.migrations import SQLITE_WORDS, Migration, migrations, statements
-from antiphon.store.names import ROWS_AT_ONCE
+from antiphon.store.names import ROWS_AT_ONCE, UPGRADE_MS, fold_names
 from antiphon.store.postgres.schema import migrations as postgres_migrations
 from antiphon.store.postgres.schema import prepare
 from antiphon.store.sqlite import SqliteDatabase
@@ -56,6 +57,8 @@ async def test_names_are_found_in_any_case_and_script(open_home: OpenHome) -> No
                 assert await found(search) == [f"api:d{number}", f"api:l{number}"], search
         assert await found("l0 МИР") == ["api:l0"]  # a word of the key, and one of the label
         assert await found("100_ of") == await found("привет Титул") == []
+        for nothing in ("\0", "title\0", "title \0", "\0title"):
+            assert await found(nothing) == []
         await sessions.open(OWNER, sessions.target("agent:main:api:straße"))
         assert "api:straße" in await found("API:STRASSE")
         await sessions.open(OWNER, sessions.target("webhook:door:direct:Ana.B"))
@@ -137,3 +140,42 @@ async def test_the_names_of_an_earlier_schema_are_folded_on_a_server() -> None:
         await prepare(url, 0)
         with psycopg.connect(url) as connection:
             check(connection.execute(FETCH.encode()).fetchall())
+
+
+@requirement("list:1")
+async def test_a_start_folds_what_older_processes_stored_during_an_upgrade() -> None:
+    with fresh_database(is_empty=True) as url:
+        await prepare(url, 0, migrations=lambda: older(postgres_migrations()))
+        await prepare(url, UPGRADE_MS)
+        with psycopg.connect(url, autocommit=True) as connection:
+            for text, values in before():  # a process that does not know of the folded columns
+                connection.execute(text.replace("?", "%s").encode(), values)
+            connection.execute("UPDATE sessions SET updated_at = %s", (UPGRADE_MS,))
+            connection.execute("UPDATE sessions SET folded_label = 'its last name', label = 'plain' WHERE id = 1")
+        await prepare(url, UPGRADE_MS + 1)
+        with psycopg.connect(url) as connection:
+            check(connection.execute(FETCH.encode()).fetchall())
+            connection.execute("UPDATE sessions SET folded_label = 'not read again' WHERE id = 2")
+            connection.commit()
+        await prepare(url, 2 * UPGRADE_MS + 1)
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT folded_label FROM sessions WHERE id = 2").fetchone() == (
+                "not read again",
+            )
+
+
+async def test_a_name_that_changes_while_names_are_folded_keeps_its_own(open_home: OpenHome) -> None:
+    async with open_home() as app:
+        sessions = app.services.sessions
+        target = sessions.target("api:one")
+        row = (await sessions.open(OWNER, target, attributes=SessionAttributes(label="МОСКВА"))).session.row
+
+        async def fold_late(tx: Transaction) -> None:
+            asking = fold_names()
+            found = await tx.fetch_all(*next(asking))
+            await tx.execute("UPDATE sessions SET folded_label = NULL WHERE id = ?", (row,))
+            stale = asking.send([(*found[0][:2], "ПРАГА", *found[0][3:])])
+            await tx.execute(*stale)
+
+        await app.database.run(fold_late)
+        assert not (await sessions.list(OWNER, SessionFilter(search="прага"), limit=1)).sessions

@@ -200,6 +200,11 @@ class ProviderModel:
         """Raises `ModelError` with the remedy if the key is missing or malformed; sends no request."""
         self._key()
 
+    @property
+    def has_key(self) -> bool:
+        """Whether a key is set; servers of one's own often need none."""
+        return self._key() is not None
+
     async def aclose(self) -> None:
         """Closes idle connections; the next request opens them again."""
         connection, self._connection = self._connection, None

@@ -23,6 +23,8 @@ from antiphon.domain.ids import AgentId
 
 MAX_KEY_BYTES = 512
 MAX_SLUG_LENGTH = 48
+UNKNOWN_FORM = "is not of a known form"
+"""What is wrong with a text that has none of the forms of keys; it may be a session id."""
 RESERVED = frozenset({"global", "unknown"})
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -272,7 +274,7 @@ def _read_key(text: str, default_agent: AgentId | None) -> SessionKey:
             return parse_key(f"agent:{default_agent}:{text}")
         case _:
             raise _invalid(
-                "is not of a known form",
+                UNKNOWN_FORM,
                 text,
                 "Write 'agent:<agentId>:<rest>', 'cron:<jobId>', 'hook:<id>' or 'node-<nodeId>'",
             )

@@ -12,8 +12,7 @@ _LONGEST_AGENT = AgentId("a" * 64)
 
 def parse_session_id(text: str) -> SessionId:
     """The id of exactly that text, from which every agent can make a key; else `Invalid`, never repaired."""
-    namespace, _, rest = text.partition(":")
-    if not rest or namespace == "agent" or not _NAMESPACE.fullmatch(namespace):
+    if not has_namespace(text):
         raise Invalid(
             f"Session id is not of the form '<namespace>:<rest>': {text[:80]!r}. "
             "Examples: 'cli:work', 'api:customer-42'.",
@@ -23,8 +22,14 @@ def parse_session_id(text: str) -> SessionId:
         parse_key(f"agent:{_LONGEST_AGENT}:{text}")
     except Invalid as error:
         reason = error.message.partition(": ")[0].removeprefix("Session key ")
-        raise Invalid(f"Session id {reason}: {text[:80]!r}", code="invalid_session_id") from error
+        raise Invalid(f"Session id {reason}: {text[:80]!r}.", code="invalid_session_id") from error
     return SessionId(text)
+
+
+def has_namespace(text: str) -> bool:
+    """Whether the text has the form `<namespace>:<rest>`, whatever the rest."""
+    namespace, _, rest = text.partition(":")
+    return bool(rest) and namespace != "agent" and _NAMESPACE.fullmatch(namespace) is not None
 
 
 def namespace_of(session_id: SessionId) -> str:

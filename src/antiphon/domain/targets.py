@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId, SessionId
-from antiphon.domain.keys import RESERVED, SessionKey, main_key, parse_key
-from antiphon.domain.session_ids import parse_session_id
+from antiphon.domain.keys import RESERVED, UNKNOWN_FORM, SessionKey, main_key, parse_key
+from antiphon.domain.session_ids import has_namespace, parse_session_id
 
 
 class RelativeTarget(StrEnum):
@@ -51,22 +51,25 @@ def parse_target(text: str, *, agent_id: AgentId) -> Target:
         return RelativeTarget(text)
     if text == "main":
         return NamedTarget(main_key(agent_id), None)
+    session_id, refused = None, None
     try:
         session_id = parse_session_id(text)
-    except Invalid:
-        session_id = None
+    except Invalid as error:
+        refused = error
     try:
         key = parse_key(text, default_agent=agent_id)
     except Invalid as error:
-        if session_id is None:
-            raise _unreadable(text, error) from error
+        if refused is not None:
+            raise _unreadable(text, error, refused) from error
         key = None
     return NamedTarget(key, session_id)
 
 
-def _unreadable(text: str, error: Invalid) -> Invalid:
+def _unreadable(text: str, as_key: Invalid, as_id: Invalid) -> Invalid:
+    if has_namespace(text) and UNKNOWN_FORM in as_key.message:
+        return Invalid(as_id.message, code="invalid_key")
     if ":" in text or text in RESERVED:
-        return error
+        return as_key
     return Invalid(
         f"Session name is not a key or id: {text[:80]!r}. Use 'main', 'current', 'parent', a key as listed "
         "('agent:<agentId>:…') or a session id ('<namespace>:<rest>').",

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.lease import Lease
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
 
@@ -16,17 +17,20 @@ class DeliveryHandles:
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
 
+    @checked
     async def list(
         self, *, status: Collection[DeliveryStatus] | None = None, before: str | None = None, limit: int = LISTED
     ) -> list[Delivery]:
         """Deliveries, newest first; `before` is the id of the last one of the previous page."""
         where = DeliveryFilter(statuses=None if status is None else frozenset(status), before=before)
-        return await self._lease.services.deliveries.list(OWNER, where, limit=max(limit, 1))
+        return await self._lease.services.deliveries.list(OWNER, where, limit=rows(limit))
 
+    @checked
     async def get(self, delivery_id: str) -> Delivery:
         """Raises `NotFound`."""
         return await self._lease.services.deliveries.get(OWNER, delivery_id)
 
+    @checked
     async def retry(self, delivery_id: str) -> Delivery:
         """Queues a dead or suppressed text again. Raises `NotFound`, and `Conflict` for a text that was sent."""
         return await self._lease.services.deliveries.retry(OWNER, delivery_id)

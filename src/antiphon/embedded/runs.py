@@ -8,6 +8,7 @@ from antiphon.domain.ids import RunId
 from antiphon.domain.keys import parse_key
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.targets import NamedTarget
+from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.lease import DEFAULT_WAIT, Lease, duration
 from antiphon.embedded.streams import ReplyPiece, stream_reply
 from antiphon.engine.runs.cancel import RunFilter
@@ -22,6 +23,7 @@ class RunHandle:
         self._lease = lease
         self.id = run_id
 
+    @checked
     async def wait(self, timeout: float | timedelta = DEFAULT_WAIT) -> Run:
         """The run once it has ended; the timeout is in seconds, or a timedelta.
 
@@ -57,6 +59,7 @@ class RunHandles:
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
 
+    @checked
     async def list(
         self,
         *,
@@ -80,4 +83,4 @@ class RunHandles:
             is_kept=kept,
             before=None if before is None else RunId(before),
         )
-        return await services.runs.list(OWNER, where, limit=max(limit, 1))
+        return await services.runs.list(OWNER, where, limit=rows(limit))

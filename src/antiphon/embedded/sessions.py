@@ -14,6 +14,7 @@ from antiphon.domain.message import JsonObject, Part, Role, text_content
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import Session, SessionSummary, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.lease import Lease
 from antiphon.embedded.runs import RunHandle
 from antiphon.embedded.streams import follow_log
@@ -48,6 +49,7 @@ class SessionHandle:
         self._target = NamedTarget(session.key, None)
         self.key = str(session.key)
 
+    @checked
     async def post(
         self,
         text: str | tuple[Part, ...],
@@ -73,6 +75,7 @@ class SessionHandle:
             raise Conflict("Message started no run: it is stored for later turns of the group", code="not_triggered")
         return RunHandle(self._lease, posted.run_id)
 
+    @checked
     async def append(
         self,
         text: str | tuple[Part, ...],
@@ -94,20 +97,23 @@ class SessionHandle:
         )
         return posted.seq
 
+    @checked
     async def history(
         self, *, limit: int = LISTED, before: int | None = None, include_tools: bool = False
     ) -> list[Event]:
         """The newest messages below the `seq` `before`, oldest first, each in its event's `message`."""
         page = await self._lease.services.history.page(
-            OWNER, self._target, limit=max(limit, 1), before=before, include_tools=include_tools
+            OWNER, self._target, limit=rows(limit), before=before, include_tools=include_tools
         )
         return page.events
 
+    @checked
     async def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
         """Every event of the present incarnation above `after`, up to now."""
         async for event in self._lease.services.history.events(OWNER, self._target, after):
             yield event
 
+    @checked
     async def follow(self, *, after: int | None = None) -> AsyncGenerator[Event]:
         """Every event above `after`, then each new one as it is stored; without `after`, only new ones.
 
@@ -120,12 +126,14 @@ class SessionHandle:
         """The session with its state, labels and usage."""
         return (await self._lease.services.sessions.get(OWNER, self._target)).session
 
+    @checked
     async def tree(self, *, limit: int = MEMBERS, include_inactive: bool = False) -> Tree:
         """The session and what it spawned; the limit does not count the session itself."""
         return await self._lease.services.trees.under(
-            OWNER, self._target, include_inactive=include_inactive, limit=limit
+            OWNER, self._target, include_inactive=include_inactive, limit=rows(limit, least=0)
         )
 
+    @checked
     async def change(self, **changes: Unpack[SessionChanges]) -> Session:
         """Changes the named fields; None unsets a field. Raises `Invalid`, also for a model that is not configured."""
         columns: dict[str, object] = {**changes}
@@ -142,6 +150,7 @@ class SessionHandle:
             await self._lease.app.models.check_key(model)
         return await self._lease.services.sessions.patch(OWNER, self._target, session_columns(columns))
 
+    @checked
     async def fork(self, *, seq: int | None = None) -> "SessionHandle":
         """A new session with a copy of the log up to `seq`."""
         return SessionHandle(self._lease, await self._lease.services.forks.fork(OWNER, self._target, seq))
@@ -165,6 +174,7 @@ class SessionHandles:
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
 
+    @checked
     async def open(
         self, name: str, *, agent_id: str | None = None, metadata: JsonObject | None = None, label: str | None = None
     ) -> SessionHandle:
@@ -182,11 +192,13 @@ class SessionHandles:
         )
         return SessionHandle(self._lease, opened.session)
 
+    @checked
     async def get(self, name: str) -> SessionHandle:
         """The session, which must exist. Raises `NotFound`."""
         found = await self._lease.services.sessions.get(OWNER, self._target(name))
         return SessionHandle(self._lease, found.session)
 
+    @checked
     async def list(
         self,
         *,
@@ -204,16 +216,17 @@ class SessionHandles:
             search=search,
             kinds=None if kinds is None else frozenset(kinds),
             agent_id=services.rules.agent_id(agent_id),
-            updated_since=None if active is None else services.clock.now() - active,
+            updated_since=None if active is None else _before(services.clock.now(), active),
             include_inactive=include_inactive,
         )
         end = None if after is None else ListCursor(milliseconds(after.updated_at), after.row)
-        return (await services.sessions.list(OWNER, where, limit=max(limit, 1), after=end)).sessions
+        return (await services.sessions.list(OWNER, where, limit=rows(limit), after=end)).sessions
 
+    @checked
     async def trees(self, *, roots: int = 30, limit: int = MEMBERS, include_inactive: bool = False) -> Tree:
         """The sessions without a parent that changed last, each with what it spawned."""
         return await self._lease.services.trees.recent(
-            OWNER, include_inactive=include_inactive, roots=roots, limit=limit
+            OWNER, include_inactive=include_inactive, roots=rows(roots), limit=rows(limit, least=0)
         )
 
     def _target(self, name: str) -> NamedTarget:
@@ -227,6 +240,14 @@ class SessionHandles:
 
 def _content(text: str | tuple[Part, ...]) -> tuple[Part, ...]:
     return text_content(text) if isinstance(text, str) else text
+
+
+def _before(now: datetime, time: timedelta) -> datetime | None:
+    """None for a time longer than the calendar."""
+    try:
+        return now - time
+    except OverflowError:
+        return None
 
 
 def _label(text: str) -> str:

@@ -20,6 +20,7 @@ from antiphon.config.sources import find_config_file, load_config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import RunId
+from antiphon.embedded.arguments import checked, rows
 from antiphon.embedded.deliveries import DeliveryHandles
 from antiphon.embedded.lease import Lease
 from antiphon.embedded.runs import RunHandle, RunHandles
@@ -48,21 +49,25 @@ class Antiphon:
         """The parts of the system, which may change between versions."""
         return self._lease.app
 
+    @checked
     def run(self, run_id: str) -> RunHandle:
         """The run of that id, as in `RunHandle.id`; also a run of an earlier process."""
         return RunHandle(self._lease, RunId(run_id))
 
+    @checked
     async def search(self, query: str, *, limit: int = FOUND, before: int | None = None) -> HitPage:
         """Messages that contain all words, newest first; `before` is `next` of the previous page."""
-        return await self._lease.services.search.messages(OWNER, query, limit=max(limit, 1), before=before)
+        return await self._lease.services.search.messages(OWNER, query, limit=rows(limit), before=before)
 
+    @checked
     async def search_names(self, query: str, *, limit: int = FOUND) -> NamedSessions:
         """Sessions with all words in their names or keys, newest first."""
-        return await self._lease.services.search.sessions(OWNER, query, limit=max(limit, 1))
+        return await self._lease.services.search.sessions(OWNER, query, limit=rows(limit))
 
+    @checked
     async def who(self, *, limit: int = 100) -> Work:
         """The sessions with an unfinished run, and the processes."""
-        return await self._lease.services.activities.now(OWNER, limit=limit)
+        return await self._lease.services.activities.now(OWNER, limit=rows(limit, least=0))
 
 
 @asynccontextmanager
@@ -85,14 +90,15 @@ async def open_embedded(
     if agents:
         listed = settings.agents.model_copy(update={"list": (*settings.agents.list, *agents)})
         settings = settings.model_copy(update={"agents": listed})
-    place = directory.resolve()
-    if place in _OPEN_HOMES and settings.database.url is None:
+    # Only a database of its own belongs to one opener.
+    own = {directory.resolve()} if settings.database.url is None else set[Path]()
+    if own & _OPEN_HOMES:
         raise Conflict(
             f"Home is already open in this program: {str(directory)!r}. Open it once and share what "
             "`antiphon.open` returned.",
             code="home_open",
         )
-    _OPEN_HOMES.add(place)
+    _OPEN_HOMES.update(own)
     failure: BaseException | None = None
     try:
         async with open_app(directory, settings, parts or Parts(tools=tools)) as app:
@@ -110,7 +116,7 @@ async def open_embedded(
     except BaseExceptionGroup as group:
         raise _only_of(group) from None
     finally:
-        _OPEN_HOMES.discard(place)
+        _OPEN_HOMES.difference_update(own)
     if failure is not None:
         raise failure
 

@@ -3,6 +3,7 @@
 from antiphon.agents.model import ToolSchema
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject
+from antiphon.embedded.arguments import checked
 from antiphon.embedded.lease import Lease
 from antiphon.embedded.sessions import SessionHandle
 
@@ -22,6 +23,7 @@ class Tools:
         """The name, description and JSON Schema of the arguments of each tool."""
         return self._lease.app.tool_calls.schemas
 
+    @checked
     async def call(
         self,
         name: str,

@@ -141,7 +141,11 @@ def place_text(place: DeliveryContext) -> str:
 
 
 def place(text: str) -> DeliveryContext:
-    channel, to, account_id, thread_id = json_list(text)
+    """Raises `Unavailable` if the stored text is damaged."""
+    parts = json_list(text)
+    if len(parts) != 4:
+        raise unreadable("a place")
+    channel, to, account_id, thread_id = parts
     return DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
 
 

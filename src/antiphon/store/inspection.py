@@ -1,14 +1,14 @@
 """Reads every row of a database, to find what is damaged. Changes nothing."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from antiphon.domain.errors import Unavailable
-from antiphon.store.codec import check_delay, check_payload, json_list, json_object
+from antiphon.store.codec import check_delay, check_payload, json_list, json_object, place
 from antiphon.store.migrate import find_schema_damage
 from antiphon.store.sqlite_errors import unusable
 
@@ -24,15 +24,42 @@ RESTORE = (
 JSON_COLUMNS = {
     "sessions": {"metadata": json_object},
     "events": {"payload": check_payload},
-    "runs": {"place": json_list, "delay": check_delay},
-    "reports": {"place": json_list},
+    "runs": {"place": place, "delay": check_delay},
+    "reports": {"place": place},
     "spawns": {"attach_as": json_object, "receipt": json_object},
     "processes": {"agents": json_list},
 }
 """The columns with JSON text, by table, and what reads them."""
 
-NAMES = {"events": ("session", "seq"), "runs": ("id",), "sessions": ("key",)}
+NAMES = {
+    "events": ("session", "seq"),
+    "runs": ("id",),
+    "sessions": ("key",),
+    "reports": ("id",),
+    "spawns": ("child",),
+    "processes": ("id",),
+}
 """The columns that name a row for people."""
+
+_MEND = "Restore a backup. Without one, stop Antiphon, keep a copy of the database, and run there:"
+REMEDIES = {
+    "events": "Entries of a log are shown as unreadable and the rest works. Restore a backup to get them back, or "
+    "continue in a fork of the session.",
+    "sessions": "Requests for these sessions, and lists with them, answer store_corrupt; the rest works. "
+    f"{_MEND} UPDATE sessions SET metadata = '{{}}' WHERE key = 'KEY'. That loses the session's metadata alone.",
+    "runs": "A run with a damaged delay works, and shows none. With a damaged place, the run and lists with it answer "
+    f"store_corrupt. {_MEND} UPDATE runs SET COLUMN = NULL WHERE id = 'RUN'. Without its place, the run's reply stays "
+    "in the log.",
+    "reports": "The results of these sub-agents cannot be delivered, and requests for them answer store_corrupt. "
+    f"{_MEND} UPDATE reports SET place = NULL WHERE id = 'ID'. A run of the requester then answers the result, and "
+    "no channel gets it.",
+    "spawns": "The work of these sub-agents cannot go on, and requests for it answer store_corrupt. "
+    f"{_MEND} UPDATE spawns SET COLUMN = NULL WHERE child = NUMBER. That loses the list of their attachments, "
+    "not the files.",
+    "processes": "No process starts, or notices that another one is dead. Stop Antiphon and run in the database: "
+    "DELETE FROM processes WHERE id = 'ID'. That loses nothing: each process writes its row at its start.",
+}
+"""What to do about values of a table that cannot be read; COLUMN stands for the damaged one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +84,9 @@ class TableReading:
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         self._table = table
         self._readers = [
-            (columns.index(name), reader) for name, reader in JSON_COLUMNS.get(table, {}).items() if name in columns
+            (name, columns.index(name), reader)
+            for name, reader in JSON_COLUMNS.get(table, {}).items()
+            if name in columns
         ]
         self._names = [(name, columns.index(name)) for name in NAMES.get(table, ()) if name in columns]
         self._damaged: list[str] = []
@@ -66,35 +95,36 @@ class TableReading:
     def add(self, rows: Iterable[Sequence[object]]) -> None:
         for row in rows:
             self.rows += 1
-            if not self._is_sound(row):
-                self._damaged.append(self._name(row))
+            if columns := self._damaged_columns(row):
+                self._damaged.append(f"{self._name(row)} ({', '.join(columns)})")
 
-    def _is_sound(self, row: Sequence[object]) -> bool:
-        for index, reader in self._readers:
-            value = row[index]
-            try:
-                if isinstance(value, str):
-                    value.encode()  # a text that is not UTF-8 was read with half characters in its place
-                if value is not None:
-                    reader(cast("str", value))  # a value of another kind is damage too, which readers find
-            except (Unavailable, UnicodeEncodeError):
-                return False
-        return True
+    def _damaged_columns(self, row: Sequence[object]) -> list[str]:
+        return [name for name, index, reader in self._readers if not _is_sound(row[index], reader)]
 
     def _name(self, row: Sequence[object]) -> str:
-        return " ".join(f"{name} {row[index]}" for name, index in self._names) or f"row {self.rows}"
+        return " ".join(f"{name} {row[index]}" for name, index in self._names)
 
     def damage(self) -> Iterator[Damage]:
         if self._damaged:
             named = "; ".join(self._damaged[:MOST_NAMED])
             more = len(self._damaged) - MOST_NAMED
+            rows = "1 row holds" if len(self._damaged) == 1 else f"{len(self._damaged)} rows hold"
             yield Damage(
                 part=self._table,
-                detail=f"{len(self._damaged)} rows hold values that cannot be read: {named}"
-                + (f" and {more} more" if more > 0 else ""),
-                remedy="Entries of a log are shown as unreadable and the rest works. Restore a backup to get them "
-                "back, or continue in a fork of the session.",
+                detail=f"{rows} values that cannot be read: {named}" + (f" and {more} more" if more > 0 else ""),
+                remedy=REMEDIES[self._table],
             )
+
+
+def _is_sound(value: object, reader: Callable[[str], object]) -> bool:
+    try:
+        if isinstance(value, str):
+            value.encode()  # a text that is not UTF-8 was read with half characters in its place
+        if value is not None:
+            reader(cast("str", value))  # a value of another kind is damage too, which readers find
+    except (Unavailable, UnicodeEncodeError):
+        return False
+    return True
 
 
 def inspect_file(path: Path) -> Inspection:

@@ -14,6 +14,16 @@ NAMES = ("key", "label", "display_name")
 MAX_WORDS = 32
 """Of a search; it ignores the others."""
 ROWS_AT_ONCE = 500
+UPGRADE_MS = 7 * 86_400_000
+"""How long processes of the previous schema may run beside those of this one."""
+CLOCKS_MS = 86_400_000
+"""How far the clocks of two machines may differ."""
+
+_COLUMNS = ("id", *NAMES, *(f"folded_{name}" for name in NAMES))
+_FOLDED = ", ".join(f"folded_{name} = n.column{at}" for at, name in enumerate(NAMES, 2))
+_UNCHANGED = "".join(
+    f" AND COALESCE(sessions.{name}, '') = COALESCE(n.column{at}, '')" for at, name in enumerate(NAMES, 2 + len(NAMES))
+)
 
 
 def with_folded(columns: Mapping[str, SqlValue]) -> Mapping[str, SqlValue]:
@@ -27,29 +37,45 @@ def with_folded(columns: Mapping[str, SqlValue]) -> Mapping[str, SqlValue]:
 def has_words(search: str) -> Condition:
     """Each word of the search, between blanks, is a part of a name or of the key of `sessions s`."""
     words = folded(search).split()[:MAX_WORDS]
+    if any("\0" in word for word in words):
+        return Condition("1 = 0")  # no name holds NUL, at which one database ends the pattern
     is_named = " OR ".join(f"COALESCE(s.folded_{name}, s.{name}) LIKE ? ESCAPE '!'" for name in NAMES)
     return all_of([Condition(f"({is_named})", (_part(word),) * len(NAMES)) for word in words] or [Condition("1 = 1")])
 
 
-def fold_names() -> Asking:
-    """Stores the folded names of the sessions of an earlier schema."""
+def fold_names(since_ms: int = 0) -> Asking:
+    """Stores the folded names of sessions that changed since then, where a program of an earlier schema wrote them."""
     last = -1
     while True:
         rows = yield Statement(
-            f"SELECT id, {', '.join(NAMES)} FROM sessions WHERE id > ? ORDER BY id LIMIT ?", (last, ROWS_AT_ONCE)
+            f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE id > ? AND updated_at >= ? ORDER BY id LIMIT ?",
+            (last, since_ms, ROWS_AT_ONCE),
         )
         if not rows:
             return
         last = int(rows[-1][0])
-        found = [(row, *map(_fold, names)) for row, *names in rows]
-        changed = [names for names in found if any(names[1:])]
+        changed: list[tuple[SqlValue, ...]] = []
+        for row, *columns in rows:
+            names, stored = columns[: len(NAMES)], columns[len(NAMES) :]
+            if (wanted := [_fold(name) for name in names]) != stored:
+                changed.append((row, *wanted, *names))
         if changed:
-            places = ", ".join(["(?, ?, ?, ?)"] * len(changed))
-            columns = ", ".join(f"folded_{name} = n.column{at}" for at, name in enumerate(NAMES, 2))
+            places = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(changed))
             yield Statement(
-                f"UPDATE sessions SET {columns} FROM (VALUES {places}) AS n WHERE sessions.id = n.column1",
-                tuple(value for names in changed for value in names),
+                f"UPDATE sessions SET {_FOLDED} FROM (VALUES {places}) AS n WHERE sessions.id = n.column1{_UNCHANGED}",
+                tuple(value for each in changed for value in each),
             )
+
+
+def fold_names_again(now_ms: int) -> Asking:
+    """Folds what processes of the previous schema stored since the names were folded, in the days after an upgrade."""
+    found = yield Statement(
+        "SELECT n.applied_at FROM schema_migrations n JOIN schema_migrations f ON f.version = 1 "
+        "WHERE n.name = 'names' AND n.applied_at > f.applied_at AND n.applied_at > ?",
+        (now_ms - UPGRADE_MS,),
+    )
+    if found:
+        yield from fold_names(int(found[0][0]) - CLOCKS_MS)
 
 
 def _fold(name: SqlValue) -> str | None:

@@ -52,7 +52,7 @@ def list_runs(
                 str(run["sessionKey"]),
                 _status_of(run),
                 ago(run["createdAt"]),
-                " ".join(str(run.get("error") or run.get("reply") or "").split()),
+                " ".join(str(run.get("error") or _delay_of(run) or run.get("reply") or "").split()),
             ]
             for run in rows
         ],
@@ -107,9 +107,13 @@ def _status_of(run: JsonObject) -> str:
     if run.get("isParked"):
         return f"{_end_of(run)}, waits for its children"
     status, code = str(run["status"]), run.get("code")
-    if isinstance(delay := run.get("delay"), dict):
-        return f"{status}: {delay['text']}"
     return status if code in (None, status) else f"{status} ({code})"
+
+
+def _delay_of(run: JsonObject) -> str:
+    """Why the run waits for its model's provider."""
+    delay = run.get("delay")
+    return str(delay["text"]) if isinstance(delay, dict) else ""
 
 
 def _end_of(run: JsonObject) -> str:

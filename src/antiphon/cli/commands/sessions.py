@@ -48,7 +48,7 @@ def list_sessions(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import why_none
     from antiphon.cli.rendering.output import ago, hint, show, show_json, show_table
-    from antiphon.cli.rendering.rows import last_words, rows_of
+    from antiphon.cli.rendering.rows import last_words, name_of, rows_of
 
     with connect(home, config) as client:
         answer = client.get(
@@ -68,20 +68,18 @@ def list_sessions(
     if not rows:
         hint(none_text)
         return
-    show_table(
-        ["Session", "Status", "Updated", "Messages", "Model", "Last message"],
-        [
-            [
-                str(row["key"]),
-                str(row["status"]),
-                ago(row["updatedAt"]),
-                str(row["messageCount"]),
-                str(row["model"]),
-                last_words(row),
-            ]
-            for row in rows
-        ],
-    )
+    columns = {
+        "Session": [str(row["key"]) for row in rows],
+        "Name": [name_of(row) for row in rows],
+        "Status": [str(row["status"]) for row in rows],
+        "Updated": [ago(row["updatedAt"]) for row in rows],
+        "Messages": [str(row["messageCount"]) for row in rows],
+        "Model": [str(row["model"]) for row in rows],
+        "Last message": [last_words(row) for row in rows],
+    }
+    if not any(columns["Name"]):
+        del columns["Name"]
+    show_table(list(columns), [list(line) for line in zip(*columns.values(), strict=True)])
     if "nextCursor" in answer:
         show(f"To see more: --cursor {answer['nextCursor']}", "dim")
 

@@ -1,6 +1,9 @@
 """Sessions as people name them on the command line."""
 
+from unicodedata import normalize
+
 from antiphon.cli.connection.client import Client, session_path
+from antiphon.cli.rendering.output import tell
 from antiphon.cli.rendering.rows import rows_of
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.message import JsonObject
@@ -9,10 +12,13 @@ _CHILD = "subagent:"
 
 
 def session_name(text: str, agent: str | None = None) -> str:
-    """A key or id: a plain word names the chat `cli:<word>`, `main` is that of the agent."""
-    if text == "main":
+    """A key or id: a plain word in any case names the chat `cli:<word>`, `main` is that of the agent."""
+    if ":" in text:
+        return text
+    word = normalize("NFC", normalize("NFC", text).lower())
+    if word == "main":
         return f"agent:{agent}:main" if agent else "main"
-    return text if ":" in text else f"cli:{text}"
+    return f"cli:{word}"
 
 
 def find_session(client: Client, text: str, agent: str | None = None) -> JsonObject:
@@ -21,7 +27,7 @@ def find_session(client: Client, text: str, agent: str | None = None) -> JsonObj
     A plain word names the chat, whatever it was reset to since; an id its own incarnation.
     """
     name = session_name(text, agent)
-    if text == "main":
+    if _is_main(text):
         return open_session(client, text, agent)
     try:
         row = client.get(session_path(name))
@@ -61,10 +67,19 @@ def _is_made_by_spawning(name: str) -> bool:
 
 
 def open_session(client: Client, text: str, agent: str | None = None) -> JsonObject:
-    """The session's row, made if it is new."""
+    """The session's row, made if it is new. A word with capitals is then the name of the session too."""
     name = session_name(text, agent)
-    is_key = text == "main" or name.startswith("agent:")
+    is_key = _is_main(text) or name.startswith("agent:")
     body: JsonObject = {"key" if is_key else "sessionId": name, "source": {"kind": "cli"}}
     if agent is not None and not is_key:
         body["agentId"] = agent
-    return client.post("/sessions", body)
+    row = client.post("/sessions", body)
+    if is_key or name in (text, f"cli:{text}") or row["messageCount"] or row.get("label"):
+        return row
+    row = client.patch(session_path(str(row["key"])), {"label": text})
+    tell(f"Session {name} is new; its name is {text!r}.")
+    return row
+
+
+def _is_main(text: str) -> bool:
+    return ":" not in text and session_name(text) == "main"

@@ -20,7 +20,7 @@ from antiphon.backends import DATABASE_NAME, MOVED_SUFFIX, describe_database, in
 from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
-from antiphon.cli.homes.keys import key_problem, offline_remedy
+from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
 from antiphon.config.config import Config
 from antiphon.config.file import TOML_NAME
@@ -340,7 +340,9 @@ def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:
         elif agent.model == "offline":
             yield CheckResult(name, Grade.WARNING, "offline, which only echoes", offline_remedy(file))
         else:
-            yield CheckResult(name, Grade.OK, agent.model + (", its key is set" if ":" in agent.model else ""))
+            yield CheckResult(
+                name, Grade.OK, agent.model + (", its key is set" if has_key(models, agent.model) else "")
+            )
 
 
 def _mcp_servers(home: Path, config: Config) -> Iterator[CheckResult]:

@@ -14,6 +14,12 @@ def offline_remedy(file: Path) -> str:
     return f"Set {setting} in {file}, and the environment variable OPENAI_API_KEY."
 
 
+def has_key(models: Models, name: str) -> bool:
+    """Whether the model sends a key with its requests, and one is set. Raises `Invalid` for an unknown model."""
+    model = models.open(name)
+    return isinstance(model, ProviderModel) and model.has_key
+
+
 def key_problem(models: Models, name: str) -> str | None:
     """What is wrong with the model's key and what to do; None if nothing is, or none is needed.
 

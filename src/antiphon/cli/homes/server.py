@@ -155,9 +155,9 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
         show_json({"url": gateway.url, **_facts(app)})
         return
     console().print(styled(f"Antiphon {__version__} listens on ", "bold"), styled(gateway.url, "bold green"), sep="")
+    await _show_way_in(gateway)
     show_fields(
         {
-            "Sign in": await _way_in(gateway),
             "Chat": command_line("chat", app.home),
             **_shown_facts(app),
         }
@@ -170,13 +170,15 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
     show("Ctrl-C stops it.", "dim")
 
 
-async def _way_in(gateway: LocalGateway) -> str:
+async def _show_way_in(gateway: LocalGateway) -> None:
     """A link with its code on a terminal alone: other output ends up in journals, which others read."""
     another = command_line("open", gateway.app.home)
     if not sys.stdout.isatty():
-        return f"`{another}` prints a link"
+        show(f"Sign in: `{another}` prints a link.")
+        return
     code = await gateway.app.services.sign_in.new_link_code(OWNER)
-    return f"{gateway.url}/#code={code}\n         (good once, for 10 minutes; `{another}` prints another)"
+    show(f"Sign in (good once, for 10 minutes; `{another}` prints another):")
+    show(f"{gateway.url}/#code={code}", "bold green")  # on a line of its own, a narrow terminal does not break it
 
 
 def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:

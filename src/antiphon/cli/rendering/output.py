@@ -15,8 +15,7 @@ from antiphon.domain.text import plain, short_age
 from antiphon.program import with_path
 
 MIN_LAST_COLUMN = 20
-MIN_FIRST_COLUMN = 12
-_PARTS = (("day", 86_400), ("hour", 3600), ("minute", 60))
+MIN_COLUMN = 12
 
 
 class _Terminal(Console):
@@ -69,7 +68,7 @@ def show_pretty(value: Mapping[str, JsonValue]) -> None:
 
 
 def show_table(columns: list[str], lines: list[list[str]]) -> None:
-    """Rows under headings; the last column is cut to what the terminal has room for, the others are whole."""
+    """Rows under headings; on a terminal, the widest columns show the ends of their cells where there is no room."""
     heading = [styled(name, "bold") for name in columns]
     show_lines(aligned([heading, *([styled(cell) for cell in line] for line in lines)]))
 
@@ -83,10 +82,9 @@ def aligned(rows: Sequence[Sequence[Text]], *, column: int = 0, room: int | None
     widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
     widths[column] = widths[column] if room is None else min(widths[column], room)
     if room is None and console().is_terminal:
-        short = MIN_LAST_COLUMN + sum(widths[:-1]) + 2 * (len(widths) - 1) - console().width
-        widths[column] = max(MIN_FIRST_COLUMN, min(widths[column], widths[column] - short))
-        for row in cells:
-            row[column] = _end_of(row[column], widths[column])
+        for column in _narrowed(widths, console().width):
+            for row in cells:
+                row[column] = _end_of(row[column], widths[column])
     least = MIN_LAST_COLUMN if room is not None else MIN_LAST_COLUMN // 2
     widths[-1] = max(least, console().width - sum(widths[:-1]) - 2 * (len(widths) - 1))
     lines: list[Text] = []
@@ -98,6 +96,18 @@ def aligned(rows: Sequence[Sequence[Text]], *, column: int = 0, room: int | None
             cell.pad_right(width - cell.cell_len)
         lines.append(Text("  ").join([*first, last]))
     return lines
+
+
+def _narrowed(widths: list[int], room: int) -> set[int]:
+    """Takes from the widest columns before the last until the room is enough; returns which became narrower."""
+    found: set[int] = set()
+    while sum(widths[:-1]) + 2 * (len(widths) - 1) + MIN_LAST_COLUMN > room:
+        widest = max(range(len(widths) - 1), key=lambda column: (widths[column], -column))
+        if widths[widest] <= MIN_COLUMN:
+            break
+        widths[widest] -= 1
+        found.add(widest)
+    return found
 
 
 def _end_of(cell: Text, room: int) -> Text:
@@ -132,11 +142,8 @@ def ago(moment_ms: JsonValue) -> str:
     """How long ago, roughly."""
     if not isinstance(moment_ms, int):
         return ""
-    seconds = max(0, int(datetime.now(UTC).timestamp() - moment_ms / 1000))
-    for name, size in _PARTS:
-        if count := seconds // size:
-            return f"{count} {name}{'s' if count > 1 else ''} ago"
-    return "now" if seconds < 10 else f"{seconds} s ago"
+    seconds = datetime.now(UTC).timestamp() - moment_ms / 1000
+    return "now" if seconds < 10 else f"{short_age(seconds)} ago"
 
 
 def age(moment_ms: JsonValue) -> str:

@@ -1,8 +1,10 @@
 """How sessions, messages and outcomes are shown to people."""
 
-from antiphon.cli.rendering.output import ago, calls_of, clock_time, error_console, show, styled, text_of
+from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
 from antiphon.domain.message import JsonObject, report_for_people, step_for_people
+from antiphon.incoming import shortened
 
+NAME_CHARACTERS = 20
 RESULT_LINES = 4
 RESULT_CHARACTERS = 240
 REMEDIES = {
@@ -44,8 +46,14 @@ def session_fields(row: JsonObject) -> dict[str, str | None]:
     }
 
 
+def name_of(row: JsonObject) -> str:
+    """What people call the session, cut on a terminal; empty without a name."""
+    name = str(row.get("label") or row.get("displayName") or "")
+    return shortened(name, NAME_CHARACTERS) if console().is_terminal else name
+
+
 def last_words(row: JsonObject) -> str:
-    """Why the last turn failed, else the label, else the last message."""
+    """Why the last turn failed, else the last message."""
     last = row.get("lastRun")
     if (
         row.get("status") in ("idle", "inactive")
@@ -53,7 +61,7 @@ def last_words(row: JsonObject) -> str:
         and last.get("status") in ("error", "timeout")
     ):
         return f"failed: {last.get('error') or last['status']}"
-    return str(row.get("label") or row.get("preview") or "")
+    return str(row.get("preview") or "")
 
 
 def show_message(message: JsonObject) -> None:

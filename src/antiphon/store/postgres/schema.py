@@ -18,6 +18,7 @@ from antiphon.store import migrations as files
 from antiphon.store.checkup import COUNT_DELIVERIES, COUNT_KEPT
 from antiphon.store.migrate import STEPS
 from antiphon.store.migrations import EXCLUSIVE, Migration, StoreUnusable, statements
+from antiphon.store.names import fold_names_again
 from antiphon.store.postgres.link import connect
 from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of
 from antiphon.store.search import LAG, SCHEMA
@@ -114,6 +115,7 @@ async def prepare(
         for migration in missing:
             await _apply(connection, migration, now_ms)
         await _keep_hashes(connection, known)
+        await _carry_out(connection, lambda: fold_names_again(now_ms))
         await _prepare_engine(connection)
         await _prepare_server_life(connection)
     except psycopg.errors.InsufficientPrivilege as error:
