@@ -27,5 +27,7 @@ class Act(StrEnum):
     """List deliveries and send them again."""
     TOKENS = "tokens"
     """Manage bound tokens, browsers and the owner's token."""
+    APPROVE = "approve"
+    """List and decide requests for approval."""
     LINK = "link"
     """Create sign-in links."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal, PrincipalKind
-from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
@@ -30,9 +30,9 @@ _RUN = SelectList(
     """r.id, r.session, s.key AS session_key, r.incarnation AS session_id, r.agent_id, r.seq, r.newest_seq, r.status,
 r.mode, r.purpose, r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline,
 r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.report, r.announces, r.has_spawned,
-r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.delay, r.is_yielding, r.is_parked,
-r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error, r.code,
-r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
+r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
+r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
+r.code, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
@@ -59,10 +59,13 @@ _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _SELECT = f"SELECT {_RUN.text} {_FROM}"
 _SELECT_WITH_END = (
     f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
-    f"s.depth, s.last_seq, s.incarnation {_FROM}"
+    f"s.depth, s.last_seq, s.incarnation, s.pending_approvals {_FROM}"
 )
 
-_ACTIVE = "r.status IN ('running', 'awaiting_approval')"
+_ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
+"""The run that holds its session."""
+_AT_WORK = f"{_ACTIVE} AND r.status = 'running'"
+"""A worker works on it, or will take it over; the first condition is that of an index."""
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
@@ -87,6 +90,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     has_attachments: bool = False
     deadline: datetime | None = None
     time_limit: timedelta | None = None
+    approval: ApprovalId | None = None
 
 
 async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, seq: int, at_ms: int) -> None:
@@ -123,6 +127,7 @@ def _more_columns(run: NewRun) -> dict[str, SqlValue]:
         "has_attachments": int(run.has_attachments),
         "deadline": None if run.deadline is None else codec.milliseconds(run.deadline),
         "time_limit": codec.optional_milliseconds(run.time_limit),
+        "approval": run.approval,
     }
 
 
@@ -200,6 +205,8 @@ class InLog(NamedTuple):
     """The session's depth."""
     end: LogEnd
     """The end of the session's log."""
+    pending_approvals: int
+    """How many requests of the session are open."""
 
 
 async def find_in_log(query: Query, run_id: RunId) -> InLog | None:
@@ -223,12 +230,28 @@ async def is_active(query: Query, session: SessionRow) -> bool:
     return await query.fetch_one(f"SELECT 1 FROM runs r WHERE r.session = ? AND {_ACTIVE}", (session,)) is not None
 
 
-async def is_busy(query: Query, session: SessionRow, *, kind: PrincipalKind | None = None) -> bool:
-    """Whether the session has a run that has not ended; with `kind`, a run of such a principal."""
+async def is_busy(query: Query, session: SessionRow) -> bool:
+    """Whether the session has a run that has not ended, also one that waits for an approval beside others."""
+    row = await query.fetch_one(
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR ({_ACTIVE}) "
+        "OR (r.is_parked = 1 AND r.status = 'awaiting_approval')) LIMIT 1",
+        (session,),
+    )
+    return row is not None
+
+
+async def has_worker(query: Query, session: SessionRow, *, kind: PrincipalKind | None = None) -> bool:
+    """Whether a worker has the session, or will get it; with `kind`, for a run of such a principal."""
     whose, values = ("", (session,)) if kind is None else (" AND r.principal LIKE ?", (session, f"{kind}:%"))
     row = await query.fetch_one(
-        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}){whose} LIMIT 1", values
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR ({_AT_WORK})){whose} LIMIT 1", values
     )
+    return row is not None
+
+
+async def is_queued(query: Query, session: SessionRow) -> bool:
+    """Whether a run of the session waits for its turn."""
+    row = await query.fetch_one("SELECT 1 FROM runs WHERE session = ? AND status = 'queued' LIMIT 1", (session,))
     return row is not None
 
 
@@ -256,7 +279,7 @@ async def call_off_announcement(tx: Transaction, child: SessionRow, report: str)
 async def find_first(query: Query, session: SessionRow) -> InLog | None:
     """The run that holds the session, else the queued run that starts next."""
     row = await query.fetch_one(
-        f"{_SELECT_WITH_END} WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) ORDER BY "
+        f"{_SELECT_WITH_END} WHERE r.session = ? AND (r.status = 'queued' OR ({_ACTIVE})) ORDER BY "
         "CASE WHEN r.status <> 'queued' THEN 0 WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1",
         (session,),
     )
@@ -264,9 +287,10 @@ async def find_first(query: Query, session: SessionRow) -> InLog | None:
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
-    """The lowest `seq` that a run of the session still needs; counts runs that have not ended or wait for children."""
+    """The lowest `seq` that a run of the session still needs; counts runs that have not ended or are parked."""
     row = await query.fetch_one(
-        f"SELECT MIN(r.seq) FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR r.is_parked = 1 OR {_ACTIVE})",
+        "SELECT MIN(r.seq) FROM runs r WHERE r.session = ? "
+        f"AND (r.status = 'queued' OR r.is_parked = 1 OR ({_ACTIVE}))",
         (session,),
     )
     return None if row is None else row[0]
@@ -283,8 +307,8 @@ async def count_queued_by(query: Query, principal: Principal, limit: int) -> int
 
 
 async def list_busy_sessions(query: Query) -> list[SessionRow]:
-    """Every session with a run that has not ended."""
-    rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR {_ACTIVE}")
+    """Every session with a run that is queued or at work."""
+    rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR ({_AT_WORK})")
     return [row[0] for row in rows]
 
 
@@ -299,7 +323,7 @@ async def find_askers(
             "SELECT session, principal FROM (SELECT r.session, r.principal, ROW_NUMBER() OVER (PARTITION BY r.session "
             "ORDER BY CASE WHEN r.principal LIKE ? THEN 0 ELSE 1 END, CASE WHEN r.status <> 'queued' THEN 0 "
             "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
-            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR {_ACTIVE})) ranked "
+            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR ({_AT_WORK}))) ranked "
             "WHERE place = 1",
             (f"{first}:%", *part),
         )
@@ -371,7 +395,7 @@ def _assignments(columns: Mapping[str, SqlValue]) -> str:
 
 
 async def find_parked(query: Query, session: SessionRow) -> list[Run]:
-    """Runs of the session that have ended and wait for its children."""
+    """Runs of the session that others continue: they wait for its children, or for an approval."""
     rows = await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
     return [_RUN.read(row) for row in rows]
 
@@ -473,10 +497,9 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation = row
-    return InLog(
-        _RUN.read(run), delivery_context(channel, to, account_id, thread_id), depth, LogEnd(last_seq, incarnation)
-    )
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending = row
+    place = delivery_context(channel, to, account_id, thread_id)
+    return InLog(_RUN.read(run), place, depth, LogEnd(last_seq, incarnation), pending)
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

@@ -11,12 +11,12 @@ from antiphon.store.runs import NewRun
 async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, *, at_ms: int) -> int:
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
-    Does not dispatch if the session is busy: the worker of the earlier run also works on this one. For an owner's run
-    only the owner's earlier runs count, because a guest's may wait for a place.
+    Does not dispatch if the session has a worker: it also works on this run. For an owner's run only the owner's
+    earlier runs count, because a guest's may wait for a place.
     """
     seq = await append_words(tx, session, words, at_ms, run_id=run.id)
     kind = FAVOURED if is_favoured(run.principal) else None
-    is_delivered = await ledger.is_busy(tx, session.row, kind=kind)
+    is_delivered = await ledger.has_worker(tx, session.row, kind=kind)
     await ledger.insert(tx, session.row, run, seq=seq, at_ms=at_ms)
     if not is_delivered:
         await tx.dispatch(session.row, run.principal)
