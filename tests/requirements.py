@@ -60,7 +60,6 @@ REQUIREMENTS = {
     ),
     "sessions:2": Requirement(
         "Status is persisted; inactive sessions are hidden and come back when used.",
-        remaining="awaiting_approval comes with approvals",
     ),
     "sessions:3": Requirement(
         "Opening creates or reopens, keeping the source, merging metadata, starting an incarnation once.",
@@ -77,7 +76,6 @@ REQUIREMENTS = {
     ),
     "sessions:7": Requirement(
         "Only quiet direct sessions are deleted; a race with a post has one winner.",
-        remaining="approvals are cleared as those come",
     ),
     "sessions:8": Requirement(
         "A fork copies the log up to a seq; pruned ranges are refused.",
@@ -86,7 +84,7 @@ REQUIREMENTS = {
     # 3. Events
     "events:1": Requirement(
         "Events are past facts with seq, time, actor and provenance; unknown types are kept.",
-        remaining="types of approvals, checkpoints, channels and information flow are written as those come",
+        remaining="types of checkpoints, channels and information flow are written as those come",
     ),
     "events:2": Requirement(
         "A message from another session is marked as such and fenced as data for the model.",
@@ -105,7 +103,6 @@ REQUIREMENTS = {
     ),
     "runs:5": Requirement(
         "Cancelling is idempotent, keeps partial text and frees the session once unwound.",
-        remaining="pending approvals come with approvals",
     ),
     "runs:6": Requirement(
         "Runs have limits, agents a daily cap, and fifteen tool failures in a row end a run.",
@@ -117,7 +114,6 @@ REQUIREMENTS = {
     ),
     "runs:8": Requirement(
         "After a crash runs resume from the log; unfinished calls are not repeated unless idempotent.",
-        remaining="awaiting_approval comes with approvals",
     ),
     "runs:9": Requirement(
         "Near the context limit older turns are summarised; the log keeps everything.",
@@ -200,10 +196,19 @@ REQUIREMENTS = {
         remaining="holding back a tail that could begin a marker while a reply streams to a channel",
     ),
     # 9. Approvals
-    "approvals:1": Requirement("A call that needs approval is recorded and asked for days, then is denied.", APPROVALS),
-    "approvals:2": Requirement("It does not hold its session; the decision queues the continuation.", APPROVALS),
-    "approvals:3": Requirement("A person decides once, always or deny, for exactly the recorded call.", APPROVALS),
-    "approvals:4": Requirement("Runs without a person ask or are denied; one step is one request.", APPROVALS),
+    "approvals:1": Requirement(
+        "A call that needs approval is recorded and asked for days, then is denied.",
+        remaining="`tools.approval.people`; the classification and origin of a call come with information flow",
+    ),
+    "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
+    "approvals:3": Requirement(
+        "A person decides once, always or deny, for exactly the recorded call.",
+        remaining="`always`, the hash of the workspace of commands; deciders beside the owner come with people",
+    ),
+    "approvals:4": Requirement(
+        "Runs without a person ask or are denied; one step is one request.",
+        remaining="standing approvals of tasks come with schedules, private channels of deciders with channels",
+    ),
     "approvals:5": Requirement("A call from outside that needs a yes is pending, and repeats safely.", APPROVALS),
     # 10. Checkpoints
     "checkpoints:1": Requirement(
@@ -264,7 +269,7 @@ REQUIREMENTS = {
     "gateway:3": Requirement("Subscribing registers first, then gives the snapshot; hidden is not_found.", SOCKET),
     "gateway:4": Requirement(
         "REST has the listed operations and shapes.",
-        remaining="approvals, checkpoints, tools and /metrics come with those parts",
+        remaining="checkpoints and /metrics come with those parts",
     ),
     "gateway:5": Requirement("It listens locally, checks Host and Origin, bounds bodies, drops slow readers."),
     "gateway:6": Requirement(

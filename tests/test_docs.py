@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import anyio
 import typer.main
@@ -113,8 +113,10 @@ def toml(value: object) -> str:
             return str(value).lower()
         case int() | float():
             return f"{value:_}" if isinstance(value, int) and value >= 10_000 else f"{value:g}"
+        case tuple():
+            return f"[{', '.join(map(toml, cast(tuple[object, ...], value)))}]"
         case _:
-            return "[]" if isinstance(value, tuple) else "{}"
+            return "{}"
 
 
 def table() -> str:

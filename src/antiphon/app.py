@@ -63,6 +63,7 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
 from antiphon.engine.runs.context import PublishDelta, Runtime
+from antiphon.engine.runs.decisions import Approvals
 from antiphon.engine.runs.runner import AgentRunner
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.forks import Forks
@@ -346,6 +347,7 @@ def _build(
         sessions=sessions,
         inbox=inbox,
         runs=Runs(database, rules, clock),
+        approvals=Approvals(database, waits, rules, clock),
         resets=Resets(database, rules, clock, ids),
         forks=Forks(database, clock, ids),
         history=history,

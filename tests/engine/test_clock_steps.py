@@ -10,6 +10,7 @@ from importlib import resources
 import anyio
 import pytest
 
+from antiphon.agents.toolset import tool
 from antiphon.app import Parts
 from antiphon.clock import time_left
 from antiphon.domain.actor import OWNER
@@ -25,7 +26,7 @@ from antiphon.store.database import Query
 from antiphon.store.due_times import DueTime
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.conftest import OpenHome
-from tests.directives import YIELD, to_spawn, wait_at
+from tests.directives import YIELD, to_call, to_spawn, wait_at
 from tests.engine.gates import Gates
 from tests.engine.stage import START, ManualClock
 from tests.story import Character, Child, Story, telling
@@ -39,7 +40,7 @@ PAST = {
     *("sessions.deleted_at", "sessions.created_at", "sessions.updated_at", "incarnations.ended_at"),
     *("events.created_at", "runs.created_at", "runs.ended_at", "tokens.used_at", "processes.started_at"),
     *("exchanges.created_at", "exchanges.ended_at", "deliveries.ended_at", "spawns.created_at"),
-    *("reports.created_at", "reports.ended_at", "people.created_at", "identities.created_at"),
+    *("reports.created_at", "reports.ended_at", "people.created_at", "identities.created_at", "approvals.decided_at"),
 }
 """Times that say what happened, and for which nothing waits."""
 READ_WITH_LIMIT = {"runs.deadline", "runs.wait_until", "exchanges.wait_until"}
@@ -103,12 +104,17 @@ class World:
         return delivery.status
 
 
+def wipe() -> str:
+    """Deletes."""
+    return "wiped"
+
+
 @asynccontextmanager
 async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
     clock, channel, gates = ManualClock(), FakeChannel(), Gates()
     channel.retry_after = LONGEST_WISH
     channel.will(Act.BUSY)
-    parts = Parts(clock=clock, channels=[channel])
+    parts = Parts(clock=clock, channels=[channel], tools=[tool(wipe, effects=["deletes"])])
     async with telling(open_home, parts, gates=gates, limits__run__time_seconds=LIMIT.total_seconds()) as story:
         services = story.app.services
         boss = await story.opens("boss")
@@ -119,6 +125,9 @@ async def waiting(open_home: OpenHome) -> AsyncGenerator[World]:
         parked = await story.opens("parked")
         await parked.hears(to_spawn(wait_at("never")), YIELD)
         await parked.parks()
+        asking = await story.opens("asking")
+        await asking.hears(to_call("wipe"))
+        await story.sees(asking.session, lambda session: session.pending_approvals == 1)
         speaker = await story.opens("speaker")
         await speaker.speaks_at("room", NAME)
         await speaker.answers("!say to the room")

@@ -24,9 +24,10 @@ from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
 from antiphon.app import App, Parts, ToolFunction
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.approval import Verdict
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
-from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
 from antiphon.domain.run import QueueMode, RunStatus
 from antiphon.domain.session import NOWHERE
@@ -36,7 +37,7 @@ from antiphon.store.runs import RunFilter
 from tests.logs import whole_log
 from tests.waiting import PROCESS_SECONDS
 
-SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange", "children")
+SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange", "children", "approvals")
 ROOMS = ("attic", "cellar")
 NESTS = ("answers", "yields", "announces")
 """Sessions that spawn without end, each of which has its own way of taking the results."""
@@ -178,6 +179,10 @@ class Program:
             self._note("effects", f"{context.call_id} {text}")
             return f"noted {text}"
 
+        def wipe(text: str, context: ToolContext) -> str:
+            """The same, and waits for approval."""
+            return note(text, context)
+
         def look(text: str, context: ToolContext) -> str:
             """May be repeated."""
             self._note("looks", f"{context.call_id} {text}")
@@ -197,6 +202,7 @@ class Program:
 
         return [
             note,
+            antiphon.tool(wipe, effects=["deletes"]),
             antiphon.tool(look, effects=["reads"]),
             antiphon.tool(hold, effects=["writes"], is_idempotent=True),
             antiphon.tool(delegate, effects=["writes"], is_idempotent=True),
@@ -230,6 +236,8 @@ class Program:
                 await self._exchange(app, session)
             case "children":
                 await self._children(app, session)
+            case "approvals":
+                await self._approvals(app, session)
             case _:
                 await self._reset(session)
 
@@ -326,6 +334,27 @@ class Program:
         await (await self._post(waiter, "h-3", '!call delegate {"task": "!say waited for"}')).wait()
         await self._until_all_ended(app)
         await app.app.deliverer.wait_idle()
+
+    async def _approvals(self, app: Antiphon, session: SessionHandle) -> None:
+        """Calls that are approved undisturbed, approved beside another run, and denied."""
+        for number, verdict, beside in ((1, Verdict.ONCE, False), (2, Verdict.ONCE, True), (3, Verdict.DENY, True)):
+            run = await self._post(session, f"a-{number}", f'!call wipe {{"text": "a-{number}"}}')
+            asked = await self._until_asked(app, run.id)
+            if beside:
+                await (await self._post(session, f"b-{number}", "beside")).wait()
+            if asked is not None and (await app.app.services.approvals.get(OWNER, asked)).is_pending:
+                await app.app.services.approvals.resolve(OWNER, asked, verdict)
+            await run.wait()
+
+    async def _until_asked(self, app: Antiphon, run_id: RunId) -> ApprovalId | None:
+        """The request of the run; None if its work is over already, or another run continues it."""
+        while True:
+            run = await app.app.services.runs.get(OWNER, run_id)
+            if run.is_over or run.continued_by is not None:
+                return None
+            if run.approval is not None:
+                return run.approval
+            await anyio.sleep(LOOK_SECONDS)
 
     async def _until_at_rest(self, app: Antiphon, run_id: RunId) -> None:
         """Returns once the run has ended, or waits for its children."""

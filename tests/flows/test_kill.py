@@ -26,7 +26,7 @@ CHILDREN = 7
 """How many the scene spawns."""
 SPARSE = 5
 """Every so manieth commit is tried in the short form where a life takes long."""
-NAMES = re.compile(r"(run|msg)_[0-9a-f]{31}|subagent:[0-9a-f-]{36}|spawn:[0-9a-f]{12}")
+NAMES = re.compile(r"(run|msg|appr)_[0-9a-f]{31}|subagent:[0-9a-f-]{36}|spawn:[0-9a-f]{12}")
 MEASURES = re.compile(r"runtime [0-9.]+ s · tokens [0-9]+ in, [0-9]+ out")
 Dump: TypeAlias = dict[str, Any]
 Places: TypeAlias = Callable[[str, Path], Request]
@@ -56,7 +56,9 @@ def places(backend: str) -> Generator[Places]:
         yield place
 
 
-@requirement("runs:8", "runs:5", "sessions:4", "sessions:6", "send:8", "spawn:7", "spawn:8")
+@requirement(
+    "runs:8", "runs:5", "sessions:4", "sessions:6", "send:8", "spawn:7", "spawn:8", "approvals:1", "approvals:2"
+)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
@@ -109,14 +111,14 @@ def kill_at_every_commit(
         for key, events in undisturbed["sessions"].items():
             if cut := unknown_notes(dump["sessions"][key]):
                 unknown += 1
-                assert len(cut) == 1 and key.endswith(":effects")
+                assert len(cut) == 1 and key.endswith((":effects", ":approvals"))
                 assert cut[0]["isError"]
             else:
                 assert comparable(dump["sessions"][key]) == comparable(events), f"killed {moment} commit {number}"
         assert dump["deliveries"] == undisturbed["deliveries"]
     # Some commits are shared or not as it happens, so the last numbers may not be reached.
     assert kills > 0.8 * len(numbers) - 1
-    assert unknown == 0 or scenario in ("effects", "conversation")
+    assert unknown == 0 or scenario in ("effects", "approvals", "conversation")
 
 
 def check_exchange(dump: Dump) -> None:
@@ -395,7 +397,7 @@ def check_calls(directory: Path, dump: Dump) -> None:
 
 def unknown_notes(events: list[Dump]) -> list[Dump]:
     """Results of calls that must not be repeated and that were cut."""
-    notes = {event["seq"] for event in events for call in event.get("calls", ()) if call.startswith("note ")}
+    notes = {event["seq"] for event in events for call in event.get("calls", ()) if call.startswith(("note ", "wipe "))}
     return [
         event
         for event in events
@@ -430,7 +432,13 @@ def comparable(events: list[Dump]) -> list[Dump]:
         data: Dump = {**event["data"]}
         if "messageSeq" in data:
             data["messageSeq"] = numbers[data["messageSeq"]]
-        for field in ("sessionId", "previousSessionId", "deliveryId", "continues"):
+        if "approvalId" in data:
+            data["calls"] = [
+                {**call, "messageSeq": numbers[call["messageSeq"]]} if "messageSeq" in call else call
+                for call in data["calls"]
+            ]
+            data.pop("expiresAt", None)
+        for field in ("sessionId", "previousSessionId", "deliveryId", "continues", "approvalId"):
             if field in data:
                 data[field] = name(data[field])
         event["data"] = data

@@ -202,4 +202,25 @@ BUGS = (
         "if not standing:",
         "engine/test_people.py::test_a_run_loses_the_tools_that_its_person_lost_while_it_worked[sqlite]",
     ),
+    Bug(
+        "what was approved runs although its tool has changed",
+        "agents/approving.py",
+        "is_approved |= tool is not None and is_same(call, tool, answered)",
+        "is_approved = True",
+        "engine/test_approvals.py::test_a_tool_whose_definition_changed_is_asked_about_again[sqlite]",
+    ),
+    Bug(
+        "a denied call runs",
+        "agents/approving.py",
+        "if refusal := refusal_of(approval, answered):",
+        "if (refusal := refusal_of(approval, answered)) and not refusal:",
+        "engine/test_approvals.py::test_a_denied_call_does_not_run_and_the_model_reads_the_note[sqlite]",
+    ),
+    Bug(
+        "the same call is asked about twice",
+        "agents/approving.py",
+        "if other := find_identical(so_far.pending, asked):",
+        "if (other := find_identical(so_far.pending, asked)) and not other:",
+        "engine/test_approvals.py::test_the_same_call_that_waits_already_is_not_asked_again[sqlite]",
+    ),
 )

@@ -186,4 +186,18 @@ BUGS = (
         '    lead = f"Sub-agent: {finding.name}\\nStatus: {status_line(',
         "engine/test_spawn.py::test_a_childs_name_takes_one_line_of_its_record[sqlite]",
     ),
+    Bug(
+        "an answered request is answered again",
+        "domain/approval.py",
+        "    if not approval.is_pending:\n        return ApprovalTransition(approval)\n    assert verdicts",
+        "    assert verdicts",
+        "domain/test_approval.py::test_every_event_in_every_state[decided-run_1-False-decided]",
+    ),
+    Bug(
+        "a parked run is resumed instead of continued",
+        "domain/approval.py",
+        "return Consequence.CONTINUE if approval.is_parked else Consequence.RESUME",
+        "return Consequence.RESUME",
+        "engine/test_approvals.py::test_two_parked_runs_of_a_session_are_decided_in_any_order[sqlite]",
+    ),
 )

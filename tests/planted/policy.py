@@ -138,4 +138,11 @@ BUGS = (
         "    reason",
         "engine/test_people.py::test_nothing_of_a_suspended_person_begins_or_goes_on[sqlite]",
     ),
+    Bug(
+        "session tools ask",
+        "policy/approvals.py",
+        "    if tool in SESSION_TOOLS:\n        return ALLOW\n",
+        "",
+        "policy/test_approvals.py::test_session_tools_never_ask[sessions_send]",
+    ),
 )

@@ -69,8 +69,8 @@ BUGS = (
     Bug(
         "retention takes what a parked run was asked",
         "store/runs.py",
-        "(r.status = 'queued' OR r.is_parked = 1 OR {_ACTIVE})\",",
-        "(r.status = 'queued' OR {_ACTIVE})\",",
+        "(r.status = 'queued' OR r.is_parked = 1 OR ({_ACTIVE}))\",",
+        "(r.status = 'queued' OR ({_ACTIVE}))\",",
         "engine/test_whose_children.py::test_retention_leaves_what_a_run_that_waits_was_asked[sqlite]",
     ),
     Bug(

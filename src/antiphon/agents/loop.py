@@ -12,6 +12,7 @@ from typing import cast
 
 import anyio
 
+from antiphon.agents.approving import Judge, JudgedCall, is_walled
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
 from antiphon.agents.fence import PURPOSE, DataFences
@@ -32,11 +33,13 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
-from antiphon.engine.runs.runner import RunEnding
+from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import YIELD_TOOL
 
 logger = logging.getLogger(__name__)
+
+CANCELLED = Outcome(status=RunStatus.CANCELLED, error="The run was cancelled.", code="cancelled")
 
 
 class AgentLoop:
@@ -57,7 +60,7 @@ class AgentLoop:
         self._fence_key = home_key.subkey(PURPOSE)
         self._retry = retry or RetryPolicy()
 
-    async def run(self, context: RunContext) -> RunEnding:
+    async def run(self, context: RunContext) -> RunEnding | AwaitsApproval:
         session = await context.session()
         agent = context.agent
         try:
@@ -67,8 +70,12 @@ class AgentLoop:
         await self._models.prepare(model)
         context.is_counted = model.is_counted
         offered = await self._tools.tools_for(agent.id)
-        tools = offered.for_session(agent.id, session.depth, await context.standing(), self._rules)
+        standing = await context.standing()
+        tools = offered.for_session(agent.id, session.depth, standing, self._rules)
         is_group = session.source.type is SessionType.GROUP
+        is_sandboxed = context.run.is_sandboxed or self._rules.are_sandboxed(session)
+        walled = is_walled(standing, is_sandboxed=is_sandboxed)
+        judge = Judge(rules=self._rules.approval, tools=tools, is_walled=walled)
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -77,7 +84,9 @@ class AgentLoop:
             if ending := self._ending_in_log(context, transcript):
                 return ending
             if transcript.open_calls():
-                await self._run_calls(context, transcript.steps_of(context.run.id)[-1], tools)
+                stopped = await self._run_calls(context, transcript.steps_of(context.run.id)[-1], judge)
+                if stopped is not None:
+                    return stopped
                 continue
             room = await self._find_room(context, transcript, model)
             if isinstance(room, RunEnding):
@@ -196,22 +205,32 @@ class AgentLoop:
         outcome = Outcome(status=RunStatus.ERROR, reply=text, error=exceeded.room.error, code=exceeded.room.code)
         return RunEnding(outcome=outcome, message=message)
 
-    async def _run_calls(self, context: RunContext, step: Step, tools: Toolset) -> None:
-        """Runs the step's calls that have no result: in order, or all at once if all of them only read."""
-        waiting = [result for result in step.results if isinstance(result, OpenCall)]
-        if all(_only_reads(tools.find(call.part.name)) for call in waiting):
+    async def _run_calls(self, context: RunContext, step: Step, judge: Judge) -> RunEnding | AwaitsApproval | None:
+        """Runs the step's calls that have no result: in order, or all at once if all of them only read.
+
+        Stops at the first that needs an approval, and asks for all that need one. Contract: approvals 4.
+        """
+        judged = await judge.judge(context, [result for result in step.results if isinstance(result, OpenCall)])
+        tools = judge.tools
+        if all(each.asked is None and _only_reads(tools.find(each.call.part.name)) for each in judged):
             try:
                 async with anyio.create_task_group() as tasks:
-                    for call in waiting:
-                        tasks.start_soon(self._run_call, context, call, tools)
+                    for each in judged:
+                        tasks.start_soon(self._run_call, context, each, tools)
             except ExceptionGroup as group:
                 raise group.exceptions[0] from None  # the error of recording, as if there had been one call
-        else:
-            for call in waiting:
-                await self._run_call(context, call, tools)
+            return None
+        for each in judged:
+            if each.asked is not None:
+                asked = [other.asked for other in judged if other.asked is not None]
+                has_asked = await context.ask_approval(asked, judge.rules.expire_after)
+                return AwaitsApproval() if has_asked else RunEnding(outcome=CANCELLED)
+            await self._run_call(context, each, tools)
+        return None
 
-    async def _run_call(self, context: RunContext, call: OpenCall, tools: Toolset) -> None:
-        output = await self._call(context, call, tools)
+    async def _run_call(self, context: RunContext, judged: JudgedCall, tools: Toolset) -> None:
+        call = judged.call
+        output = judged.refusal or await self._call(context, call, tools)
         await context.record_result(
             ToolResult(
                 message_id=context.ids.new("msg"),

@@ -263,8 +263,15 @@ def _failure(code: str, message: str) -> str:
 class Toolset:
     """An agent's tools, by name. Raises `Invalid` for two tools of one name."""
 
-    def __init__(self, tools: Iterable[Tool], absent: Mapping[str, Tool] | None = None) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        absent: Mapping[str, Tool] | None = None,
+        *,
+        from_servers: Collection[str] = frozenset(),
+    ) -> None:
         self._tools: dict[str, Tool] = {}
+        self._from_servers = frozenset(from_servers)
         self._absent = absent or {}
         """By prefix of names: the tools that answer for others that exist but are unavailable now."""
         for entry in tools:
@@ -295,15 +302,23 @@ class Toolset:
             for start, entry in self._absent.items()
             if not is_guest(standing) or any(name.startswith(start) for name in named)
         }
-        return Toolset(kept, absent)
+        return Toolset(kept, absent, from_servers=self._from_servers)
 
     async def tools_for(self, agent_id: AgentId) -> "Toolset":
         """The same tools for every agent. Implements `ToolSource`."""
         return self
 
     def joined(self, tools: Iterable[Tool], absent: Mapping[str, Tool]) -> "Toolset":
-        """These tools and others."""
-        return Toolset([*self._tools.values(), *tools], {**self._absent, **absent})
+        """These tools and those of servers."""
+        added = list(tools)
+        names = {entry.schema.name for entry in added}
+        return Toolset(
+            [*self._tools.values(), *added], {**self._absent, **absent}, from_servers=self._from_servers | names
+        )
+
+    def is_from_server(self, name: str) -> bool:
+        """Whether an MCP server offers the tool."""
+        return name in self._from_servers
 
     def find(self, name: str) -> Tool | None:
         found = self._tools.get(name)

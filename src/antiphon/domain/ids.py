@@ -16,6 +16,7 @@ ProcessId = NewType("ProcessId", str)
 
 RunId = NewType("RunId", str)
 MessageId = NewType("MessageId", str)
+ApprovalId = NewType("ApprovalId", str)
 
 
 class Ids(Protocol):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.delay import Delay
-from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.session import DeliveryContext
 
@@ -28,7 +28,7 @@ class RunStatus(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Whether it holds its session, so that no other run of the session may begin."""
+        """Whether it is at work, or waits for an approval."""
         return self in ACTIVE
 
 
@@ -145,12 +145,15 @@ class Run(Struct, frozen=True, kw_only=True):
     wait_until: datetime | None = None
     wait_call: str | None = None
     """Identifies the call that waits for several results; a repeated call finds its deadline."""
+    approval: ApprovalId | None = None
+    """The newest request to approve calls of it, or of the run that it continues."""
     delay: Delay | None = None
     """Why it waits for its model's provider at present."""
     is_yielding: bool = False
     """Whether it asked to end and to be continued when its children have ended."""
     is_parked: bool = False
-    """Whether it has ended and waits for its children; then another run continues it. Contract: spawn 8."""
+    """Whether another run continues it: it has ended and waits for its children, or others work while it waits for an
+    approval. Contract: spawn 8, approvals 2."""
     continues: RunId | None = None
     """The parked run that it continues."""
     continued_by: RunId | None = None
@@ -169,6 +172,10 @@ class Run(Struct, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether it has ended and will not be continued."""
         return self.status.is_terminal and not self.is_parked
+
+    @property
+    def is_awaiting_approval(self) -> bool:
+        return self.status is RunStatus.AWAITING_APPROVAL
 
 
 YIELDED = "yielded"

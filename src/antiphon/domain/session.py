@@ -91,6 +91,8 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     """Tokens of the newest prompt and answer, as the provider counted them."""
     usage: Usage = NO_USAGE
     aborted_last_run: bool = False
+    pending_approvals: int = 0
+    """How many of its requests for approval are open."""
 
     @property
     def has_description(self) -> bool:

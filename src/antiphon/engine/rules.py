@@ -11,6 +11,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import Session
+from antiphon.policy.approvals import ApprovalRules
 from antiphon.policy.send import SendPolicy
 from antiphon.policy.shares import Shares
 from antiphon.policy.trigger import OwnerTrigger
@@ -97,6 +98,7 @@ class Rules:
     """Session tools that sub-agents have besides sending to their requester."""
     guest_tools: frozenset[str] = frozenset()
     """Tools that guests have besides those of their own session."""
+    approval: ApprovalRules = field(default_factory=ApprovalRules)
     names_provider: bool = False
     """Whether rows of sessions also give their channel as `provider`, its name in S0."""
 

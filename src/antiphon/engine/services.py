@@ -17,6 +17,7 @@ from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import Runs
+from antiphon.engine.runs.decisions import Approvals
 from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
@@ -40,6 +41,7 @@ class Services:
     sessions: Sessions
     inbox: Inbox
     runs: Runs
+    approvals: Approvals
     resets: Resets
     forks: Forks
     history: History

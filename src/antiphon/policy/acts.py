@@ -27,6 +27,8 @@ class Act(StrEnum):
     """List deliveries and send them again."""
     TOKENS = "tokens"
     """Manage bound tokens, browsers and the owner's token."""
+    APPROVE = "approve"
+    """List and decide requests for approval."""
     LINK = "link"
     """Create sign-in links."""
     PEOPLE = "people"

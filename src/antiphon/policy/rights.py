@@ -21,6 +21,7 @@ _OWNERS: Mapping[Act, str] = {
     Act.LIST_WORK: "Only the owner may see who is at work",
     Act.DELIVER: "Only the owner may see and change deliveries",
     Act.TOKENS: "Only the owner may use tokens",
+    Act.APPROVE: "Only the owner may decide requests for approval",
     Act.LINK: "Only the owner may create sign-in links",
     Act.PEOPLE: "Only owners may see and manage people",
     Act.SET_MODEL: "Only the owner may set the model",

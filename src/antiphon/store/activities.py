@@ -76,7 +76,8 @@ class LastRun:
 _ACTIVITY = SelectList(
     Activity,
     "r.session, s.key AS session_key, COALESCE(s.label, s.display_name) AS label, r.agent_id, r.id AS run, r.seq, "
-    "r.status, r.created_at, r.started_at, r.process, s.preview, r.is_parked, placed.runs AS unfinished",
+    "r.status, r.created_at, r.started_at, r.process, s.preview, "
+    "CASE WHEN r.status = 'awaiting_approval' THEN 0 ELSE r.is_parked END AS is_parked, placed.runs AS unfinished",
     status=codec.member_of(RunStatus),
     created_at=codec.moment,
     started_at=codec.moment,
@@ -106,13 +107,13 @@ async def list_activities(
     these = "" if sessions is None else f" AND r.session IN ({', '.join('?' * len(sessions))})"
     values: tuple[SqlValue, ...] = () if sessions is None else tuple(sessions) * 3
     inside = await within(query, reach, "r.session")
-    columns = "SELECT r.id, r.session, r.seq, r.mode, r.status FROM runs r WHERE"
+    columns = "SELECT r.id, r.session, r.seq, r.mode, r.status, r.is_parked FROM runs r WHERE"
     rows = await query.fetch_all(
-        f"WITH unfinished AS ({columns} r.status IN ('running', 'awaiting_approval'){these} "
+        f"WITH unfinished AS ({columns} r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0{these} "
         f"UNION ALL {columns} r.status = 'queued'{these} UNION ALL {columns} r.is_parked = 1{these}), "
         "placed AS (SELECT id, COUNT(*) OVER (PARTITION BY session) AS runs, ROW_NUMBER() OVER (PARTITION BY session "
-        "ORDER BY CASE WHEN status IN ('running', 'awaiting_approval') THEN 0 WHEN status <> 'queued' THEN 3 "
-        "WHEN mode = 'interrupt' THEN 1 ELSE 2 END, seq) AS place "
+        "ORDER BY CASE WHEN status = 'queued' AND mode = 'interrupt' THEN 1 WHEN status = 'queued' THEN 2 "
+        "WHEN is_parked = 1 THEN 3 ELSE 0 END, seq) AS place "
         "FROM unfinished) "
         f"SELECT {_ACTIVITY.text}, r.waiting_for, r.wait_until, COUNT(*) OVER () FROM placed "
         "JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session WHERE placed.place = 1 "

@@ -10,6 +10,7 @@ from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, Encoder
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.approval import AskedCall
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.delay import Delay
 from antiphon.domain.errors import Unavailable
@@ -39,6 +40,7 @@ _decode_payload = Decoder(_Payload).decode
 _decode_object = Decoder(dict[str, Any]).decode
 _decode_list = Decoder(list[Any]).decode
 _decode_delay = Decoder(Delay).decode
+_decode_asked_calls = Decoder(tuple[AskedCall, ...]).decode
 _UNDECODABLE = (DecodeError, ValueError, TypeError, RecursionError)
 """What decoders raise for damage: no JSON, no text, nested too deeply."""
 
@@ -73,6 +75,14 @@ def json_list(text: str) -> list[Any]:
     """Raises `Unavailable` if the stored text is damaged."""
     try:
         return _decode_list(text)
+    except _UNDECODABLE as error:
+        raise unreadable(str(error)) from error
+
+
+def asked_calls(text: str) -> tuple[AskedCall, ...]:
+    """Raises `Unavailable` if the stored calls of a request are damaged: no other bytes may run."""
+    try:
+        return _decode_asked_calls(text)
     except _UNDECODABLE as error:
         raise unreadable(str(error)) from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from antiphon.domain.errors import Unavailable
-from antiphon.store.codec import check_delay, check_payload, json_list, json_object, place
+from antiphon.store.codec import asked_calls, check_delay, check_payload, json_list, json_object, place
 from antiphon.store.migrate import find_schema_damage
 from antiphon.store.sqlite_errors import unusable
 
@@ -28,6 +28,7 @@ JSON_COLUMNS = {
     "reports": {"place": place},
     "spawns": {"attach_as": json_object, "receipt": json_object},
     "processes": {"agents": json_list},
+    "approvals": {"calls": asked_calls},
 }
 """The columns with JSON text, by table, and what reads them."""
 

@@ -14,7 +14,7 @@ async def list_undelivered(query: Query, dead_seconds: float, limit: int) -> lis
     """Sessions with work but without a job, and without a living process that works on them; at most `limit`."""
     found = await query.fetch_all(
         "SELECT DISTINCT r.session FROM runs r WHERE (r.status = 'queued' AND NOT EXISTS (SELECT 1 FROM runs a "
-        "WHERE a.session = r.session AND a.status IN ('running', 'awaiting_approval')) "
+        "WHERE a.session = r.session AND a.status = 'running') "
         "OR r.status = 'running' AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = r.process)) "
         f"AND NOT {_DELIVERED} LIMIT ?",
         (dead_seconds, limit),

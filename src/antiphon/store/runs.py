@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.domain.actor import Asker, Principal
-from antiphon.domain.ids import AgentId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.person import person_of
 from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
@@ -32,9 +32,9 @@ _RUN = SelectList(
     """r.id, r.session, s.key AS session_key, r.incarnation AS session_id, r.agent_id, r.seq, r.newest_seq, r.status,
 r.mode, r.purpose, r.principal, r.attempt, r.fence, r.process, r.created_at, r.started_at, r.ended_at, r.deadline,
 r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.report, r.announces, r.has_spawned,
-r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.delay, r.is_yielding, r.is_parked,
-r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error, r.code, r.is_favoured,
-r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
+r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
+r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
+r.code, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
@@ -66,10 +66,13 @@ _SUSPENDED = (
 )
 _SELECT_WITH_END = (
     f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
-    f"s.depth, s.last_seq, s.incarnation, {_SUSPENDED} {_FROM}"
+    f"s.depth, s.last_seq, s.incarnation, s.pending_approvals, {_SUSPENDED} {_FROM}"
 )
 
-_ACTIVE = "r.status IN ('running', 'awaiting_approval')"
+_ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
+"""The run that holds its session."""
+_AT_WORK = f"{_ACTIVE} AND r.status = 'running'"
+"""A worker works on it, or will take it over; the first condition is that of an index."""
 _OTHERS = "SELECT 1 FROM runs r WHERE r.session = ? AND r.is_favoured >= f.is_favoured"
 
 
@@ -95,6 +98,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     has_attachments: bool = False
     deadline: datetime | None = None
     time_limit: timedelta | None = None
+    approval: ApprovalId | None = None
 
 
 async def insert(tx: Transaction, session: SessionRow, run: NewRun, *, is_favoured: bool, seq: int, at_ms: int) -> None:
@@ -132,6 +136,7 @@ def _more_columns(run: NewRun) -> dict[str, SqlValue]:
         "has_attachments": int(run.has_attachments),
         "deadline": None if run.deadline is None else codec.milliseconds(run.deadline),
         "time_limit": codec.optional_milliseconds(run.time_limit),
+        "approval": run.approval,
     }
 
 
@@ -209,6 +214,8 @@ class InLog(NamedTuple):
     """The session's depth."""
     end: LogEnd
     """The end of the session's log."""
+    pending_approvals: int
+    """How many requests of the session are open."""
     is_suspended: bool
     """Whether the person with whose rights it acts is suspended."""
 
@@ -235,9 +242,11 @@ async def is_active(query: Query, session: SessionRow) -> bool:
 
 
 async def is_busy(query: Query, session: SessionRow) -> bool:
-    """Whether the session has a run that has not ended."""
+    """Whether the session has a run that has not ended, also one that waits for an approval beside others."""
     row = await query.fetch_one(
-        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) LIMIT 1", (session,)
+        f"SELECT 1 FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR ({_ACTIVE}) "
+        "OR (r.is_parked = 1 AND r.status = 'awaiting_approval')) LIMIT 1",
+        (session,),
     )
     return row is not None
 
@@ -256,13 +265,19 @@ async def find_rank(query: Query, session: SessionRow, principal: Principal) -> 
     # Two conditions, because each has an index of its own that holds only unfinished runs.
     row = await query.fetch_one(
         f"SELECT f.is_favoured, CASE WHEN EXISTS ({_OTHERS} AND r.status = 'queued') "
-        f"OR EXISTS ({_OTHERS} AND {_ACTIVE}) THEN 1 ELSE 0 END FROM (SELECT CASE WHEN EXISTS (SELECT 1 "
+        f"OR EXISTS ({_OTHERS} AND {_AT_WORK}) THEN 1 ELSE 0 END FROM (SELECT CASE WHEN EXISTS (SELECT 1 "
         f"FROM {PRESENT} WHERE p.id = ? AND q.role = 'owner' AND q.is_suspended = 0) THEN 1 ELSE 0 END "
         "AS is_favoured) f",
         (session, session, person_of(principal)),
     )
     assert row is not None
     return RunRank(*map(bool, row))
+
+
+async def is_queued(query: Query, session: SessionRow) -> bool:
+    """Whether a run of the session waits for its turn."""
+    row = await query.fetch_one("SELECT 1 FROM runs WHERE session = ? AND status = 'queued' LIMIT 1", (session,))
+    return row is not None
 
 
 async def find_queued(query: Query, session: SessionRow) -> list[Run]:
@@ -289,7 +304,7 @@ async def call_off_announcement(tx: Transaction, child: SessionRow, report: str)
 async def find_first(query: Query, session: SessionRow) -> InLog | None:
     """The run that holds the session, else the queued run that starts next."""
     row = await query.fetch_one(
-        f"{_SELECT_WITH_END} WHERE r.session = ? AND (r.status = 'queued' OR {_ACTIVE}) ORDER BY "
+        f"{_SELECT_WITH_END} WHERE r.session = ? AND (r.status = 'queued' OR ({_ACTIVE})) ORDER BY "
         "CASE WHEN r.status <> 'queued' THEN 0 WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq LIMIT 1",
         (session,),
     )
@@ -297,9 +312,10 @@ async def find_first(query: Query, session: SessionRow) -> InLog | None:
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
-    """The lowest `seq` that a run of the session still needs; counts runs that have not ended or wait for children."""
+    """The lowest `seq` that a run of the session still needs; counts runs that have not ended or are parked."""
     row = await query.fetch_one(
-        f"SELECT MIN(r.seq) FROM runs r WHERE r.session = ? AND (r.status = 'queued' OR r.is_parked = 1 OR {_ACTIVE})",
+        "SELECT MIN(r.seq) FROM runs r WHERE r.session = ? "
+        f"AND (r.status = 'queued' OR r.is_parked = 1 OR ({_ACTIVE}))",
         (session,),
     )
     return None if row is None else row[0]
@@ -316,8 +332,8 @@ async def count_queued_by(query: Query, principal: Principal, limit: int) -> int
 
 
 async def list_busy_sessions(query: Query) -> list[SessionRow]:
-    """Every session with a run that has not ended."""
-    rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR {_ACTIVE}")
+    """Every session with a run that is queued or at work."""
+    rows = await query.fetch_all(f"SELECT DISTINCT r.session FROM runs r WHERE r.status = 'queued' OR ({_AT_WORK})")
     return [row[0] for row in rows]
 
 
@@ -331,7 +347,7 @@ async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[Sess
             "ROW_NUMBER() OVER (PARTITION BY r.session ORDER BY r.is_favoured DESC, CASE WHEN r.status <> 'queued' "
             "THEN 0 "
             "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
-            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR {_ACTIVE})) ranked "
+            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR ({_AT_WORK}))) ranked "
             "WHERE place = 1",
             part,
         )
@@ -406,7 +422,7 @@ def _assignments(columns: Mapping[str, SqlValue]) -> str:
 
 
 async def find_parked(query: Query, session: SessionRow) -> list[Run]:
-    """Runs of the session that have ended and wait for its children."""
+    """Runs of the session that others continue: they wait for its children, or for an approval."""
     rows = await query.fetch_all(f"{_SELECT} WHERE r.session = ? AND r.is_parked = 1", (session,))
     return [_RUN.read(row) for row in rows]
 
@@ -508,9 +524,9 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, is_suspended = row
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row
     place, end = delivery_context(channel, to, account_id, thread_id), LogEnd(last_seq, incarnation)
-    return InLog(_RUN.read(run), place, depth, end, bool(is_suspended))
+    return InLog(_RUN.read(run), place, depth, end, pending, bool(is_suspended))
 
 
 def run_ids_text(run_ids: Sequence[RunId]) -> str | None:

@@ -55,7 +55,7 @@ def _ancestors(depth: int, **stored: SessionRow | None) -> tuple[SessionRow | No
 _SUMMARY_COLUMNS = """s.id AS row, s.key, s.agent_id, s.incarnation AS id, s.status, s.last_seq, s.created_at,
 s.updated_at, s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count,
 p.key AS parent_key, s.send_policy, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id,
-s.model, s.thinking_level, s.verbose_level, s.context_tokens, s.aborted_last_run,
+s.model, s.thinking_level, s.verbose_level, s.context_tokens, s.aborted_last_run, s.pending_approvals,
 s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
 s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type"""
 _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
@@ -408,7 +408,8 @@ async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
         "description = NULL, description_source = NULL, preview = NULL, send_policy = NULL, model = NULL, "
         "thinking_level = NULL, verbose_level = NULL, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
-        "steps = 0, aborted_last_run = 0, clearance_level = NULL, clearance_compartments = NULL WHERE id = ?",
+        "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
+        "clearance_compartments = NULL WHERE id = ?",
         (at_ms, session),
     )
 

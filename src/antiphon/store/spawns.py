@@ -9,7 +9,7 @@ from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.spawn import Cleanup, Mode, Spawn
-from antiphon.store import codec
+from antiphon.store import approvals, codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.scopes import MAX_DEPTH
 from antiphon.store.select_list import SelectList
@@ -413,14 +413,17 @@ async def cancel_tree(tx: Transaction, root: SessionRow, depth: int) -> Cancelle
     # Runs before their reports, as when a run ends: in the other order the two could deadlock.
     rows = await tx.fetch_all(
         "UPDATE runs SET cancel_requested = 1 WHERE status IN ('queued', 'running', 'awaiting_approval') "
-        f"AND session IN ({below}) RETURNING session, status",
+        f"AND session IN ({below}) RETURNING session, status, id",
         (root,),
     )
+    await _withdraw(tx, [run for _, status, run in rows if status == "awaiting_approval"])
     parked = await tx.change(
-        f"UPDATE runs SET cancel_requested = 1 WHERE is_parked = 1 AND session IN ({below})", (root,)
+        "UPDATE runs SET cancel_requested = 1 WHERE is_parked = 1 AND status <> 'awaiting_approval' "
+        f"AND session IN ({below})",
+        (root,),
     )
     await tx.execute(f"UPDATE reports SET is_taken = 1 WHERE stage = 'open' AND child IN ({below})", (root,))
-    return CancelledTree([session for session, status in rows if status != "queued"], len(rows) + parked)
+    return CancelledTree([session for session, status, _ in rows if status == "running"], len(rows) + parked)
 
 
 async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
@@ -432,14 +435,22 @@ async def cancel_below(tx: Transaction, run: RunId) -> list[SessionRow]:
     # Repeats until nothing is left: a continuation may be queued in between.
     while rows := await tx.fetch_all(
         f"{_BELOW} UPDATE runs SET cancel_requested = 1 WHERE id IN (SELECT run FROM below) AND cancel_requested = 0 "
-        "AND (status IN ('queued', 'running', 'awaiting_approval') OR is_parked = 1) RETURNING session, status",
+        "AND (status IN ('queued', 'running', 'awaiting_approval') OR is_parked = 1) RETURNING session, status, id",
         (run,),
     ):
-        at_work += [session for session, status in rows if status in ("running", "awaiting_approval")]
+        at_work += [session for session, status, _ in rows if status == "running"]
+        await _withdraw(tx, [run for _, status, run in rows if status == "awaiting_approval"])
     await tx.execute(
         f"{_BELOW} UPDATE reports SET is_taken = 1 WHERE stage = 'open' AND run IN (SELECT run FROM below)", (run,)
     )
     return at_work
+
+
+async def _withdraw(tx: Transaction, cancelled: Sequence[RunId]) -> None:
+    """Makes the requests of cancelled runs due: each run is then ended in its own session's unit."""
+    if cancelled:
+        await approvals.make_due(tx, cancelled)
+        tx.wake(DUE)
 
 
 async def delete_all(tx: Transaction, child: SessionRow) -> None:

@@ -1,7 +1,12 @@
 """Settings of the session tools and of commands."""
 
-from antiphon.config.sections.section import Section
+from datetime import timedelta
+
+from pydantic import Field, field_validator
+
+from antiphon.config.sections.section import MOST_DAYS, Section
 from antiphon.domain.sandbox import CommandMode
+from antiphon.policy.approvals import REQUIRED, ApprovalRules, problem_of_pattern
 from antiphon.policy.visibility import Visibility
 
 
@@ -28,8 +33,28 @@ class RunCommandSection(Section):
     There a command may do anything that this process may do."""
 
 
+class ApprovalSection(Section):
+    require: tuple[str, ...] = REQUIRED
+    """Calls that a person must approve before they run, as patterns: a tool's name (`run_command`, `git_*`), `mcp:*`
+    for tools of MCP servers, `effect:deletes` for what a tool does. A command on the host counts as deleting."""
+    expire_hours: float = Field(default=168, gt=0, le=MOST_DAYS * 24)
+    """How long a request waits for an answer; then its calls are denied, and the run goes on."""
+
+    @field_validator("require")
+    @classmethod
+    def _may_match(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            if problem := problem_of_pattern(pattern):
+                raise ValueError(f"{pattern[:80]!r} {problem}")
+        return patterns
+
+    def rules(self) -> ApprovalRules:
+        return ApprovalRules(require=self.require, expire_after=timedelta(hours=self.expire_hours))
+
+
 class ToolsSection(Section):
     sessions: SessionToolsSection = SessionToolsSection()
     agent_to_agent: AgentToAgentSection = AgentToAgentSection()
     subagents: SubagentToolsSection = SubagentToolsSection()
     run_command: RunCommandSection = RunCommandSection()
+    approval: ApprovalSection = ApprovalSection()

@@ -64,6 +64,7 @@ DUE_TIMES = (
         session="session",
         end="deadline",
     ),
+    DueTime(table="approvals", column="asked_at", rows="state = 'pending'", session="session", end="expires_at"),
     DueTime(table="tokens", column="expires_at", longest=_milliseconds(LINK_LIFE), rows="kind = 'link'"),
     DueTime(table="tokens", column="expires_at", longest=_milliseconds(BROWSER_LIFE), rows="kind = 'browser'"),
     DueTime(table="tokens", column="last_used_at", rows="kind = 'browser'"),

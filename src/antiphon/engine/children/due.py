@@ -1,4 +1,6 @@
-"""Timers: children to archive or delete, parked runs out of time. Contract: spawn 4, 8.
+"""Timers: children to archive or delete, parked runs out of time, requests to expire.
+
+Contract: spawn 4, 8, approvals 1.
 
 The times are rows. Every process on the database looks for due ones and settles each in its own unit, which checks
 again, so that two processes that find the same one settle it once.
@@ -15,15 +17,16 @@ from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
 from antiphon.engine.children.clock_steps import LATER_MS, ClockSteps
+from antiphon.engine.runs.decisions import expire_approval
 from antiphon.engine.runs.lifecycle import end_parked_run
 from antiphon.engine.sessions.sessions import bury_session, remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.feed.notifier import Notifier
+from antiphon.store import approvals, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
-from antiphon.store import spawns
 from antiphon.store.codec import milliseconds
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.spawns import DUE
 from antiphon.trouble import Trouble
 
@@ -43,7 +46,10 @@ class Timers:
         self._steps = ClockSteps(database, clock)
         self._woken = asyncio.Event()
         self._settling = Trouble(
-            logger, "Settling what is due", action="timers_failed", means="Archiving and deadlines of children wait."
+            logger,
+            "Settling what is due",
+            action="timers_failed",
+            means="Archiving, deadlines of children and requests that expire wait.",
         )
 
     async def run(self) -> None:
@@ -77,11 +83,19 @@ class Timers:
             overdue = await self._database.read(spawns.list_overdue, now_ms, BATCH)
             for parked in overdue:
                 await self._database.run(end_overdue, parked.run, now_ms, sessions=(parked.session,))
-            if len(children) < BATCH and len(overdue) < BATCH:
+            expired = await self._database.read(approvals.list_due, now_ms, BATCH)
+            for due in expired:
+                await self._database.run(expire_approval, due.id, now_ms, sessions=(due.session,))
+            if all(len(found) < BATCH for found in (children, overdue, expired)):
                 break
-        due_ms = await self._database.read(spawns.next_due)
+        due_ms = await self._database.read(_next_due)
         left = LOOK_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
         return min(max(left, 0.0), LOOK_SECONDS)
+
+
+async def _next_due(query: Query) -> int | None:
+    found = (await spawns.next_due(query), await approvals.next_due(query))
+    return min((due for due in found if due is not None), default=None)
 
 
 async def put_away(tx: Transaction, child: SessionRow, at_ms: int) -> Session | None:

@@ -11,7 +11,7 @@ from antiphon.store.runs import NewRun
 async def queue_run(tx: Transaction, session: Recipient, words: Words, run: NewRun, *, at_ms: int) -> int:
     """Stores the message and queues the run that answers it; returns the `seq` of both.
 
-    Does not dispatch if the session is busy: the worker of the earlier run also works on this one. For an owner's run
+    Does not dispatch if the session has a worker: it also works on this run. For an owner's run
     only runs of owners count, because a guest's may wait for a place.
     """
     seq = await append_words(tx, session, words, at_ms, run_id=run.id)

@@ -1,7 +1,7 @@
 """Waits for a run's end by reading the ledger, also after a restart or in another process. Contract: runs 3."""
 
 import asyncio
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -71,6 +71,19 @@ class Waits:
                 if self._is_closed:
                     raise Unavailable(STOPPED, code="stopped")
                 unfinished = left
+                with anyio.move_on_after(POLL_SECONDS):
+                    await woken.wait()
+                woken.clear()
+
+    async def wait_until(self, session: SessionRow, timeout: timedelta, look: Callable[[], Awaitable[bool]]) -> None:
+        """Returns once `look`, which is asked after each event of the session, is true; or on time-out.
+
+        Raises `Unavailable` after `close`.
+        """
+        with self._woken([session]) as woken, anyio.move_on_after(timeout.total_seconds()):
+            while not await look():
+                if self._is_closed:
+                    raise Unavailable(STOPPED, code="stopped")
                 with anyio.move_on_after(POLL_SECONDS):
                     await woken.wait()
                 woken.clear()

@@ -1,4 +1,4 @@
-"""Ended runs that wait for children, and the run that continues each of them. Contract: spawn 8."""
+"""Parked runs, and the run that continues each of them. Contract: spawn 8, approvals 2."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ async def continue_run(
 async def go_on(
     tx: Transaction, parked: Run, session: Session, words: Words, *, end: Outcome | None, at_ms: int
 ) -> Continued:
-    """Queues the run that continues the parked one, with its report, its request and its rights.
+    """Queues the run that continues the parked one, with its report, its request, its rights and the time it has left.
 
     If `end` is given, the continuation ends at once with it.
     """
@@ -95,8 +95,10 @@ async def go_on(
         report=parked.report,
         announces=parked.announces,
         continues=parked.id,
-        has_spawned=True,
+        has_spawned=parked.has_spawned or not parked.is_awaiting_approval,
         deadline=parked.deadline,
+        time_limit=parked.time_limit,
+        approval=parked.approval,
     )
     await queue_run(tx, session, words, continuation, at_ms=at_ms)
     await ledger.change(tx, parked.id, {"is_parked": 0, "continued_by": run_id})

@@ -13,7 +13,7 @@ from antiphon.engine.access.reach import NOBODY, Rights, admit_head, find_reach,
 from antiphon.engine.ledger.fence import sessions_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs.lifecycle import CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
+from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -99,7 +99,7 @@ async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int)
     elif run.status is RunStatus.QUEUED:
         await end_queued_run(tx, run, CANCELLED_EARLY, at_ms=at_ms)
     elif not run.status.is_terminal:
-        await call_off(tx, run)
+        await call_off(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
     current = (await ledger.find_ends(tx, [run_id])).get(run_id)
     assert current is not None
     return current
@@ -115,7 +115,7 @@ async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelle
     for child in called_off.at_work:
         tx.interrupt(child)
     if found is not None:
-        await call_off(tx, found)
+        await call_off(tx, found, CANCELLED_AWAITING, at_ms=at_ms)
     for run in parked:
         await ledger.change(tx, run.id, {"cancel_requested": 1})
         await end_parked_run(tx, run.id, at_ms)

@@ -7,14 +7,16 @@ from typing import Protocol
 
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
+from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.delay import Delay, DelayOver, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
-from antiphon.domain.ids import AgentId, Ids, RunId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, Usage
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import Transcript
+from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.ledger.run_log import AGENT_ACTOR
@@ -22,8 +24,8 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.runs import lifecycle
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
+from antiphon.store import approvals, people
 from antiphon.store import events as log
-from antiphon.store import people
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -159,6 +161,27 @@ class RunContext:
     async def record_result(self, result: ToolResult) -> None:
         await self.record([NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=self.run.id, message=result)])
 
+    async def ask_approval(self, calls: Sequence[AskedCall], expire_after: timedelta) -> bool:
+        """Stores a request to approve the calls; this claim of the run is then over.
+
+        False if the run is to be cancelled, which its worker is about to do.
+        """
+        command = AskApproval(
+            id=ApprovalId(self.ids.new("appr")),
+            calls=calls,
+            expires_at=self.clock.now() + expire_after,
+            at_ms=self.clock.now_ms(),
+        )
+        session = SessionRow(self.run.session)
+        has_asked = await self._database.run(ask_approval, self._fence, command, sessions=(session,))
+        if has_asked is None:
+            raise Fenced
+        return has_asked
+
+    async def read_approvals(self) -> "ApprovalsSoFar":
+        """The requests of the run, and those of its session that are open."""
+        return await self._database.read(_read_approvals, self.run)
+
     async def record(self, events: Sequence[NewEvent]) -> int:
         last_seq = await self._database.run(
             lifecycle.record,
@@ -258,6 +281,22 @@ class RunContext:
         if self.run.continues is None:
             return ledger.UsedBefore()
         return await self._database.read(ledger.used_before, self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalsSoFar:
+    """The requests that bear on a run's calls."""
+
+    own: Sequence[Approval]
+    """Of the run."""
+    pending: Sequence[Approval]
+    """The open ones of its session."""
+
+
+async def _read_approvals(query: Query, run: Run) -> ApprovalsSoFar:
+    return ApprovalsSoFar(
+        await approvals.list_of_run(query, run.id), await approvals.list_pending(query, SessionRow(run.session))
+    )
 
 
 async def _first_seq_needed(query: Query, run: Run) -> int:

@@ -1,7 +1,7 @@
 """The life of a run in the ledger: claimed, at work, ended, each in one transaction.
 
-A run ends only in `finish_run` and `end_queued_run`. A claim raises the run's fence; later writes of a worker count
-only while it has the newest fence. Contract: runs 1 to 8.
+A run ends only in `finish_run`, `end_queued_run` and `end_awaiting_run`. A claim raises the run's fence; later writes
+of a worker count only while it has the newest fence. Contract: runs 1 to 8.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,6 +22,8 @@ from antiphon.domain.report import Report
 from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
+from antiphon.engine.approvals.answering import withdraw
+from antiphon.engine.approvals.parking import park
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.append import append_events
@@ -39,17 +41,19 @@ from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
 from antiphon.store.runs import InLog
-from antiphon.store.sessions import LogEnd
 
 SUSPENDED = Outcome(status=RunStatus.CANCELLED, error="The person who asked is suspended.", code="suspended")
 CANCELLED_EARLY = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
+CANCELLED_AWAITING = Outcome(
+    status=RunStatus.CANCELLED, error="Cancelled before its calls were approved.", code="cancelled"
+)
 
 
 async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
     """Starts the session's next run, or takes over a run whose process has died.
 
-    None if a living process works on the run, if it awaits approval, or if no run is waiting. The claimant must not
-    already work on the session.
+    A run that waits for an approval is parked for the next one. None if a living process works on the run, or if no
+    run is waiting. The claimant must not already work on the session.
     """
     found = await ledger.find_first(tx, session)
     if found is None:
@@ -57,11 +61,20 @@ async def claim(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms:
     run = found.run
     if run.status is RunStatus.QUEUED:
         return await _claim_queued(tx, found, claimant, at_ms)
-    if run.status is not RunStatus.RUNNING:
-        return None
+    if run.status is RunStatus.AWAITING_APPROVAL:
+        return await _claim_beside(tx, found, claimant, at_ms)
     if run.process != claimant.process and await processes.is_alive(tx, run.process):
         return None
     return await _take_over(tx, found, claimant, at_ms)
+
+
+async def _claim_beside(tx: Transaction, awaiting: InLog, claimant: Claimant, at_ms: int) -> Run | None:
+    """The next run of a session that is held by one that waits for an approval. Contract: approvals 2."""
+    session = SessionRow(awaiting.run.session)
+    if not await ledger.is_queued(tx, session):
+        return None
+    await park(tx, awaiting, at_ms)
+    return await _claim_next(tx, session, claimant, at_ms)
 
 
 async def _claim_next(tx: Transaction, session: SessionRow, claimant: Claimant, at_ms: int) -> Run | None:
@@ -84,8 +97,14 @@ async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms
 async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> datetime | None:
     """When the run's time is over: its deadline, but never more than its limit ahead, or that limit from now."""
     run = found.run
-    own_limit = run.time_limit  # set by the requester of this run; other runs of a child take the child's limit
-    if run.report is None and found.depth > 0 and (spawn := await spawns.find(tx, run.session)) is not None:
+    # Set by the requester of this run, or left of it after a wait for approval; other runs of a child take the child's.
+    own_limit = run.time_limit
+    if (
+        own_limit is None
+        and run.report is None
+        and found.depth > 0
+        and (spawn := await spawns.find(tx, run.session)) is not None
+    ):
         own_limit = spawn.time_limit
     limits = [limit for limit in (claimant.time_limits.get(run.agent_id), own_limit) if limit is not None]
     if not limits:
@@ -265,7 +284,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
     last = Steps(steps, command.is_counted)
-    ended = await _end(tx, run, outcome, last, at_ms=at_ms, end=found.end, is_parked=is_parked)
+    ended = await _end(tx, run, outcome, last, at_ms=at_ms, found=found, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
         await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms=at_ms)
     await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
@@ -281,6 +300,26 @@ async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: 
     owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
     await _follow(tx, ended, owed, (), at_ms=at_ms)
     return ended
+
+
+async def end_awaiting_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> None:
+    """Ends a run that waits for an approval, parked or not, and withdraws its request. Contract: approvals 2."""
+    assert run.is_awaiting_approval
+    await withdraw(tx, run.id, at_ms)
+    unfinished = await _unfinished_calls(tx, run)
+    steps = Steps([_closing_step(run, call) for call in unfinished], is_counted=False)
+    ended = await _end(tx, run, outcome, steps, at_ms=at_ms)
+    owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
+    await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
+
+
+async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
+    """Ends a parked run whose approval was decided; its continuation is about to be queued. Contract: approvals 2."""
+    assert run.is_awaiting_approval and run.is_parked
+    ended = await _end(
+        tx, run, Outcome(status=RunStatus.OK, code=YIELDED), Steps((), is_counted=False), at_ms=at_ms, is_parked=True
+    )
+    await follow_run(tx, replace(ended, exchange=None), (), at_ms)
 
 
 async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Collection[str], *, at_ms: int) -> None:
@@ -306,13 +345,22 @@ async def end_parked_run(tx: Transaction, run_id: RunId, at_ms: int) -> None:
     run = await ledger.find(tx, run_id)
     if run is None or not run.is_parked:
         return
+    if run.is_awaiting_approval:
+        await end_awaiting_run(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
+        return
     await _call_off_children(tx, run)
     await _end_all(tx, await reports.end_parked(tx, run, at_ms), at_ms)
 
 
-async def call_off(tx: Transaction, run: Run) -> None:
-    """Requests the run's cancellation, and that of all work that it gave to children. Contract: runs 5, spawn 8."""
+async def call_off(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> None:
+    """Requests the run's cancellation, and that of all work that it gave to children. Contract: runs 5, spawn 8.
+
+    A run that waits for an approval ends at once, with that outcome: nobody works on it.
+    """
     await ledger.change(tx, run.id, {"cancel_requested": 1})
+    if run.is_awaiting_approval:
+        await end_awaiting_run(tx, replace(run, is_cancel_requested=True), outcome, at_ms=at_ms)
+        return
     tx.interrupt(run.session)
     if run.has_spawned or run.is_parked:
         await _call_off_children(tx, run)
@@ -337,9 +385,10 @@ async def _end(
     steps: Steps,
     *,
     at_ms: int,
-    end: LogEnd | None = None,
+    found: InLog | None = None,
     is_parked: bool = False,
 ) -> Run:
+    """`found` says that the run holds its session and is the run that ends."""
     assert can_become(run.status, outcome.status)
     ended = replace(
         run,
@@ -365,7 +414,7 @@ async def _end(
             "waiting_for": None,
             "wait_until": None,
             "delay": None,
-            **({"is_parked": 1} if is_parked else {}),
+            "is_parked": int(is_parked),
         },
     )
     data: JsonObject = {"status": outcome.status.value}
@@ -378,18 +427,20 @@ async def _end(
     event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, run_id=run.id, data=data)
     set: dict[str, SqlValue] = {}
     add: dict[str, int] = {}
-    if run.status is not RunStatus.QUEUED:
-        set["status"] = SessionStatus.IDLE.value
+    if run.status is RunStatus.RUNNING:
+        is_asking = found is not None and found.pending_approvals > 0
+        set["status"] = (SessionStatus.AWAITING_APPROVAL if is_asking else SessionStatus.IDLE).value
+    if run.status is not RunStatus.QUEUED and not run.is_parked:
         set["aborted_last_run"] = int(outcome.status is RunStatus.CANCELLED)
         add["turn_count"] = 1 if outcome.status is RunStatus.OK else 0
     last = Steps([*steps.events, event], steps.is_counted)
-    await record_steps(tx, run, last, at_ms=at_ms, set=set, add=add, end=end)
+    await record_steps(tx, run, last, at_ms=at_ms, set=set, add=add, end=None if found is None else found.end)
     return ended
 
 
 async def _fenced_run(tx: Transaction, fence: Fence) -> InLog | None:
     found = await ledger.find_in_log(tx, fence.run_id)
-    if found is None or found.run.fence != fence.number or not found.run.status.is_active:
+    if found is None or found.run.fence != fence.number or found.run.status is not RunStatus.RUNNING:
         return None
     return found
 

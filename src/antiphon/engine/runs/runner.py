@@ -16,6 +16,11 @@ class RunEnding:
     message: AssistantMessage | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitsApproval:
+    """The run has asked for an approval: its job is over, and the answer continues it."""
+
+
 class AgentRunner(Protocol):
     """Carries a run on from the end of its log to the end of the run.
 
@@ -23,10 +28,11 @@ class AgentRunner(Protocol):
       step had not seen. The log holds the work already done, which is not repeated.
     - It records everything through the context before the next step begins.
     - It raises nothing for errors of a provider or a tool; it returns a `RunEnding` that reports them.
+    - `AwaitsApproval` says that the run waits for an approval that is stored; the run is then no longer the worker's.
     - On cancellation it stops at once and lets the exception pass.
     """
 
-    async def run(self, context: RunContext) -> RunEnding: ...
+    async def run(self, context: RunContext) -> RunEnding | AwaitsApproval: ...
 
 
 class ConstantRunner:

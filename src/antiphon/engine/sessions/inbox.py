@@ -35,7 +35,7 @@ from antiphon.engine.ledger.append import Arrival, Words, append_words
 from antiphon.engine.ledger.queue import join_run, queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.engine.runs.lifecycle import call_off
+from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, call_off
 from antiphon.engine.sessions.resets import begin_anew_if_stale
 from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.acts import Act
@@ -233,6 +233,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     joined = await _run_to_join(tx, session, command)
     if isinstance(joined, Refusal):
         return joined
+    if command.mode is QueueMode.INTERRUPT:  # an interrupted run that waited for an approval has ended in the log
+        session = await rows.find_head(tx, session.row) or session
     if joined is None and (refusal := await refuse_run(tx, standing, command.rules.shares)):
         return refusal
     if joined is not None:
@@ -294,7 +296,7 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
     active = await ledger.find_active(tx, session.row)
     queued = await ledger.find_queued(tx, session.row)
     match command.mode:
-        case QueueMode.REJECT if active or queued:
+        case QueueMode.REJECT if queued or (active and not active.is_awaiting_approval):
             return Refusal(
                 Conflict(
                     f"Session is busy: {session.key!r}. Wait for its run, or post with queueMode 'enqueue'.",
@@ -306,7 +308,7 @@ async def _run_to_join(tx: Transaction, session: SessionHead, command: PostMessa
         case QueueMode.STEER if active and _is_joinable(active, session, command):
             return active.id
         case QueueMode.INTERRUPT if active:
-            await call_off(tx, active)
+            await call_off(tx, active, CANCELLED_AWAITING, at_ms=command.at_ms)
         case _:
             pass
     return None

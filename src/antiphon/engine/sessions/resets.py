@@ -91,14 +91,14 @@ async def begin_anew(
     tx: Transaction, session: Session, drawn: str, *, actor: str, reason: str, now: datetime, at_ms: int
 ) -> Session:
     """Ends the incarnation with its runs, and starts the next one at the base classification."""
+    outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
     if active := await ledger.find_active(tx, session.row):
         await ledger.change(tx, active.id, {"code": "reset"})
-        await call_off(tx, active)
+        await call_off(tx, active, outcome, at_ms=at_ms)
     waiting = await ledger.find_parked(tx, session.row)
     for parked in waiting:
-        await call_off(tx, parked)
+        await call_off(tx, parked, outcome, at_ms=at_ms)
     for run in await ledger.find_queued(tx, session.row):
-        outcome = Outcome(status=RunStatus.CANCELLED, error="The session was reset.", code="reset")
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
     rest = f"{now:%Y%m%d}-{drawn}" if session.source.kind == "channel" else drawn
     new_id = next_session_id(session.id, rest)

@@ -44,7 +44,7 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
-from antiphon.store import activities, deliveries, exchanges, people, spawns, tokens
+from antiphon.store import activities, approvals, deliveries, exchanges, people, spawns, tokens
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -444,6 +444,7 @@ async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
     await exchanges.delete_all(tx, session.row)
     await deliveries.delete_all(tx, session.row)
+    await approvals.delete_all(tx, session.row)
     await log.delete_all(tx, session.row)
     await ledger.delete_all(tx, session.row)
     await tokens.delete_of_session(tx, session.row)
@@ -461,6 +462,11 @@ def _undeletable(session: Session, *, is_busy: bool) -> Conflict | None:
         return Conflict(
             f"Main session of an agent cannot be deleted: {name}. Reset it to start over.",
             code="main_session",
+        )
+    if session.pending_approvals:
+        return Conflict(
+            f"Session waits for an approval: {name}. Decide its requests first, or cancel its run.",
+            code="awaiting_approval",
         )
     if is_busy:
         return Conflict(f"Session is busy: {name}. Cancel its run first, or wait.", code="session_busy")

@@ -22,7 +22,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.context import RunContext, Runtime
 from antiphon.engine.runs.lifecycle import Ended, FinishRun, NewInput
-from antiphon.engine.runs.runner import AgentRunner, RunEnding
+from antiphon.engine.runs.runner import AgentRunner, AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.engine.work.line import Line
 from antiphon.engine.work.slots import Slots
@@ -419,7 +419,8 @@ class Worker:
             drive.settle(await self._end_cut(context, drive.cause))
 
     async def _run_to_end(self, context: RunContext) -> Ended | None:
-        """Returns when the run has ended in the ledger; None if it is no longer ours."""
+        """Returns when the run has ended in the ledger; None if it is no longer ours, or waits for an approval."""
+        ending: RunEnding | AwaitsApproval | None
         is_prepared = False
         while True:
             try:
@@ -437,6 +438,8 @@ class Worker:
             except Exception:
                 logger.exception("Runner failed", extra={"action": "runner_failed", "run_id": context.run.id})
                 ending = RunEnding(outcome=_internal_error())
+            if isinstance(ending, AwaitsApproval):
+                return None
             result = await self._finish(context, ending)
             if not isinstance(result, NewInput):
                 return result

@@ -1,0 +1,142 @@
+"""Which calls of a step a person must approve, and which of them were decided. Contract: approvals 1 to 4."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.agents.model import ToolSchema
+from antiphon.agents.toolset import Tool, ToolOutput, Toolset
+from antiphon.domain.agent import Effect
+from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict, hash_of_text
+from antiphon.domain.transcript import OpenCall
+from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
+from antiphon.policy.approvals import ApprovalRules, NeedsApproval, decide_call
+from antiphon.policy.rights import is_guest
+from antiphon.policy.standing import Standing
+
+RUN_COMMAND = "run_command"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCall:
+    """An open call, and what policy and earlier answers say of it."""
+
+    call: OpenCall
+    refusal: ToolOutput | None = None
+    """Its result, if it must not run."""
+    asked: AskedCall | None = None
+    """How to ask for it, if it needs an approval that it does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Judges the calls of one run."""
+
+    rules: ApprovalRules
+    tools: Toolset
+    is_walled: bool
+    """Whether its commands run in a sandbox; on the host a command may delete anything."""
+
+    async def judge(self, context: RunContext, calls: Sequence[OpenCall]) -> list[JudgedCall]:
+        """Every call, in order. Reads nothing if none needs an approval and the run has never asked."""
+        needs = [self._need(call) for call in calls]
+        if not any(needs) and context.run.approval is None:
+            return [JudgedCall(call=call) for call in calls]
+        so_far = await context.read_approvals()
+        asked: list[JudgedCall] = []
+        for call, need in zip(calls, needs, strict=True):
+            number = 1 + sum(judged.asked is not None for judged in asked)
+            asked.append(self._judge_one(call, need, so_far, id=str(number)))
+        return asked
+
+    def _need(self, call: OpenCall) -> NeedsApproval | None:
+        """None for a call that has begun, and for one that cannot run anyway."""
+        tool = self.tools.find(call.part.name)
+        if tool is None or call.is_begun:
+            return None
+        decision = decide_call(
+            self.rules,
+            tool.schema.name,
+            effects_of(tool, is_walled=self.is_walled),
+            is_from_server=self.tools.is_from_server(tool.schema.name),
+        )
+        return decision if isinstance(decision, NeedsApproval) else None
+
+    def _judge_one(self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, *, id: str) -> JudgedCall:
+        tool = self.tools.find(call.part.name)
+        is_approved = False
+        for approval in so_far.own:
+            answered = approval.find_call(call.message_seq, call.index)
+            if answered is None or approval.is_pending:
+                continue
+            if refusal := refusal_of(approval, answered):
+                return JudgedCall(call=call, refusal=refusal)
+            # What was approved may not be what would run now: then it is asked again.
+            is_approved |= tool is not None and is_same(call, tool, answered)
+        if need is None or tool is None or is_approved:
+            return JudgedCall(call=call)
+        asked = AskedCall(
+            id=id,
+            message_seq=call.message_seq,
+            index=call.index,
+            tool=call.part.name,
+            arguments=call.part.arguments,
+            sha256=hash_of_text(call.part.arguments),
+            definition=hash_of_definition(tool.schema),
+            reason=need.reason,
+        )
+        if other := find_identical(so_far.pending, asked):
+            return JudgedCall(call=call, refusal=_waits_already(other))
+        return JudgedCall(call=call, asked=asked)
+
+
+def is_walled(standing: Standing, *, is_sandboxed: bool) -> bool:
+    """Whether commands with the rights of the principal run in a sandbox."""
+    return is_sandboxed or is_guest(standing)
+
+
+def effects_of(tool: Tool, *, is_walled: bool) -> frozenset[Effect]:
+    """The effects of a call; a command deletes things only on the host."""
+    if tool.schema.name == RUN_COMMAND and is_walled:
+        return tool.effects - {Effect.DELETES}
+    return tool.effects
+
+
+def is_same(call: OpenCall, tool: Tool, asked: AskedCall) -> bool:
+    """Whether the call and its tool are, byte for byte, what was asked about. Contract: approvals 3."""
+    return hash_of_text(call.part.arguments) == asked.sha256 and hash_of_definition(tool.schema) == asked.definition
+
+
+def hash_of_definition(schema: ToolSchema) -> str:
+    """The hash of a tool's name, description and schema."""
+    return hash_of_text(json.dumps([schema.name, schema.description, schema.parameters], sort_keys=True))
+
+
+def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
+    """The result of a call that was asked about and may not run; None if it may."""
+    if call.verdict is Verdict.ONCE:
+        return None
+    if approval.state is ApprovalState.EXPIRED:
+        return _refused("approval_expired", f"Call was not approved in time (request {approval.id}). It did not run.")
+    said = f" The person who decided says: {approval.note}" if approval.note else ""
+    return _refused("approval_denied", f"Call was denied (request {approval.id}). It did not run.{said}")
+
+
+def find_identical(pending: Sequence[Approval], asked: AskedCall) -> Approval | None:
+    """The open request for the same call of the same tool. Contract: approvals 3."""
+    for approval in pending:
+        if any((call.tool, call.sha256) == (asked.tool, asked.sha256) for call in approval.calls):
+            return approval
+    return None
+
+
+def _waits_already(approval: Approval) -> ToolOutput:
+    return _refused(
+        "approval_pending", f"The same call already waits for approval (request {approval.id}). It was not asked again."
+    )
+
+
+def _refused(code: str, message: str) -> ToolOutput:
+    return ToolOutput(
+        json.dumps({"status": "error", "code": code, "error": message}, ensure_ascii=False), is_error=True
+    )

@@ -1,0 +1,174 @@
+"""An approval request: calls that a person must allow before they run, and what follows from the answer.
+
+A pure state machine. The engine passes events in and carries out the consequence it returns; while a request is
+pending, only its row exists, and no process waits. Contract: approvals 1 to 3.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
+
+
+class ApprovalState(StrEnum):
+    PENDING = "pending"
+    DECIDED = "decided"
+    EXPIRED = "expired"
+    """Nobody answered in time: its calls are denied."""
+    WITHDRAWN = "withdrawn"
+    """Its run was cancelled, or its session reset."""
+
+
+class Verdict(StrEnum):
+    """The answer to one call."""
+
+    ONCE = "once"
+    DENY = "deny"
+
+
+class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call as it was recorded; exactly these bytes run, or none."""
+
+    id: str
+    """Names the call within its request: `1`, `2`, …"""
+    message_seq: int = 0
+    """The `seq` of the step that called; 0 for a call from outside a run."""
+    index: int = 0
+    """Which of that step's calls, from 0."""
+    tool: str
+    arguments: str
+    """JSON text, as the model wrote it."""
+    sha256: str
+    """The hash of the arguments."""
+    definition: str
+    """The hash of the tool's name, description and schema."""
+    reason: str
+    """Why it needs an approval; one sentence for people."""
+    verdict: Verdict | None = None
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """One request."""
+
+    id: ApprovalId
+    session: SessionRow
+    session_key: str
+    session_id: SessionId
+    """The incarnation that asked."""
+    run: RunId | None
+    """The run whose calls wait, or the run that continues it; None for a call from outside a run."""
+    origin: str | None = None
+    """Identifies a call from outside a run; a repeated call finds its request."""
+    agent_id: AgentId
+    principal: Principal
+    """The principal with whose rights the calls run."""
+    state: ApprovalState
+    calls: tuple[AskedCall, ...]
+    is_parked: bool = False
+    """Whether the calls already have the result "waits for approval", so that another run carries them out."""
+    asked_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None = None
+    decided_by: Principal | None = None
+    note: str | None = None
+    """What the decider says to the model."""
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state is ApprovalState.PENDING
+
+    def find_call(self, message_seq: int, index: int) -> AskedCall | None:
+        return next((call for call in self.calls if (call.message_seq, call.index) == (message_seq, index)), None)
+
+
+class Consequence(StrEnum):
+    """What the engine does after an event."""
+
+    NOTHING = "nothing"
+    PARK = "park"
+    """The run's open calls get the result "waits for approval", and its session is free for other runs."""
+    RESUME = "resume"
+    """The run goes on, with the answers."""
+    CONTINUE = "continue"
+    """Another run continues it, repeats its open calls and goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalTransition:
+    """The request's next state, and the consequence."""
+
+    approval: Approval
+    then: Consequence = Consequence.NOTHING
+
+
+def on_other_run(approval: Approval) -> ApprovalTransition:
+    """Another run of the session is to work. Contract: approvals 2."""
+    if not approval.is_pending or approval.run is None or approval.is_parked:
+        return ApprovalTransition(approval)
+    return ApprovalTransition(replace(approval, is_parked=True), Consequence.PARK)
+
+
+def on_decided(
+    approval: Approval, verdicts: Mapping[str, Verdict], *, by: Principal, note: str | None, at: datetime
+) -> ApprovalTransition:
+    """A person has answered every call. Only the first answer counts. Contract: approvals 3."""
+    if not approval.is_pending:
+        return ApprovalTransition(approval)
+    assert verdicts.keys() == {call.id for call in approval.calls}
+    decided = replace(
+        approval,
+        state=ApprovalState.DECIDED,
+        calls=tuple(replace(call, verdict=verdicts[call.id]) for call in approval.calls),
+        decided_at=at,
+        decided_by=by,
+        note=note,
+    )
+    return ApprovalTransition(decided, _going_on(approval))
+
+
+def on_expired(approval: Approval, *, at: datetime) -> ApprovalTransition:
+    """Nobody has answered in time: the calls are denied, and the run goes on. Contract: approvals 1."""
+    if not approval.is_pending:
+        return ApprovalTransition(approval)
+    return ApprovalTransition(replace(approval, state=ApprovalState.EXPIRED, decided_at=at), _going_on(approval))
+
+
+def on_withdrawn(approval: Approval, *, at: datetime) -> ApprovalTransition:
+    """The run was cancelled, or the session reset; the engine ends the run itself. Contract: approvals 2."""
+    if not approval.is_pending:
+        return ApprovalTransition(approval)
+    return ApprovalTransition(replace(approval, state=ApprovalState.WITHDRAWN, decided_at=at))
+
+
+def moved(approval: Approval, run: RunId, places: Mapping[tuple[int, int], tuple[int, int]]) -> Approval:
+    """The request of a continuation, whose first step repeats the calls in other places: (seq, index) by the old."""
+    calls = tuple(_moved(call, places[call.message_seq, call.index]) for call in approval.calls)
+    return replace(approval, run=run, calls=calls, is_parked=False)
+
+
+def _moved(call: AskedCall, place: tuple[int, int]) -> AskedCall:
+    message_seq, index = place
+    return replace(call, message_seq=message_seq, index=index)
+
+
+def hash_of_text(text: str) -> str:
+    """SHA-256 of the text's bytes, which may be no valid Unicode."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def tools_of(calls: Sequence[AskedCall]) -> str:
+    """The tools that are called, for people."""
+    return ", ".join(dict.fromkeys(call.tool for call in calls))
+
+
+def _going_on(approval: Approval) -> Consequence:
+    if approval.run is None:
+        return Consequence.NOTHING
+    return Consequence.CONTINUE if approval.is_parked else Consequence.RESUME

@@ -1,0 +1,1 @@
+"""Requests to approve calls: asking, parking the run that asked, withdrawing."""

@@ -1,0 +1,60 @@
+"""Stores how an approval request ended, with its event and the session's count of open requests."""
+
+from antiphon.domain.actor import SYSTEM
+from antiphon.domain.approval import Approval, on_withdrawn
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.ids import RunId
+from antiphon.domain.message import JsonObject, JsonValue
+from antiphon.domain.session import SessionStatus
+from antiphon.engine.ledger.append import append_events
+from antiphon.store import approvals
+from antiphon.store import sessions as rows
+from antiphon.store.codec import moment
+from antiphon.store.database import SqlValue, Transaction
+from antiphon.store.events import Addition
+
+
+async def store_answer(tx: Transaction, approval: Approval, at_ms: int) -> bool:
+    """Stores the state of a request that was pending and is not any more; False if it was answered before.
+
+    A session in which nothing else happens is idle again once no request is open. Contract: approvals 3, sessions 2.
+    """
+    if not await approvals.update_pending(tx, approval):
+        return False
+    session = await rows.find_by_row(tx, approval.session)
+    assert session is not None
+    set: dict[str, SqlValue] = {}
+    if session.status is SessionStatus.AWAITING_APPROVAL and session.pending_approvals <= 1:
+        set["status"] = SessionStatus.IDLE.value
+    addition = Addition(
+        incarnation=approval.session_id,
+        events=[_resolved_event(approval)],
+        at_ms=at_ms,
+        set=set,
+        add={"pending_approvals": -1},
+    )
+    await append_events(tx, approval.session, addition)
+    return True
+
+
+async def withdraw(tx: Transaction, run: RunId, at_ms: int) -> None:
+    """Withdraws the open request of the run, which is about to end. Contract: approvals 2, runs 5."""
+    approval = await approvals.find_pending_of_run(tx, run)
+    if approval is not None:
+        await store_answer(tx, on_withdrawn(approval, at=moment(at_ms)).approval, at_ms)
+
+
+def _resolved_event(approval: Approval) -> NewEvent:
+    calls: list[JsonValue] = [
+        {"callId": call.id, "tool": call.tool, **({} if call.verdict is None else {"decision": call.verdict.value})}
+        for call in approval.calls
+    ]
+    data: JsonObject = {"approvalId": approval.id, "state": approval.state.value, "calls": calls}
+    if approval.note is not None:
+        data["note"] = approval.note
+    return NewEvent(
+        type=EventType.APPROVAL_RESOLVED,
+        actor=str(approval.decided_by or SYSTEM),
+        run_id=approval.run,
+        data=data,
+    )

@@ -1,0 +1,109 @@
+"""Asks a person to approve calls of a run: the run ends its job, and nothing waits but rows. Contract: approvals 1."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from antiphon.domain.approval import Approval, ApprovalState, AskedCall
+from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.ids import ApprovalId
+from antiphon.domain.message import JsonValue
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import SessionStatus
+from antiphon.engine.ledger.fence import Fence
+from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, record_steps
+from antiphon.store import approvals
+from antiphon.store import runs as ledger
+from antiphon.store.codec import milliseconds, moment
+from antiphon.store.database import Transaction
+from antiphon.store.spawns import DUE
+
+
+class AskApproval(Struct, frozen=True, kw_only=True):
+    id: ApprovalId
+    calls: Sequence[AskedCall]
+    expires_at: datetime
+    at_ms: int
+
+
+async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> bool | None:
+    """Stores the request and stops the run until it is answered. None if the fence is old or the run ended.
+
+    False if the run is to be cancelled: then it does not ask. The time that is left of its limit is kept, so the wait
+    does not count. Contract: runs 1, approvals 1.
+    """
+    found = await ledger.find_in_log(tx, fence.run_id)
+    if found is None or found.run.fence != fence.number or found.run.status is not RunStatus.RUNNING:
+        return None
+    run, at_ms = found.run, command.at_ms
+    if run.is_cancel_requested:
+        return False
+    approval = Approval(
+        id=command.id,
+        session=run.session,
+        session_key=run.session_key,
+        session_id=run.session_id,
+        run=run.id,
+        agent_id=run.agent_id,
+        principal=run.principal,
+        state=ApprovalState.PENDING,
+        calls=tuple(command.calls),
+        asked_at=moment(at_ms),
+        expires_at=command.expires_at,
+    )
+    await approvals.insert(tx, approval)
+    left_ms = None if run.deadline is None else max(milliseconds(run.deadline) - at_ms, 1)
+    await ledger.change(
+        tx,
+        run.id,
+        {
+            "status": RunStatus.AWAITING_APPROVAL.value,
+            "approval": approval.id,
+            "attempt": 0,  # the claim that resumes it is its first one since
+            "process": None,
+            "deadline": None,
+            **({} if left_ms is None else {"time_limit": left_ms}),
+            "waiting_for": None,
+            "wait_until": None,
+            "delay": None,
+        },
+    )
+    await record_steps(
+        tx,
+        run,
+        Steps([requested_event(approval)], is_counted=False),
+        at_ms=at_ms,
+        set={"status": SessionStatus.AWAITING_APPROVAL.value},
+        add={"pending_approvals": 1},
+        end=found.end,
+    )
+    tx.wake(DUE)
+    return True
+
+
+def requested_event(approval: Approval) -> NewEvent:
+    """The fact that was asked, with the exact calls."""
+    calls: list[JsonValue] = [
+        {
+            "callId": call.id,
+            "tool": call.tool,
+            "arguments": call.arguments,
+            "reason": call.reason,
+            "sha256": call.sha256,
+            "messageSeq": call.message_seq,
+            "index": call.index,
+        }
+        for call in approval.calls
+    ]
+    return NewEvent(
+        type=EventType.APPROVAL_REQUESTED,
+        actor=AGENT_ACTOR,
+        run_id=approval.run,
+        data={
+            "approvalId": approval.id,
+            "principal": str(approval.principal),
+            "calls": calls,
+            "expiresAt": milliseconds(approval.expires_at),
+        },
+    )

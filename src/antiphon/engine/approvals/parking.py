@@ -1,0 +1,139 @@
+"""A run that waits for an approval does not hold its session: it is parked for others, and another run continues it.
+
+Contract: approvals 2.
+"""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from antiphon.domain.actor import SYSTEM
+from antiphon.domain.approval import Approval, ApprovalState, Consequence, Verdict, moved, on_other_run, tools_of
+from antiphon.domain.event import Event, EventType, NewEvent
+from antiphon.domain.ids import MessageId, RunId
+from antiphon.domain.message import (
+    SYNTHETIC,
+    AssistantMessage,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+    text_content,
+)
+from antiphon.domain.run import Run
+from antiphon.domain.session import Session
+from antiphon.domain.transcript import OpenCall, open_calls
+from antiphon.engine.ledger.append import Arrival, Words, derived_id
+from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, record_steps
+from antiphon.engine.reports.parking import continuation_of, go_on
+from antiphon.policy.system import system_grant
+from antiphon.store import approvals
+from antiphon.store import events as log
+from antiphon.store import runs as ledger
+from antiphon.store.database import Transaction
+from antiphon.store.runs import InLog
+
+WAITS = (
+    "This call waits for approval (request {id}) and has not run. It runs once it is approved; then you go on with its "
+    "result. Do not call it again meanwhile."
+)
+_WAITS_FOR = "waitsFor"
+
+
+async def park(tx: Transaction, found: InLog, at_ms: int) -> None:
+    """Gives the run's open calls the result that they wait, and frees its session for other runs."""
+    run = found.run
+    approval = await approvals.find_pending_of_run(tx, run.id)
+    assert approval is not None, f"Run {run.id} waits for an approval that was not asked for"
+    parked = on_other_run(approval)
+    assert parked.then is Consequence.PARK
+    calls = open_calls(await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq))
+    results = [_waiting_result(run, call, approval) for call in calls]
+    await approvals.update_pending(tx, parked.approval)
+    await ledger.change(tx, run.id, {"is_parked": 1})
+    await record_steps(tx, run, Steps(results, is_counted=False), at_ms=at_ms, end=found.end)
+
+
+def _waiting_result(run: Run, call: OpenCall, approval: Approval) -> NewEvent:
+    result = ToolResult(
+        message_id=call_name(run.id, call),
+        call_seq=call.message_seq,
+        call_index=call.index,
+        tool=call.part.name,
+        tool_call_id=call.part.call_id,
+        content=text_content(WAITS.format(id=approval.id)),
+        details={_WAITS_FOR: approval.id},
+    )
+    return NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result)
+
+
+class _Repeated(NamedTuple):
+    """The step whose calls wait."""
+
+    seq: int
+    message: AssistantMessage
+    indexes: list[int]
+    """Which of its calls wait, in order."""
+
+
+async def continue_parked(tx: Transaction, parked: Run, session: Session, approval: Approval, *, at_ms: int) -> None:
+    """Queues the run that continues the parked one; its first step repeats the calls that wait.
+
+    The request and its answers belong to that run from now on.
+    """
+    repeated = _repeated(await log.read_run(tx, system_grant(parked.session), parked.id, from_seq=parked.seq), approval)
+    run_id = continuation_of(parked)
+    await go_on(tx, parked, session, _notice(run_id, approval, at_ms), end=None, at_ms=at_ms)
+    continuation = await ledger.find_in_log(tx, run_id)
+    assert continuation is not None
+    step = AssistantMessage(
+        message_id=MessageId(derived_id("msg", at_ms, run_id, "repeated")),
+        content=_content(repeated),
+        saw=continuation.run.seq,
+        model=repeated.message.model,
+    )
+    event = NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=run_id, message=step)
+    seq = await record_steps(tx, continuation.run, Steps([event], is_counted=False), at_ms=at_ms, end=continuation.end)
+    places = {(repeated.seq, old): (seq, new) for new, old in enumerate(repeated.indexes)}
+    await approvals.move(tx, moved(approval, run_id, places))
+
+
+def _repeated(events: list[Event], approval: Approval) -> _Repeated:
+    waiting = [
+        event.message
+        for event in events
+        if isinstance(event.message, ToolResult) and (event.message.details or {}).get(_WAITS_FOR) == approval.id
+    ]
+    assert waiting, f"No call waits for approval {approval.id}"
+    seq = waiting[0].call_seq
+    message = next(event.message for event in events if event.seq == seq)
+    assert isinstance(message, AssistantMessage)
+    return _Repeated(seq, message, sorted(result.call_index for result in waiting))
+
+
+def _content(repeated: _Repeated) -> tuple[ThinkingPart | ToolCallPart, ...]:
+    """The calls that wait, byte for byte, after the thoughts that some providers want back with them."""
+    thoughts = tuple(part for part in repeated.message.content if isinstance(part, ThinkingPart))
+    calls = repeated.message.calls
+    return (*thoughts, *(calls[index] for index in repeated.indexes))
+
+
+def _notice(run_id: RunId, approval: Approval, at_ms: int) -> Words:
+    message = UserMessage(
+        message_id=MessageId(derived_id("msg", at_ms, run_id, "decided")),
+        content=text_content(decided_text(approval)),
+        provenance=replace(SYNTHETIC, source_tool="approvals"),
+    )
+    actor = str(approval.decided_by or SYSTEM)
+    return Words(message=message, actor=actor, arrival=Arrival.RECORDED, is_addressed=True)
+
+
+def decided_text(approval: Approval) -> str:
+    """What was decided, as the model and people read it."""
+    tools = tools_of(approval.calls)
+    if approval.state is ApprovalState.EXPIRED:
+        return f"[Nobody answered the request to approve {tools} in time. The calls are denied.]"
+    allowed = tools_of([call for call in approval.calls if call.verdict is Verdict.ONCE])
+    denied = tools_of([call for call in approval.calls if call.verdict is Verdict.DENY])
+    said = "; ".join([*([f"approved: {allowed}"] if allowed else []), *([f"denied: {denied}"] if denied else [])])
+    return f"[The calls that waited for approval were decided. {said[:1].upper()}{said[1:]}.]"

@@ -1,0 +1,208 @@
+"""Listing and deciding approval requests, and what a decision continues. Contract: approvals 1 to 3, 5."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from antiphon.clock import Clock
+from antiphon.domain.actor import Principal
+from antiphon.domain.approval import (
+    Approval,
+    ApprovalState,
+    ApprovalTransition,
+    Consequence,
+    Verdict,
+    on_decided,
+    on_expired,
+)
+from antiphon.domain.errors import Conflict, Invalid, NotFound, TooLarge
+from antiphon.domain.ids import ApprovalId
+from antiphon.domain.run import RunStatus
+from antiphon.domain.session import SessionStatus
+from antiphon.engine.access.reach import Rights, find_reach, refuse_act
+from antiphon.engine.approvals.answering import store_answer
+from antiphon.engine.approvals.parking import continue_parked
+from antiphon.engine.ledger.waits import Waits
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.engine.rules import Rules
+from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
+from antiphon.policy.acts import Act
+from antiphon.policy.standing import Standing
+from antiphon.store import approvals
+from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
+from antiphon.store.approvals import ApprovalFilter
+from antiphon.store.codec import moment
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
+
+MAX_NOTE_BYTES = 4_000
+
+
+class DecideApproval(Struct, frozen=True, kw_only=True):
+    id: ApprovalId
+    verdicts: Mapping[str, Verdict] | Verdict
+    """By the call's id, or one for all calls."""
+    note: str | None
+    at_ms: int
+
+
+class Approvals:
+    """What people can do with requests for approval."""
+
+    def __init__(self, database: Database, waits: Waits, rules: Rules, clock: Clock) -> None:
+        self._database = database
+        self._waits = waits
+        self._rules = rules
+        self._clock = clock
+
+    async def list(self, principal: Principal, where: ApprovalFilter, *, limit: int) -> list[Approval]:
+        """Newest first. Raises `Denied` for anyone but the owner."""
+        return accepted(await self._database.read(_list, self._rights(principal), where, limit))
+
+    async def get(self, principal: Principal, id: ApprovalId) -> Approval:
+        """Raises `Denied` for anyone but the owner, and `NotFound`."""
+        return accepted(await self._database.read(_find_for, principal, id))
+
+    async def wait(self, principal: Principal, id: ApprovalId, timeout: timedelta) -> Approval:
+        """The request once it is not open any more, or as it is after that time. Raises like `get`."""
+        approval = await self.get(principal, id)
+
+        async def is_answered() -> bool:
+            nonlocal approval
+            approval = await self.get(principal, id)
+            return not approval.is_pending
+
+        await self._waits.wait_until(approval.session, timeout, is_answered)
+        return approval
+
+    async def resolve(
+        self,
+        principal: Principal,
+        id: ApprovalId,
+        verdicts: Mapping[str, Verdict] | Verdict,
+        *,
+        note: str | None = None,
+    ) -> Approval:
+        """Answers every call of the request, and lets its run go on. The first answer counts.
+
+        Raises `Denied` for anyone but the owner, `NotFound`, `Invalid` for an answer that does not name each call once
+        (`unknown_call`), and `Conflict` for a request that is not open any more (`approval_decided`,
+        `approval_expired`, `approval_withdrawn`). Contract: approvals 3.
+        """
+        if note is not None and len(note.encode("utf-8", "surrogatepass")) > MAX_NOTE_BYTES:
+            raise TooLarge(f"Note is larger than {MAX_NOTE_BYTES} bytes. Shorten it.", code="note_too_large")
+        found = await self.get(principal, id)
+        command = DecideApproval(id=id, verdicts=verdicts, note=note or None, at_ms=self._clock.now_ms())
+        return accepted(await self._database.run(decide_approval, principal, command, sessions=(found.session,)))
+
+    def _rights(self, principal: Principal) -> Rights:
+        return Rights(principal, self._rules)
+
+
+async def _list(query: Query, rights: Rights, where: ApprovalFilter, limit: int) -> list[Approval] | Refusal:
+    reach = await find_reach(query, rights, Act.APPROVE)
+    return reach if isinstance(reach, Refusal) else await approvals.list_page(query, reach, where, limit=limit)
+
+
+async def _find_for(query: Query, principal: Principal, id: ApprovalId) -> Approval | Refusal:
+    return await _find(query, await find_standing(query, principal), id)
+
+
+async def _find(query: Query, standing: Standing, id: ApprovalId) -> Approval | Refusal:
+    if refusal := refuse_act(standing, Act.APPROVE):
+        return refusal
+    return await approvals.find(query, id) or Refusal(NotFound(f"Request for approval not found: {id[:80]!r}"))
+
+
+async def decide_approval(tx: Transaction, principal: Principal, command: DecideApproval) -> Approval | Refusal:
+    """Stores the decision with its event, and lets the run go on, in one unit."""
+    standing = await find_standing(tx, principal)
+    approval = await _find(tx, standing, command.id)
+    if isinstance(approval, Refusal):
+        return approval
+    if not approval.is_pending:
+        return Refusal(_answered(approval))
+    verdicts = _verdicts(approval, command.verdicts)
+    if isinstance(verdicts, Refusal):
+        return verdicts
+    at = moment(command.at_ms)
+    if at >= approval.expires_at:
+        await expire_approval(tx, approval.id, command.at_ms)
+    else:
+        decided = on_decided(approval, verdicts, by=standing.principal, note=command.note, at=at)
+        if await _carry_out(tx, decided, command.at_ms):
+            return decided.approval
+    current = await approvals.find(tx, command.id)
+    assert current is not None
+    return Refusal(_answered(current))
+
+
+def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Mapping[str, Verdict] | Refusal:
+    ids = {call.id for call in approval.calls}
+    if isinstance(given, Verdict):
+        return dict.fromkeys(ids, given)
+    if set(given) != ids:
+        calls = ", ".join(sorted(ids))
+        return Refusal(
+            Invalid(
+                f"Decisions do not fit the request: its calls are {calls}; decide each of them once.",
+                code="unknown_call",
+            )
+        )
+    return given
+
+
+async def expire_approval(tx: Transaction, id: ApprovalId, at_ms: int) -> None:
+    """Denies the calls of a request whose time is over; ends its run if that was cancelled meanwhile."""
+    approval = await approvals.find(tx, id)
+    if approval is None or not approval.is_pending or moment(at_ms) < approval.expires_at:
+        return
+    await _carry_out(tx, on_expired(approval, at=moment(at_ms)), at_ms)
+
+
+async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) -> bool:
+    """Stores the answer and lets the run go on; False if the request has none to take any more."""
+    approval = answered.approval
+    run = None if approval.run is None else await ledger.find(tx, approval.run)
+    if run is not None and run.is_cancel_requested:
+        await end_awaiting_run(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
+        return False
+    if not await store_answer(tx, approval, at_ms):
+        return False
+    match answered.then:
+        case Consequence.RESUME:
+            assert run is not None and run.is_awaiting_approval and not run.is_parked
+            await ledger.change(tx, run.id, {"status": RunStatus.RUNNING.value})
+            await rows.update(tx, run.session, {"status": SessionStatus.RUNNING.value})
+            await tx.dispatch(run.session, run.asker)
+        case Consequence.CONTINUE:
+            assert run is not None and run.is_awaiting_approval and run.is_parked
+            await end_continued_run(tx, run, at_ms)
+            session = await rows.find_by_row(tx, run.session)
+            assert session is not None
+            await continue_parked(tx, run, session, approval, at_ms=at_ms)
+        case Consequence.NOTHING | Consequence.PARK:
+            pass
+    return True
+
+
+def _answered(approval: Approval) -> Conflict:
+    """Tells a later decider what was decided, by whom and when."""
+    at = "" if approval.decided_at is None else f" at {_minute(approval.decided_at)}"
+    match approval.state:
+        case ApprovalState.EXPIRED:
+            return Conflict(f"Request for approval has expired: {approval.id!r}{at}.", code="approval_expired")
+        case ApprovalState.WITHDRAWN:
+            return Conflict(f"Request for approval was withdrawn: {approval.id!r}{at}.", code="approval_withdrawn")
+        case _:
+            said = ", ".join(f"{call.tool}: {call.verdict}" for call in approval.calls)
+            return Conflict(
+                f"Request for approval is already decided: {approval.id!r}, by {approval.decided_by}{at} ({said}).",
+                code="approval_decided",
+            )
+
+
+def _minute(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"

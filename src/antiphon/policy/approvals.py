@@ -1,0 +1,75 @@
+"""Decides which calls of tools a person must approve. Contract: approvals 1."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+
+from antiphon.domain.agent import Effect
+from antiphon.policy.decision import ALLOW, Allow
+from antiphon.policy.patterns import matches
+from antiphon.policy.session_tools import SESSION_TOOLS
+
+EFFECT = "effect:"
+SERVER = "mcp:"
+REQUIRED = ("effect:deletes", "effect:spends", "effect:configures")
+"""The patterns that apply unless others are configured. A command on the host counts as deleting."""
+_NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
+_REASONS = {
+    Effect.READS: "It reads.",
+    Effect.WRITES: "It writes.",
+    Effect.LEAVES: "It sends something out.",
+    Effect.DELETES: "It may delete something.",
+    Effect.SPENDS: "It may spend money.",
+    Effect.CONFIGURES: "It may change settings.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRules:
+    """Which calls wait for a person, and how long."""
+
+    require: tuple[str, ...] = REQUIRED
+    """Patterns: names of tools, `mcp:<names>`, `effect:<effect>`."""
+    expire_after: timedelta = timedelta(hours=168)
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsApproval:
+    """The call must be approved first."""
+
+    pattern: str
+    """The pattern that says so."""
+    reason: str
+    """One plain sentence for people."""
+
+
+def decide_call(
+    rules: ApprovalRules, tool: str, effects: Collection[Effect], *, is_from_server: bool
+) -> Allow | NeedsApproval:
+    """Whether a call of the tool may run at once. Session tools always may."""
+    if tool in SESSION_TOOLS:
+        return ALLOW
+    for pattern in rules.require:
+        if pattern.startswith(EFFECT):
+            effect = Effect(pattern.removeprefix(EFFECT))
+            if effect in effects:
+                return NeedsApproval(pattern, _REASONS[effect])
+        elif pattern.startswith(SERVER):
+            if is_from_server and matches(tool, pattern.removeprefix(SERVER)):
+                return NeedsApproval(pattern, "It is a tool of an MCP server.")
+        elif matches(tool, pattern):
+            return NeedsApproval(pattern, "The configuration asks before every call of it.")
+    return ALLOW
+
+
+def problem_of_pattern(pattern: str) -> str | None:
+    """Why the pattern can match nothing; None for a pattern that can."""
+    if pattern.startswith(EFFECT):
+        named = pattern.removeprefix(EFFECT)
+        known = [effect.value for effect in Effect]
+        return None if named in known else f"names no effect: {named[:60]!r}. Effects: {', '.join(known)}"
+    name = pattern.removeprefix(SERVER)
+    if not _NAME.fullmatch(name):
+        return "is no pattern. Write a tool's name with '*' for any part, 'mcp:*', or 'effect:deletes'"
+    return f"names a session tool, which never asks: {name!r}" if name in SESSION_TOOLS else None
