@@ -121,8 +121,8 @@ class Browser:
 
 
 _BROWSERS = (
-    "SELECT t.id, t.hash, t.page_hash, t.principal, COALESCE(p.role = 'owner', FALSE), COALESCE(p.revision, 0), t.name, "
-    f"t.created_at, t.last_used_at, t.expires_at FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
+    "SELECT t.id, t.hash, t.page_hash, t.principal, COALESCE(p.role = 'owner', FALSE), COALESCE(p.revision, 0), "
+    f"t.name, t.created_at, t.last_used_at, t.expires_at FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
     "WHERE t.kind = ? AND t.page_hash IS NOT NULL AND t.expires_at > ? AND COALESCE(p.is_suspended, 0) = 0"
 )
 
