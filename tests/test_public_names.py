@@ -47,8 +47,10 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 }
 CREDENTIALS = "a program that can open the home needs no credential"
 PROCESS = "the program is the process"
+PEOPLE = "a program acts as the owner alone"
 MISSING = {
     "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
+    **{f"people.{verb}": PEOPLE for verb in ("list", "get", "invite", "role", "suspend", "resume", "merge", "remove")},
     "tokens.create": CREDENTIALS,
     "tokens.list": CREDENTIALS,
     "tokens.revoke": CREDENTIALS,

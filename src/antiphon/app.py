@@ -9,6 +9,7 @@ from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
@@ -571,10 +572,13 @@ def _check_models(rules: Rules, models: Models) -> None:
 
 def gateway_app(app: App, owner_token: str, own_token: str | None = None) -> AsgiApp:
     """The HTTP application of a running system; `own_token` is valid in this process only."""
+    gateway = app.config.gateway
+    public_host = None if gateway.public_url is None else urlsplit(gateway.public_url).hostname
+    hosts = [host_in_header(host) for host in (gateway.host, public_host) if host is not None]
     settings = GatewaySettings(
         owner_token=owner_token,
         own_token=own_token,
-        allowed_hosts=(host_in_header(app.config.gateway.host), *app.config.gateway.allowed_hosts),
+        allowed_hosts=(*hosts, *gateway.allowed_hosts),
         allowed_hosts_name=app.config.origins.named("gateway", "allowed_hosts"),
         max_body_bytes=app.config.gateway.max_body_bytes,
     )
@@ -598,5 +602,6 @@ def _gateway_of(app: App) -> Gateway:
         tool_calls=app.tool_calls,
         check_model=check_model,
         webhooks=app.webhook_inbox,
+        public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,
     )

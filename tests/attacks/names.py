@@ -136,7 +136,7 @@ _TOOLS: dict[Kind, str] = {
     ),
 }
 _OPERATIONS: dict[Kind, str] = {
-    Kind.CONFIGURED_AGENT: "sessions.create agentId | sessions.list agentId",
+    Kind.CONFIGURED_AGENT: "people.invite agents | sessions.create agentId | sessions.list agentId",
     Kind.OWNERS_MODEL: "sessions.patch model",
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
@@ -152,7 +152,8 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.ROW: (
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
-        "tokens.revoke tokenId"
+        "tokens.revoke tokenId | people.get personId | people.list after | people.merge into | people.merge personId | "
+        "people.remove personId | people.resume personId | people.role personId | people.suspend personId"
     ),
     Kind.WEBHOOK: "webhooks.receive name",
     Kind.STORED: (
@@ -162,7 +163,7 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.create source.triggerId | sessions.patch description | sessions.patch displayName | "
         "sessions.patch label | sessions.patch verboseLevel | sessions.post content.data | sessions.post "
         "content.mimeType | sessions.post content.text | sessions.post messageId | sessions.post sender | "
-        "sessions.post text | tokens.create name | tools.invoke idempotencyKey"
+        "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey"
     ),
     Kind.CHOICE: (
         "activities.list limit | deliveries.list limit | deliveries.list status | pages.between after | "
@@ -180,6 +181,7 @@ _OPERATIONS: dict[Kind, str] = {
         "sendPolicy | sessions.patch thinkingLevel | sessions.post content | sessions.post content.type | "
         "sessions.post mentioned | sessions.post occurredAt | sessions.post queueMode | sessions.post role | "
         "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
+        "people.invite role | people.list limit | people.role role | "
         "tokens.create days | trees.list includeInactive | trees.list limit | trees.list roots"
     ),
 }

@@ -61,7 +61,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     assert {*operation.http.query, *operation.http.headers} <= names
     if operation.target in NAMES:
         assert names & set(NAMES[operation.target])
-    if operation.http.method == "GET" and operation.scope is not None and operation.noun != "tokens":
+    if operation.http.method == "GET" and operation.scope is not None and operation.noun not in ("tokens", "people"):
         assert operation.scope is TokenScope.READ
 
 
@@ -201,6 +201,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await ring(journey)
     token = await journey.ask("tokens.create", sessionKey=CHAT, name="one", days=1.0)
     await sign_in_and_out(journey)
+    await invite_and_remove(journey)
     await journey.ask("tokens.list")
     await journey.ask("tokens.revoke", tokenId=token["id"])
     await journey.ask("sessions.delete", key=CHAT)
@@ -208,6 +209,21 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     assert journey.statuses.keys() == TABLE.keys()
     for name, statuses in journey.statuses.items():
         assert statuses == set(TABLE[name].http.statuses), name
+
+
+async def invite_and_remove(journey: Journey) -> None:
+    """A person with an account, who is changed in every way."""
+    ann, ben = [(await journey.ask("people.invite", name=name))["person"]["personId"] for name in ("Ann", "Ben")]
+    await journey.ask("people.role", personId=ann, role="guest")
+    await journey.ask("people.suspend", personId=ann)
+    assert (await journey.ask("people.get", personId=ann))["suspended"]
+    await journey.ask("people.resume", personId=ann)
+    await journey.ask("people.merge", personId=ben, into=ann)
+    pages = await journey.ask("people.list", limit=2)
+    assert pages["count"] == 2 and "next" in pages
+    listed = (await journey.ask("people.list"))["people"]
+    assert [person["identities"] for person in listed if person["name"] == "anna"]
+    await journey.ask("people.remove", personId=ann)
 
 
 async def deliver(journey: Journey, channel: FakeChannel) -> None:
@@ -261,8 +277,10 @@ async def test_operations_answer_by_who_asks_alone(open_home: OpenHome) -> None:
         async with new_client(served.url) as nobody, new_client(served.url, token) as bound:
             last = [TABLE["sessions.create"], TABLE["tokens.rotate"]]
             for operation in [*(each for each in TABLE.values() if each not in last), *last]:
-                hidden = filled(operation, key=OTHER, sessionKey=OTHER, runId=run, name="sessions_history")
-                missing = filled(operation, key=NONE, sessionKey=NONE, runId="run_none", name="sessions_history")
+                hidden = filled(operation, key=OTHER, sessionKey=OTHER, runId=run, name="sessions_history", role="user")
+                missing = filled(
+                    operation, key=NONE, sessionKey=NONE, runId="run_none", name="sessions_history", role="user"
+                )
                 await check_door(operation, nobody, bound, hidden, missing)
                 if operation.scope is not None:
                     guest = Ask(gateway=gateway_of(served), who=Principal(PrincipalKind.PERSON, "webhook:door:eve"))

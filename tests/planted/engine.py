@@ -476,8 +476,8 @@ BUGS = (
     Bug(
         "everybody sees the outbox",
         "policy/rights.py",
-        '    Act.DELIVER: "Only the owner may see and change deliveries",\n',
-        "",
+        '    Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),\n',
+        '    Act.DELIVER: (PersonRole.GUEST, ""),\n',
         "engine/test_deliveries.py::test_the_owner_lists_finds_and_retries_and_nobody_else_does[sqlite]",
     ),
     Bug(

@@ -134,8 +134,8 @@ BUGS = (
     Bug(
         "a suspended person may do what they could before",
         "policy/rights.py",
-        "    if standing.is_suspended:\n        return SUSPENDED\n    reason",
-        "    reason",
+        "    if standing.is_suspended:\n        return SUSPENDED\n    least",
+        "    least",
         "engine/test_people.py::test_nothing_of_a_suspended_person_begins_or_goes_on[sqlite]",
     ),
     Bug(

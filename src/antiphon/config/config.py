@@ -167,6 +167,7 @@ class Config(Section):
             shares=self.limits.shares(),
             subagent_tools=frozenset(self.tools.subagents.tools),
             guest_tools=frozenset(self.access.roles.guest.tools),
+            user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),
             approval=self.tools.approval.rules(),
             names_provider=self.compat == "s0",
         )

@@ -96,6 +96,8 @@ class Rules:
     shares: Shares = field(default_factory=Shares)
     subagent_tools: frozenset[str] = frozenset()
     """Session tools that sub-agents have besides sending to their requester."""
+    user_agents: frozenset[AgentId] = frozenset()
+    """Agents with which all users may open sessions."""
     guest_tools: frozenset[str] = frozenset()
     """Tools that guests have besides those of their own session."""
     approval: ApprovalRules = field(default_factory=ApprovalRules)

@@ -35,6 +35,8 @@ class Gateway:
     """Raises `Invalid` for a model name that cannot be used."""
     webhooks: InboundWebhooks
     rotate_owner_token: RotateOwnerToken
+    public_url: str | None = None
+    """The address under which people reach the gateway, if that is configured."""
 
     @property
     def names_provider(self) -> bool:

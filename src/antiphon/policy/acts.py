@@ -19,6 +19,8 @@ class Act(StrEnum):
     """Open a session under a key that the principal chose."""
     SET_MODEL = "set_model"
     SET_SEND_POLICY = "set_send_policy"
+    SET_CLASSIFICATION = "set_classification"
+    """Set a session's taint or clearance."""
     LIST_RUNS = "list_runs"
     LIST_TREES = "list_trees"
     LIST_WORK = "list_work"

@@ -3,7 +3,9 @@
 from collections.abc import Collection, Mapping
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
+from antiphon.domain.session import SessionType
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.session_tools import SPAWN_FAMILY
@@ -14,29 +16,53 @@ GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", 
 
 SUSPENDED = Deny("suspended", "Person is suspended. Only an owner can end that")
 
-_OWNERS: Mapping[Act, str] = {
-    Act.LIST: "Only the owner may list sessions",
-    Act.LIST_RUNS: "Only the owner may list runs",
-    Act.LIST_TREES: "Only the owner may see trees",
-    Act.LIST_WORK: "Only the owner may see who is at work",
-    Act.DELIVER: "Only the owner may see and change deliveries",
-    Act.TOKENS: "Only the owner may use tokens",
-    Act.APPROVE: "Only the owner may decide requests for approval",
-    Act.LINK: "Only the owner may create sign-in links",
-    Act.PEOPLE: "Only owners may see and manage people",
-    Act.SET_MODEL: "Only the owner may set the model",
-    Act.SET_SEND_POLICY: "Only the owner may set the send policy",
-    Act.OPEN: "Only the owner, channels and configured hooks may choose session keys",
+_LEAST: Mapping[Act, tuple[PersonRole, str]] = {
+    Act.LIST: (PersonRole.USER, "Guests may not list sessions"),
+    Act.READ: (PersonRole.GUEST, ""),
+    Act.SEND: (PersonRole.GUEST, ""),
+    Act.STATUS: (PersonRole.GUEST, ""),
+    Act.CALL: (PersonRole.GUEST, ""),
+    Act.CHANGE: (PersonRole.GUEST, ""),
+    Act.LIST_RUNS: (PersonRole.USER, "Guests may not list runs"),
+    Act.LIST_TREES: (PersonRole.USER, "Guests may not see trees"),
+    Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
+    Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
+    Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
+    Act.APPROVE: (PersonRole.OWNER, "Only owners may decide requests for approval"),
+    Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
+    Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),
+    Act.SET_MODEL: (PersonRole.OWNER, "Only the owner may set the model"),
+    Act.SET_SEND_POLICY: (PersonRole.OWNER, "Only the owner may set the send policy"),
+    Act.SET_CLASSIFICATION: (PersonRole.OWNER, "Only the owner may set taint and clearance"),
+    Act.OPEN: (PersonRole.OWNER, "Only the owner, channels and configured hooks may choose session keys"),
 }
-"""Acts that only owners may perform, with the message that others get."""
+"""The least role that may perform an act, with the message that others get. Sessions have a reach besides."""
+_RANKS = (PersonRole.GUEST, PersonRole.USER, PersonRole.OWNER)
 
 
 def decide_act(standing: Standing, act: Act) -> Decision:
     """Whether the principal may perform the act at all, before any session is named."""
     if standing.is_suspended:
         return SUSPENDED
-    reason = _OWNERS.get(act)
-    return ALLOW if reason is None or reaches_all(standing) else Deny("forbidden", reason)
+    least, reason = _LEAST[act]
+    role = standing.role or PersonRole.GUEST
+    return ALLOW if _RANKS.index(role) >= _RANKS.index(least) else Deny("forbidden", reason)
+
+
+def may_open(standing: Standing, agent: AgentId, user_agents: Collection[AgentId]) -> bool:
+    """Whether the person may open a new session with the agent, under a key that they do not choose.
+
+    `user_agents` are the agents that the configuration allows users; an invitation may name more. Contract: access 4.
+    """
+    if reaches_all(standing):
+        return True
+    is_user = standing.role is PersonRole.USER and not standing.is_suspended
+    return is_user and (agent in user_agents or agent in standing.agents)
+
+
+def may_reset(standing: Standing, type: SessionType) -> bool:
+    """Whether a person who takes part in a session of this type may begin it anew. Contract: access 4."""
+    return type is SessionType.DIRECT or reaches_all(standing)
 
 
 def reaches_all(standing: Standing) -> bool:

@@ -27,6 +27,10 @@ def _agent_id(text: str) -> str:
         raise ValueError(error.message) from error
 
 
+AgentName = Annotated[str, AfterValidator(_agent_id)]
+"""The id of an agent."""
+
+
 def _allowed_agent(text: str) -> str:
     return text if text == "*" else _agent_id(text)
 
@@ -171,7 +175,7 @@ class AgentDefaults(Section):
 
 
 class AgentSection(Section):
-    id: Annotated[str, AfterValidator(_agent_id)]
+    id: AgentName
     """The agent's part of session keys: small letters, digits, `_` and `-`."""
     name: str | None = None
     """The name that people see; the id unless set."""

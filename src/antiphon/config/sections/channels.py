@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, JsonValue, SecretStr
 
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
-from antiphon.config.sections.agents import DEFAULT_AGENT
+from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
 from antiphon.config.sections.section import Section
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
@@ -70,9 +70,16 @@ class GuestSection(Section):
     `sessions_spawn`. Their session tools reach only the session that the guest writes in."""
 
 
+class UserSection(Section):
+    agents: tuple[AgentName, ...] = ()
+    """Agents with which users may open sessions; an invitation may name more for one person."""
+
+
 class RolesSection(Section):
+    user: UserSection = UserSection()
+    """People who were invited."""
     guest: GuestSection = GuestSection()
-    """Anyone who writes and is not the owner, such as the peers of a webhook."""
+    """Anyone else who writes, such as the peers of a webhook."""
 
 
 class AccessSection(Section):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from antiphon.config.sections.addresses import HeaderHost, Host
+from antiphon.config.sections.addresses import HeaderHost, Host, WebAddress
 from antiphon.config.sections.section import MOST_SECONDS, Section
 
 DEFAULT_PORT = 7464
@@ -33,6 +33,8 @@ class GatewaySection(Section):
     """The port to listen on; 0 takes any free port."""
     allowed_hosts: tuple[HeaderHost, ...] = ()
     """Allowed names in `Host`, in addition to the address itself and localhost."""
+    public_url: WebAddress | None = None
+    """The address under which people reach the gateway, for links of invitations; its host is allowed in `Host`."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 1024 * 1024
     """The largest request body for messages and tool calls. For webhooks it is 1 MiB, elsewhere 64 KiB."""
     max_connections: Annotated[int, Field(ge=16, le=60_000)] = 4096

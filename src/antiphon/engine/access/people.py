@@ -55,7 +55,7 @@ class MergePeople(Struct, frozen=True, kw_only=True):
     into: PersonId
 
 
-class InvitePerson(Struct, frozen=True, kw_only=True):
+class AddPerson(Struct, frozen=True, kw_only=True):
     rights: Rights
     person: Person
     other_id: PersonId
@@ -72,6 +72,11 @@ class People:
         self._rules = rules
         self._clock = clock
         self._ids = ids
+
+    async def may(self, principal: Principal, act: Act) -> bool:
+        """Whether the principal may do this at all now. Only for what to offer: each use case decides for itself."""
+        reach = await self._database.read(find_reach, Rights(principal, self._rules), act)
+        return not isinstance(reach, Refusal)
 
     async def list(self, principal: Principal, *, after: str | None, limit: int) -> list[KnownPerson]:
         """Persons in the order of their ids, beginning after that one."""
@@ -93,7 +98,7 @@ class People:
         code, at_ms = self._ids.random_hex(48), self._clock.now_ms()
         id = _id_of(name)
         person = Person(id=id, name=name, role=role, agents=agents, created_at=moment(at_ms))
-        command = InvitePerson(
+        command = AddPerson(
             rights=Rights(principal, self._rules),
             person=person,
             other_id=PersonId(f"{id}-{self._ids.random_hex(8)}"),
@@ -167,7 +172,7 @@ async def _known(query: Query, id: PersonId) -> KnownPerson | Refusal:
     return KnownPerson(person, (await rows.find_identities(query, [id]))[id])
 
 
-async def _invite(tx: Transaction, command: InvitePerson) -> Person | Refusal:
+async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
     reach = await find_reach(tx, command.rights, Act.PEOPLE)
     if isinstance(reach, Refusal):
         return reach
@@ -238,11 +243,11 @@ async def _call_off_runs(tx: Transaction, id: PersonId) -> None:
 
 
 async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal:
-    if command.id == command.into:
-        return Refusal(Invalid(f"Person cannot be merged into themselves: {command.id!r}.", code="invalid_request"))
     source = await _find_changeable(tx, command.rights, command.id)
     if isinstance(source, Refusal):
         return source
+    if command.id == command.into:
+        return Refusal(Invalid(f"Person cannot be merged into themselves: {command.id!r}.", code="invalid_request"))
     target = await _find_changeable(tx, command.rights, command.into)
     if isinstance(target, Refusal):
         return target

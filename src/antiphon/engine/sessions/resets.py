@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import SYSTEM, Principal
+from antiphon.domain.errors import Denied
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import Ids, SessionId
 from antiphon.domain.keys import SessionKind
@@ -19,11 +20,13 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
+from antiphon.policy.rights import may_reset
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.events import Addition
+from antiphon.store.people import find_standing
 from antiphon.store.sessions import SessionHead
 
 
@@ -61,7 +64,10 @@ async def reset_session(tx: Transaction, command: BeginAnew) -> Session | Refusa
     found = await find_session(tx, command.rights, Act.CHANGE, command.target)
     if isinstance(found, Refusal):
         return found
-    actor = str(command.rights.principal)
+    standing = await find_standing(tx, command.rights.principal)
+    if not may_reset(standing, found.session.source.type):
+        return Refusal(Denied("Only owners may reset a session of a group", code="forbidden"))
+    actor = str(standing.principal)
     return await begin_anew(
         tx, found.session, command.drawn, actor=actor, reason="reset", now=command.now, at_ms=command.at_ms
     )

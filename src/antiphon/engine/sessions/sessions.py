@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
+from antiphon.domain.agent import Agent
 from antiphon.domain.classification import Classification
-from antiphon.domain.errors import Conflict, Invalid, Unavailable
+from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind, main_key
@@ -42,7 +43,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
-from antiphon.policy.rights import reaches_all
+from antiphon.policy.rights import may_open, reaches_all
 from antiphon.policy.standing import Standing
 from antiphon.store import activities, approvals, deliveries, exchanges, people, spawns, tokens
 from antiphon.store import events as log
@@ -67,6 +68,8 @@ class SessionAttributes:
     taint: Classification | None = None
     """The base of its classification, if it is new."""
     clearance: Classification | None = None
+    is_generated: bool = False
+    """Whether nobody chose its key."""
 
 
 NO_ATTRIBUTES = SessionAttributes()
@@ -192,6 +195,12 @@ class Sessions:
         namespace = "web" if source.platform == "web" else source.kind
         return parse_session_id(f"{namespace}:{random}")
 
+    async def openable_agents(self, principal: Principal) -> list[Agent]:
+        """The configured agents with which the principal may open sessions."""
+        standing = await self._database.read(find_standing, principal)
+        agents = self._rules.agents.values()
+        return [agent for agent in agents if may_open(standing, agent.id, self._rules.user_agents)]
+
     async def get(self, principal: Principal, target: NamedTarget) -> Found:
         """The session and the incarnation that the target names. Raises `NotFound`."""
         return accepted(await self._database.read(find_session, self._rights(principal), Act.READ, target))
@@ -252,7 +261,7 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
         if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
         return Opened(await _reopen(tx, found, command), is_new=False)
-    if command.place is None and (refusal := refuse_act(standing, Act.OPEN)):
+    if command.place is None and (refusal := _refuse_new(command, standing, rules)):
         return refusal
     try:
         check_new_key(_key_of(command))
@@ -263,6 +272,25 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
     await _introduce(tx, command)
     session = await create_session(tx, command, standing)
     return Opened(session, is_new=True)
+
+
+def _refuse_new(command: OpenSession, standing: Standing, rules: Rules) -> Refusal | None:
+    """The refusal if the person may not open a new session under this key, or with this agent."""
+    if not command.attributes.is_generated:
+        return refuse_act(standing, Act.OPEN)
+    attributes = command.attributes
+    if attributes.taint is not None or attributes.clearance is not None:
+        refusal = refuse_act(standing, Act.SET_CLASSIFICATION)
+        if refusal is not None:
+            return refusal
+    if may_open(standing, command.agent_id, rules.user_agents):
+        return None
+    return Refusal(
+        Denied(
+            f"Agent is not open to you: {command.agent_id!r}. An owner can name it in access.roles.user.agents.",
+            code="agent_not_open",
+        )
+    )
 
 
 async def _introduce(tx: Transaction, command: OpenSession) -> None:
@@ -371,7 +399,11 @@ def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
     }
 
 
-_ACTS = {"send_policy": Act.SET_SEND_POLICY, "model": Act.SET_MODEL}
+_ACTS = {
+    "send_policy": Act.SET_SEND_POLICY,
+    "model": Act.SET_MODEL,
+    "clearance_level": Act.SET_CLASSIFICATION,
+}
 """The columns that need another act besides changing the session."""
 
 

@@ -44,6 +44,7 @@ class TargetKind(StrEnum):
     RUN = "run"
     DELIVERY = "delivery"
     TOKEN = "token"
+    PERSON = "person"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class ClassificationParams(Struct, frozen=True, kw_only=True, rename="camel", fo
 
 
 class CreateSession(Params, frozen=True, kw_only=True):
-    """A key or a session id."""
+    """A key, a session id, or neither for a new key."""
 
     key: str | None = None
     session_id: str | None = None
@@ -141,8 +141,11 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
     """Creates the session (201) or reopens it (200)."""
     services = ask.services
     named = params.key if params.key is not None else params.session_id
-    if named is None or (params.key is not None and params.session_id is not None):
-        raise Invalid("Session needs either 'key' or 'sessionId'.", code="invalid_request")
+    if params.key is not None and params.session_id is not None:
+        raise Invalid("Session takes 'key' or 'sessionId', not both.", code="invalid_request")
+    is_generated = named is None
+    namespace = "web" if params.source.platform == "web" else "api"
+    named = f"{namespace}:{services.ids.random_hex(12)}" if named is None else named
     agent_id = services.rules.agent_id(params.agent_id)
     target = services.sessions.target(named, agent_id=agent_id)
     if params.session_id is not None and target.session_id is not None:
@@ -158,6 +161,7 @@ async def create_session(ask: Ask, params: CreateSession) -> HttpReply[wire.Sess
             metadata=_checked_metadata(params.metadata),
             taint=params.taint.parsed() if params.taint else None,
             clearance=params.clearance.parsed() if params.clearance else None,
+            is_generated=is_generated,
         ),
     )
     row = wire.session_row(

@@ -29,6 +29,7 @@ from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
+from antiphon.policy.acts import Act
 from antiphon.program import public_path
 from antiphon.wire.errors import status_of
 
@@ -37,6 +38,7 @@ AUTHOR = "page author"
 LISTED = 40
 MOST_LISTED = 1000
 HITS = 30
+NO_SESSIONS = "You take part in no session yet. Begin one with “New chat”, or ask an owner for one."
 """How many messages a search shows."""
 WEB = Source(kind="api", platform="web")
 
@@ -89,7 +91,8 @@ async def show_shell(ask: Ask, params: NoParams) -> Response:
 async def show_page(ask: Ask, params: ShowPage) -> Response:
     """The content of the page: the list and the conversation."""
     gateway, principal = ask.gateway, ask.principal
-    conversation, status, problem = None, 200, ""
+    conversation, status, problem = None, 200, NO_SESSIONS
+    is_owner = await gateway.services.people.may(principal, Act.SET_MODEL)
     try:
         conversation = await _conversation(gateway, principal, params.session, params.at)
     except AntiphonError as error:
@@ -97,11 +100,12 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
     opened = {} if conversation is None else opened_around(conversation.session)
     key = None if conversation is None else conversation.key
     listed = await _listed(gateway, principal, search="", shown=LISTED, current=key, opened=opened)
-    agents = list(gateway.services.rules.agents.values())
+    agents = await gateway.services.sessions.openable_agents(principal)
     values = {
         "conversation": conversation,
         "problem": problem,
         "agents": agents,
+        "is_owner": is_owner,
         "longest_bytes": MAX_TEXT_BYTES,
         "author": gateway.services.home_key.subkey(f"{AUTHOR} {principal}").hex()[:16],
         **listed,
@@ -139,7 +143,9 @@ async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
 async def show_header(ask: Ask, params: ShowHeader) -> Response:
     """The head of a conversation: name, state and usage."""
     conversation = await conversation_head(ask.gateway, ask.principal, params.session)
-    return _html("header.html", {"conversation": conversation, "titles": titles_of(ask.gateway)})
+    is_owner = await ask.services.people.may(ask.principal, Act.SET_MODEL)
+    values = {"conversation": conversation, "titles": titles_of(ask.gateway), "is_owner": is_owner}
+    return _html("header.html", values)
 
 
 @operation("pages.older", ShowOlder, Response, _at("/page/older"), scope=TokenScope.READ)
@@ -204,10 +210,20 @@ async def _prepare(events: Sequence[Event]) -> None:
 PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
 
 
-async def _conversation(gateway: Gateway, principal: Principal, name: str | None, at: int | None) -> PageConversation:
-    """The named session, else the default agent's main one, which is created if it does not exist."""
+async def _conversation(
+    gateway: Gateway, principal: Principal, name: str | None, at: int | None
+) -> PageConversation | None:
+    """The named session, else the default agent's main one, which is created if it does not exist.
+
+    For a person who may not open that one: the newest of their own, or None.
+    """
+    sessions = gateway.services.sessions
+    if name is None and not await gateway.services.people.may(principal, Act.OPEN):
+        newest = (await sessions.list(principal, SessionFilter(), limit=1)).sessions
+        if not newest:
+            return None
+        name = str(newest[0].key)
     if name is None:
-        sessions = gateway.services.sessions
         try:
             await sessions.get(principal, sessions.target("main"))
         except NotFound:

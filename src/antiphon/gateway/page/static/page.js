@@ -214,7 +214,6 @@ const actions = {
     button.disabled = true;
     try {
       const session = await call('POST', '/sessions', {
-        sessionId: `web:${randomId()}`,
         agentId: button.dataset.agent,
         source: { kind: 'api', platform: 'web' },
       });

@@ -1,0 +1,194 @@
+"""`antiphon people`: persons and their roles. Contract: access 1, 3, 4."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
+from antiphon.cli.exits import command
+from antiphon.domain.message import JsonObject
+from antiphon.domain.person import PersonRole
+
+app = typer.Typer(no_args_is_help=True, help="Invite people, and change what they may.")
+
+PersonArgument = Annotated[str, typer.Argument(metavar="PERSON", help="The id that the list shows.")]
+
+
+@app.command("list")
+@command
+def list_people(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List people with their roles and accounts."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import ago, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        answer = client.get("/people?limit=200")
+        rows = rows_of(answer, "people")
+        while after := answer.get("next"):
+            answer = client.get(f"/people?limit=200&after={_quoted(str(after))}")
+            rows += rows_of(answer, "people")
+    if as_json:
+        show_json({"count": len(rows), "people": [*rows]})
+        return
+    show_table(
+        ["Person", "Name", "Role", "State", "Accounts", "Since"],
+        [
+            [
+                str(person["personId"]),
+                str(person["name"]),
+                str(person["role"]),
+                _state(person),
+                ", ".join(_accounts(person)),
+                ago(person["createdAt"]),
+            ]
+            for person in rows
+        ],
+    )
+
+
+@app.command("get")
+@command
+def get_person(
+    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Show one person."""
+    _call("GET", person, "", None, home=home, config=config, as_json=as_json)
+
+
+@app.command("invite")
+@command
+def invite_person(
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What to call the person.")],
+    role: Annotated[PersonRole, typer.Option("--role", help="What they may.")] = PersonRole.USER,
+    agents: Annotated[
+        list[str] | None,
+        typer.Option("--agent", metavar="AGENT", help="An agent with which they may open sessions; repeat for more."),
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a person, and print a link that signs one browser in as them."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        body: JsonObject = {"name": name, "role": role.value, "agents": [*(agents or [])]}
+        answer = client.post("/people", body)
+        base = str(answer.get("publicUrl") or client.url).rstrip("/")
+    link = f"{base}/#code={answer['code']}"
+    if as_json:
+        show_json({"person": answer["person"], "signInLink": link, "expiresInSeconds": answer["expiresInSeconds"]})
+        return
+    show(link, "bold green")
+    show(f"Good once, for 24 hours. It signs a browser in as {name}, who sees their own sessions.")
+    show("Tell them: the owners of this gateway can read everything that is written here.")
+
+
+@app.command("role")
+@command
+def change_role(
+    person: PersonArgument,
+    role: Annotated[PersonRole, typer.Argument(help="What they may from now on.")],
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Promote or demote a person, at once."""
+    _call("POST", person, "/role", {"role": role.value}, home=home, config=config, as_json=as_json)
+
+
+@app.command("suspend")
+@command
+def suspend_person(
+    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """End all that a person does, until they are resumed."""
+    _call("POST", person, "/suspend", {}, home=home, config=config, as_json=as_json)
+
+
+@app.command("resume")
+@command
+def resume_person(
+    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Let a suspended person act again."""
+    _call("POST", person, "/resume", {}, home=home, config=config, as_json=as_json)
+
+
+@app.command("merge")
+@command
+def merge_person(
+    person: PersonArgument,
+    into: Annotated[str, typer.Option("--into", metavar="PERSON", help="The person as whom they act from now on.")],
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make two persons one, with the accounts, sessions and tokens of both."""
+    _call("POST", person, "/merge", {"into": into}, home=home, config=config, as_json=as_json)
+
+
+@app.command("remove")
+@command
+def remove_person(
+    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Forget a person: their accounts, tokens, browsers and participation."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        client.delete(f"/people/{_quoted(person)}")
+    if as_json:
+        show_json({"ok": True})
+    else:
+        show("Removed.")
+
+
+def _call(
+    method: str,
+    person: str,
+    act: str,
+    body: JsonObject | None,
+    *,
+    home: HomeOption,
+    config: ConfigOption,
+    as_json: bool,
+) -> None:
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        path = f"/people/{_quoted(person)}{act}"
+        answer = client.get(path) if body is None else client.post(path, body)
+    if as_json:
+        show_json(answer)
+        return
+    show(f"{answer['personId']}: {answer['name']}, {answer['role']}, {_state(answer)}.")
+    for account in _accounts(answer):
+        show(f"  {account}")
+
+
+def _quoted(person: str) -> str:
+    from urllib.parse import quote
+
+    return quote(person, safe="")
+
+
+def _state(person: JsonObject) -> str:
+    if merged := person.get("mergedInto"):
+        return f"merged into {merged}"
+    return "suspended" if person.get("suspended") else "active"
+
+
+def _accounts(person: JsonObject) -> list[str]:
+    from antiphon.cli.rendering.rows import rows_of
+
+    if "identities" not in person:
+        return []
+    return [
+        f"{account['channel']} {account['account']} {account['platformId']}"
+        for account in rows_of(person, "identities")
+    ]

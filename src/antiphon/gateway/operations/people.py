@@ -1,0 +1,159 @@
+"""Operations on persons, for owners. Contract: access 1, 3, 4."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from antiphon.domain.ids import AgentId
+from antiphon.domain.person import PersonRole
+from antiphon.engine.access.people import INVITATION_LIFE, KnownPerson
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.sessions import Limit
+from antiphon.wire import people as wire
+
+MAX_LIMIT = 200
+Id = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class ListPeople(Params, frozen=True, kw_only=True):
+    limit: Limit = 50
+    after: Id | None = None
+    """The last person of the page before."""
+
+
+class NamedPerson(Params, frozen=True, kw_only=True):
+    person_id: Id
+
+
+class InvitePerson(Params, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    role: PersonRole = PersonRole.USER
+    agents: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=100)] = []
+    """Agents with which a user may open sessions."""
+
+
+class ChangeRole(NamedPerson, frozen=True, kw_only=True):
+    role: PersonRole
+
+
+class MergePerson(NamedPerson, frozen=True, kw_only=True):
+    into: Id
+    """The person as whom this one acts from now on."""
+
+
+@operation("people.list", ListPeople, wire.PeopleList, Http(method="GET", path="/people"), scope=TokenScope.ADMIN)
+async def list_people(ask: Ask, params: ListPeople) -> wire.PeopleList:
+    """Lists persons by their ids, with their roles and accounts; `next` is the `after` of the next page."""
+    limit = min(max(params.limit, 1), MAX_LIMIT)
+    found = await ask.services.people.list(ask.principal, after=params.after, limit=limit + 1)
+    page = [wire.person(known) for known in found[:limit]]
+    return wire.PeopleList(count=len(page), people=page, next=page[-1].person_id if len(found) > limit else None)
+
+
+@operation(
+    "people.get",
+    NamedPerson,
+    wire.PersonShape,
+    Http(method="GET", path="/people/{person_id}"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def get_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
+    """Returns one person."""
+    return wire.person(await ask.services.people.get(ask.principal, params.person_id))
+
+
+@operation(
+    "people.invite",
+    InvitePerson,
+    wire.InvitationShape,
+    Http(method="POST", path="/people", statuses={201: "The new person."}),
+    scope=TokenScope.ADMIN,
+)
+async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
+    """Creates a person, and a code that signs one browser in as them, once, within 24 hours."""
+    agents = frozenset(AgentId(agent) for agent in params.agents)
+    invited = await ask.services.people.invite(ask.principal, params.name, params.role, agents)
+    return wire.InvitationShape(
+        person=wire.person(KnownPerson(invited.person, [])),
+        code=invited.code,
+        expires_in_seconds=int(INVITATION_LIFE.total_seconds()),
+        public_url=ask.gateway.public_url,
+    )
+
+
+@operation(
+    "people.role",
+    ChangeRole,
+    wire.PersonShape,
+    Http(method="POST", path="/people/{person_id}/role"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def change_role(ask: Ask, params: ChangeRole) -> wire.PersonShape:
+    """Promotes or demotes a person. It acts at once: on queued and running work, tokens and open streams."""
+    return wire.person(await ask.services.people.change_role(ask.principal, params.person_id, params.role))
+
+
+@operation(
+    "people.suspend",
+    NamedPerson,
+    wire.PersonShape,
+    Http(method="POST", path="/people/{person_id}/suspend"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def suspend_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
+    """Ends all that a person does, and refuses everything more until they are resumed."""
+    return wire.person(await ask.services.people.suspend(ask.principal, params.person_id))
+
+
+@operation(
+    "people.resume",
+    NamedPerson,
+    wire.PersonShape,
+    Http(method="POST", path="/people/{person_id}/resume"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def resume_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
+    """Lets a suspended person act again; their cancelled runs stay cancelled."""
+    return wire.person(await ask.services.people.resume(ask.principal, params.person_id))
+
+
+@operation(
+    "people.merge",
+    MergePerson,
+    wire.PersonShape,
+    Http(method="POST", path="/people/{person_id}/merge"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def merge_person(ask: Ask, params: MergePerson) -> wire.PersonShape:
+    """Makes a person act as another one, with their accounts, sessions, tokens and queued runs; answers the other."""
+    return wire.person(await ask.services.people.merge(ask.principal, params.person_id, params.into))
+
+
+@operation(
+    "people.remove",
+    NamedPerson,
+    type(None),
+    Http(method="DELETE", path="/people/{person_id}", statuses={204: "Done."}),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def remove_person(ask: Ask, params: NamedPerson) -> None:
+    """Forgets a person: their accounts, tokens, browsers and participation. Past events keep their actor."""
+    await ask.services.people.remove(ask.principal, params.person_id)
+
+
+OPERATIONS = (
+    list_people,
+    get_person,
+    invite_person,
+    change_role,
+    suspend_person,
+    resume_person,
+    merge_person,
+    remove_person,
+)

@@ -1,0 +1,63 @@
+"""The JSON of persons. Contract: access 1, 3."""
+
+from collections.abc import Sequence
+
+from antiphon.domain.person import PersonRole
+from antiphon.engine.access.people import KnownPerson
+from antiphon.wire.encoding import Shape, milliseconds
+
+
+class IdentityShape(Shape, frozen=True, kw_only=True):
+    """An account on a channel."""
+
+    channel: str
+    account: str
+    platform_id: str
+
+
+class PersonShape(Shape, frozen=True, kw_only=True):
+    person_id: str
+    name: str
+    role: PersonRole
+    agents: Sequence[str] = ()
+    """Agents with which a user may open sessions, besides those of the settings."""
+    suspended: bool = False
+    merged_into: str | None = None
+    """The person as whom this one acts."""
+    identities: Sequence[IdentityShape] = ()
+    created_at: int
+
+
+class PeopleList(Shape, frozen=True, kw_only=True):
+    count: int
+    people: Sequence[PersonShape]
+    next: str | None = None
+    """The `after` of the next page; absent on the last."""
+
+
+class InvitationShape(Shape, frozen=True, kw_only=True):
+    """A person who was invited, and the code of their sign-in link."""
+
+    person: PersonShape
+    code: str
+    """Works once."""
+    expires_in_seconds: int
+    public_url: str | None = None
+    """The address in `gateway.public_url`, which the link begins with."""
+
+
+def person(known: KnownPerson) -> PersonShape:
+    each = known.person
+    return PersonShape(
+        person_id=each.id,
+        name=each.name,
+        role=each.role,
+        agents=sorted(each.agents),
+        suspended=each.is_suspended,
+        merged_into=each.merged_into,
+        identities=[
+            IdentityShape(channel=account.channel, account=account.account, platform_id=account.platform_id)
+            for account in known.identities
+        ],
+        created_at=milliseconds(each.created_at),
+    )

@@ -1,0 +1,116 @@
+"""What people see and may do over HTTP, by their role: invited, signed in, changed, removed."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from antiphon.domain.actor import OWNER
+from antiphon.domain.session import NOWHERE
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.gateway.served import Json, Served, new_client, serve
+
+pytestmark = pytest.mark.anyio
+
+AGENTS = {"agents": {"list": [{"id": "main"}, {"id": "helper"}, {"id": "secret"}]}}
+PRIVATE, SHARED = "agent:main:api:private", "agent:main:api:shared"
+
+
+async def invite(served: Served, name: str, **said: object) -> Json:
+    answer = await served.client.post("/people", json={"name": name, **said})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+@asynccontextmanager
+async def signed_in(served: Served, code: str) -> AsyncGenerator[httpx.AsyncClient]:
+    """A browser that redeemed the code."""
+    async with new_client(served.url) as browser:
+        answer = await browser.post("/auth/exchange", json={"code": code})
+        assert answer.status_code == 200, answer.text
+        browser.headers["Antiphon-Page"] = answer.json()["pageSecret"]
+        browser.headers["Origin"] = served.url
+        yield browser
+
+
+async def code_of(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+@requirement("access:1", "access:4")
+async def test_an_invited_user_sees_their_own_sessions_and_opens_new_ones_with_their_agents(
+    open_home: OpenHome,
+) -> None:
+    settings = {**AGENTS, "access": {"roles": {"user": {"agents": ["helper"]}}}}
+    async with serve(open_home, settings) as served:
+        for key in (PRIVATE, SHARED):
+            await served.open(key)
+            await served.append(key, f"words of {key}")
+        invited = await invite(served, "Ann", agents=["main"])
+        assert invited["person"]["personId"] == "ann" and invited["expiresInSeconds"] == 24 * 3600
+        sessions = served.app.services.sessions
+        ann = (await served.app.services.people.get(OWNER, "ann")).person.principal
+        async with signed_in(served, invited["code"]) as browser:
+            page = await browser.get("/page")
+            assert page.status_code == 200 and "no session yet" in page.text and "private" not in page.text
+            await sessions.open(ann, sessions.target(SHARED), place=NOWHERE)
+            assert [row["key"] for row in (await browser.get("/sessions")).json()["sessions"]] == [SHARED]
+            page = await browser.get("/page")
+            assert "words of agent:main:api:shared" in page.text and "private" not in page.text
+            assert "Change model" not in page.text and 'data-action="browsers"' not in page.text
+            assert 'data-agent="helper"' in page.text and 'data-agent="secret"' not in page.text
+            assert (await code_of(await browser.get(f"/sessions/{PRIVATE}"))) == (404, "not_found")
+            assert (await browser.get("/search?q=private")).json()["messages"] == []
+            for agent in ("main", "helper"):
+                made = await browser.post("/sessions", json={"agentId": agent})
+                assert made.status_code == 201 and made.json()["key"].startswith(f"agent:{agent}:api:")
+                posted = await browser.post(f"/sessions/{made.json()['key']}/messages?wait=30", json={"text": "hi"})
+                assert posted.json()["status"] == "ok"
+                assert (await browser.post(f"/sessions/{made.json()['key']}/reset", json={})).status_code == 200
+            for body, code in (
+                ({"agentId": "secret"}, "agent_not_open"),
+                ({"key": "agent:main:api:chosen"}, "forbidden"),
+                ({"agentId": "main", "clearance": {"level": "INTERNAL"}}, "forbidden"),
+            ):
+                assert (await code_of(await browser.post("/sessions", json=body))) == (403, code), body
+            for method, path, body in (
+                ("GET", "/people", None),
+                ("POST", "/people", {"name": "Eve"}),
+                ("POST", "/people/ann/role", {"role": "owner"}),
+                ("GET", "/tokens", None),
+                ("POST", "/auth/link", {}),
+                ("GET", "/deliveries", None),
+                ("PATCH", f"/sessions/{SHARED}", {"model": "offline"}),
+                ("PATCH", f"/sessions/{SHARED}", {"clearance": None}),
+                ("PATCH", f"/sessions/{SHARED}", {"sendPolicy": "deny"}),
+            ):
+                answer = await browser.request(method, path, json=body)
+                assert (await code_of(answer)) == (403, "forbidden"), (method, path)
+            assert (await browser.get(f"/sessions/{PRIVATE}")).content.replace(b"private", b"nothing") == (
+                await browser.get("/sessions/agent:main:api:nothing")
+            ).content
+
+
+@requirement("access:1")
+async def test_an_invitation_signs_in_one_browser_once(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        invited = await invite(served, "Ann")
+        async with signed_in(served, invited["code"]), new_client(served.url) as other:
+            answer = await other.post("/auth/exchange", json={"code": invited["code"]})
+            assert (await code_of(answer)) == (403, "bad_code")
+        assert (await code_of(await served.client.post("/people", json={"name": "X", "agents": ["nobody"]}))) == (
+            400,
+            "unknown_agent",
+        )
+        assert (await served.client.post("/people", json={"name": "X", "role": "king"})).status_code in (400, 422)
+
+
+@requirement("gateway:5")
+async def test_the_public_address_begins_links_and_is_let_in(open_home: OpenHome) -> None:
+    settings = {"gateway": {"public_url": "https://chat.example.org/"}}
+    async with serve(open_home, settings) as served:
+        assert (await invite(served, "Ann"))["publicUrl"] == "https://chat.example.org/"
+        for host, status in (("chat.example.org", 200), ("evil.example.org", 403)):
+            assert (await served.client.get("/sessions", headers={"Host": host})).status_code == status
