@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from antiphon.gateway.operations import (
     access,
+    approvals,
     deliveries,
     health,
     messages,
@@ -39,6 +40,7 @@ TABLE = table_of(
         *search.OPERATIONS,
         *trees.OPERATIONS,
         *runs.OPERATIONS,
+        *approvals.OPERATIONS,
         *deliveries.OPERATIONS,
         *tools.OPERATIONS,
         *access.OPERATIONS,
