@@ -199,6 +199,12 @@ class Conversation {
       case 'assistant_message':
         this.forgetGrowing();
         break;
+      case 'approval_requested':
+        find('#delay', this.element).textContent = 'waits for approval';
+        break;
+      case 'approval_resolved':
+        find('#delay', this.element).textContent = '';
+        break;
       case 'run_finished':
         this.runs.delete(entry.runId);
         this.forgetGrowing();
