@@ -141,7 +141,8 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.CREDENTIAL: "gateways.prove nonce",
     Kind.TOOL: "tools.invoke arguments | tools.invoke name",
     Kind.PERSONS_SESSION: (
-        "pages.between session | pages.follow session | pages.header session | pages.older session | "
+        "approvals.list session | pages.between session | pages.follow session | pages.header session | "
+        "pages.older session | "
         "pages.sessions search | search.find q | "
         "pages.sessions session | pages.show session | runs.list session | sessions.append key | sessions.cancel "
         "key | sessions.create key | sessions.create sessionId | sessions.delete key | sessions.events key | "
@@ -150,6 +151,7 @@ _OPERATIONS: dict[Kind, str] = {
         "key | tokens.create sessionKey | tools.invoke sessionKey | tools.list sessionKey"
     ),
     Kind.ROW: (
+        "approvals.get approvalId | approvals.list before | approvals.resolve approvalId | approvals.wait approvalId | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
         "tokens.revoke tokenId | people.get personId | people.list after | people.merge into | people.merge personId | "
@@ -157,6 +159,7 @@ _OPERATIONS: dict[Kind, str] = {
     ),
     Kind.WEBHOOK: "webhooks.receive name",
     Kind.STORED: (
+        "approvals.resolve note | "
         "sessions.append content.data | sessions.append content.mimeType | sessions.append content.text | "
         "sessions.append messageId | sessions.append sender | sessions.append text | sessions.create label | "
         "sessions.create metadata | sessions.create source.kind | sessions.create source.platform | "
@@ -166,6 +169,8 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post text | people.invite name | tokens.create name | tools.invoke idempotencyKey"
     ),
     Kind.CHOICE: (
+        "approvals.list limit | approvals.list status | approvals.resolve decision | approvals.resolve decisions | "
+        "approvals.resolve decisions.callId | approvals.resolve decisions.decision | approvals.wait wait | "
         "activities.list limit | deliveries.list limit | deliveries.list status | pages.between after | "
         "pages.between until | pages.show at | search.find cursor | search.find limit | sessions.history upTo | "
         "pages.follow after | "

@@ -9,13 +9,19 @@ from urllib.parse import urlsplit
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from antiphon.app import App, gateway_app, open_app
+from antiphon.agents.toolset import tool
+from antiphon.app import App, Parts, gateway_app, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import AssistantMessage, TextPart, UserMessage, text_of
 from antiphon.gateway.server import bind, serving
 
 TOKEN = "ant_" + "0" * 48
+
+
+def wipe(name: str) -> str:
+    """Deletes."""
+    return f"wiped {name}"
 
 
 @asynccontextmanager
@@ -30,7 +36,7 @@ async def _serve(
         settings["providers"] = {"fake": {"base_url": provider_url, "api_key": "k"}}
         settings["agents"]["defaults"] = {"model": "fake:fake-model"}
     config = Config.model_validate(settings)
-    async with open_app(home, config) as app:
+    async with open_app(home, config, Parts(tools=[tool(wipe, effects=["deletes"])])) as app:
         listener = bind("127.0.0.1", port)
         async with serving(gateway_app(app, TOKEN), listener, on_stop=app.services.hub.close) as url:
             yield app, url

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
+import anyio
 import httpx
 import jsonschema_rs
 import msgspec
@@ -15,6 +16,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import fields
 
+from antiphon.agents.toolset import tool
 from antiphon.app import Parts, gateway_app
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.errors import Denied, NotFound
@@ -33,6 +35,7 @@ from tests.conftest import OpenHome
 from tests.gateway.asking import filled, request_of
 from tests.gateway.served import TOKEN, EventParser, Json, Served, new_client, serve
 from tests.story import Story
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +44,12 @@ SECRET = "s3cret-of-the-door-bell"
 OPEN = {"webhooks.receive", "browsers.sign-in", "gateways.prove", "health.get", "health.ready"}
 UNTYPED = {"tools.invoke": dict[str, Any]}
 """A tool's object is answered as it is."""
-NAMES = {TargetKind.SESSION: ("key", "session_key"), TargetKind.RUN: ("run_id",), TargetKind.DELIVERY: ("delivery_id",)}
+NAMES = {
+    TargetKind.SESSION: ("key", "session_key"),
+    TargetKind.RUN: ("run_id",),
+    TargetKind.DELIVERY: ("delivery_id",),
+    TargetKind.APPROVAL: ("approval_id",),
+}
 
 operations = pytest.mark.parametrize("operation", [pytest.param(each, id=each.name) for each in TABLE.values()])
 
@@ -61,7 +69,11 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     assert {*operation.http.query, *operation.http.headers} <= names
     if operation.target in NAMES:
         assert names & set(NAMES[operation.target])
-    if operation.http.method == "GET" and operation.scope is not None and operation.noun not in ("tokens", "people"):
+    if (
+        operation.http.method == "GET"
+        and operation.scope is not None
+        and operation.noun not in ("tokens", "people", "approvals")
+    ):
         assert operation.scope is TokenScope.READ
 
 
@@ -157,7 +169,8 @@ async def channel() -> FakeChannel:
 @pytest.fixture
 async def served(open_home: OpenHome, channel: FakeChannel) -> AsyncGenerator[Served]:
     settings: Json = {"channels": {"webhook": {"door": {"secret": SECRET}}}}
-    async with serve(open_home, settings, Parts(channels=[channel])) as served:
+    parts = Parts(channels=[channel], tools=[tool(wipe, effects=["deletes"])])
+    async with serve(open_home, settings, parts) as served:
         yield served
 
 
@@ -185,6 +198,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await journey.ask("runs.wait", runId=posted["runId"], wait=1.0)
     await journey.ask("runs.cancel", runId=posted["runId"])
     await journey.ask("runs.list", session=CHAT, status=["ok", "error"])
+    await approve(journey)
     await journey.ask("sessions.fork", key=CHAT)
     await journey.ask("sessions.tree", key=CHAT)
     await journey.ask("trees.list", roots=2)
@@ -224,6 +238,25 @@ async def invite_and_remove(journey: Journey) -> None:
     listed = (await journey.ask("people.list"))["people"]
     assert [person["identities"] for person in listed if person["name"] == "anna"]
     await journey.ask("people.remove", personId=ann)
+
+
+def wipe() -> str:
+    """Deletes."""
+    return "wiped"
+
+
+async def approve(journey: Journey) -> None:
+    """A call that waits for a yes, and gets it."""
+    posted = await journey.ask("sessions.post", key=CHAT, text="!call wipe {}")
+    with anyio.fail_after(SECONDS):
+        while not (asked := await journey.ask("approvals.list", session=CHAT, status="pending"))["approvals"]:
+            await anyio.sleep(0.01)
+    (approval,) = asked["approvals"]
+    await journey.ask("approvals.get", approvalId=approval["approvalId"])
+    await journey.ask("approvals.resolve", approvalId=approval["approvalId"], decision="once", note="go on")
+    decided = await journey.ask("approvals.wait", approvalId=approval["approvalId"], wait=1.0)
+    assert decided["status"] == "decided"
+    await journey.ask("runs.wait", runId=posted["runId"], wait=60.0)
 
 
 async def deliver(journey: Journey, channel: FakeChannel) -> None:

@@ -11,7 +11,7 @@ import anyio
 from starlette.responses import Response
 
 from antiphon.domain.delay import Delay, DelayOver
-from antiphon.domain.event import Event, is_bad_end
+from antiphon.domain.event import Event, EventType, is_bad_end
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.engine.access.credentials import CredentialEnding, Watch
@@ -69,9 +69,11 @@ def _end_with(watch: Watch, reader: Reader) -> None:
 
 @lru_cache(maxsize=8)
 def message_view(*, include_tools: bool) -> View:
-    """Messages as in the history page, one frame each, and the runs that did not end well."""
+    """Messages as in the history page, one frame each, the runs that did not end well, and requests for approval."""
 
     def encode(event: Event) -> Frame:
+        if event.type in (EventType.APPROVAL_REQUESTED, EventType.APPROVAL_RESOLVED):
+            return frame("approval", wire.event(event), id=event.seq)
         if is_bad_end(event):
             return frame("ending", wire.ending(event), id=event.seq)
         if event.message is None or (isinstance(event.message, ToolResult) and not include_tools):

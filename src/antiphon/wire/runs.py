@@ -56,6 +56,8 @@ class RunShape(Shape, frozen=True, kw_only=True):
     continues: str | None = None
     continued_by: str | None = None
     is_parked: bool | None = None
+    approval_id: str | None = None
+    """The request that it waits for, while it is `awaiting_approval`."""
     delay: DelayShape | None = None
     usage: UsageShape | None = None
 
@@ -111,6 +113,7 @@ def run(run: Run) -> RunShape:
         continues=run.continues,
         continued_by=run.continued_by,
         is_parked=run.is_parked or None,
+        approval_id=run.approval if run.is_awaiting_approval else None,
         delay=None if run.delay is None else delay_shape(run.delay),
         usage=UsageShape(
             input_tokens=usage.input_tokens,

@@ -68,6 +68,8 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     transcript_path: str
     spawned_by: str | None = None
     metadata: dict[str, Any] | None = None
+    pending_approvals: int | None = None
+    """How many of its requests for approval are open."""
     last_run: LastRunShape | None = None
     """Only in lists."""
 
@@ -156,6 +158,7 @@ def session_row(
         transcript_path=_transcript_path(session.id),
         spawned_by=session.parent_key,
         metadata=session.metadata or None,
+        pending_approvals=session.pending_approvals or None,
         last_run=None if last is None else last_run(last),
     )
 
@@ -178,6 +181,7 @@ _FOR_PEOPLE = (
     "turnCount",
     "lastSeq",
     "metadata",
+    "pendingApprovals",
     "lastRun",
 )
 

@@ -11,7 +11,7 @@ from types import FrameType
 from antiphon.cli.chat.screen import Screen
 from antiphon.cli.connection.client import Client, ServerEvent, session_path
 from antiphon.cli.rendering.output import calls_of, text_of
-from antiphon.cli.rendering.rows import author_of, brief_result, failure_text
+from antiphon.cli.rendering.rows import approval_lines, author_of, brief_result, failure_text
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.message import JsonObject, JsonValue
 
@@ -128,6 +128,8 @@ class TerminalConversation:
                     self._screen.line(f"  → {call}", "dim")
             case "tool_result" if isinstance(message, dict):
                 self._screen.line(brief_result(message), "dim red" if message.get("isError") else "dim")
+            case "approval_requested" | "approval_resolved":
+                self._draw_approval(event.name, data)
             case "session_started":
                 self._screen.line("(the session starts again)", "dim")
             case "run_finished":
@@ -148,12 +150,21 @@ class TerminalConversation:
         if self._delay:
             self._screen.delay(self._delay)
 
+    def _draw_approval(self, name: str, event: JsonObject) -> None:
+        """A call that waits gives the prompt back: other messages are answered meanwhile."""
+        for line in approval_lines(event):
+            self._screen.line(line, "yellow")
+        if name == "approval_requested":
+            with self._changed:
+                self._ended[str(event.get("runId"))] = event
+                self._changed.notify_all()
+
     def _draw_end(self, event: JsonObject) -> None:
         outcome = event.get("data")
         assert isinstance(outcome, dict)
         match outcome.get("status"):
             case "ok" if outcome.get("isParked"):
-                self._screen.line("(continues by itself when its sub-agents have ended)", "dim")
+                self._screen.line("(continues by itself)", "dim")
             case "ok":
                 pass
             case "cancelled":

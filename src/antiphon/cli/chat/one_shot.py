@@ -3,7 +3,7 @@
 from antiphon.cli.chat.screen import Screen
 from antiphon.cli.connection.client import Client, new_message_id, session_path
 from antiphon.cli.rendering.output import console, show_json, tell, text_of
-from antiphon.cli.rendering.rows import run_answer, show_outcome
+from antiphon.cli.rendering.rows import approval_lines, run_answer, show_outcome
 from antiphon.domain.errors import AntiphonError, Unavailable
 from antiphon.domain.message import JsonObject
 
@@ -58,6 +58,9 @@ def _stream(client: Client, key: str, body: JsonObject) -> JsonObject:
                         screen.piece(str(event.data.get("text", "")))
                     case "delay" if isinstance(delay := event.data.get("delay"), dict):
                         screen.delay(str(delay["text"]))
+                    case "approval":
+                        for line in approval_lines(event.data):
+                            screen.line(line, "yellow")
                     case "message" if event.data.get("role") == "assistant":
                         shown = text_of(event.data)
                         screen.settle(shown)

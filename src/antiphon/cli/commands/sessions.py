@@ -194,7 +194,7 @@ def follow_session(
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
     from antiphon.cli.rendering.output import show, show_json, tell
-    from antiphon.cli.rendering.rows import entries_of, messages_of, show_entry
+    from antiphon.cli.rendering.rows import approval_lines, entries_of, messages_of, show_entry
 
     with connect(home, config) as client:
         path = session_path(str(find_session(client, session)["key"]), "/history")
@@ -210,6 +210,10 @@ def follow_session(
                     entries = []
                     if isinstance(delay := event.data.get("delay"), dict) and not as_json:
                         show(f"({delay['text']})", "yellow")
+                case "approval":
+                    entries = []
+                    for line in [] if as_json else approval_lines(event.data):
+                        show(line, "yellow")
                 case "reset":
                     entries = []
                     if not as_json:

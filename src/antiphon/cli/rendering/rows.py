@@ -95,6 +95,19 @@ def show_entry(entry: JsonObject) -> None:
         show(f"  ✕ The turn failed: {failure_text(entry)}", "red")
 
 
+def approval_lines(event: JsonObject) -> list[str]:
+    """What a person reads of an event about an approval: the calls that wait and the commands, or what was decided."""
+    data = event.get("data")
+    if not isinstance(data, dict):
+        return []
+    calls, id = rows_of(data, "calls"), data.get("approvalId")
+    if event.get("type") == "approval_requested":
+        asked = [f"  ◆ waits for approval: {call.get('tool')} {call.get('arguments')}" for call in calls]
+        return [*asked, f"    antiphon approvals approve {id}   or   antiphon approvals deny {id}"]
+    said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
+    return [f"  ◆ {', '.join(said)}" + (f" ({data['note']})" if data.get("note") else "")]
+
+
 def author_of(message: JsonObject) -> str:
     """Who wrote it, where that is not the person at the terminal."""
     provenance = message.get("provenance")

@@ -43,6 +43,7 @@ class TargetKind(StrEnum):
     SESSION = "session"
     RUN = "run"
     DELIVERY = "delivery"
+    APPROVAL = "approval"
     TOKEN = "token"
     PERSON = "person"
 

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from antiphon.gateway.operations import (
     access,
+    approvals,
     deliveries,
     health,
     messages,
@@ -40,6 +41,7 @@ TABLE = table_of(
         *search.OPERATIONS,
         *trees.OPERATIONS,
         *runs.OPERATIONS,
+        *approvals.OPERATIONS,
         *deliveries.OPERATIONS,
         *tools.OPERATIONS,
         *people.OPERATIONS,

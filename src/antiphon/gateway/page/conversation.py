@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from antiphon.domain.actor import Principal
 from antiphon.domain.event import Event
 from antiphon.domain.keys import SessionKind, main_key
-from antiphon.domain.run import RunStatus
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.ledger.text_work import size_of, work_on
@@ -44,7 +44,7 @@ class PageConversation:
     runs: list[str]
     """The unfinished runs."""
     delay: str = ""
-    """Why the run at work waits for its model's provider."""
+    """Why the run at work waits: for its model's provider, or for an approval."""
     can_delete: bool
     parent: Session | None
     """The nearest session above it that is left."""
@@ -91,8 +91,15 @@ async def read_conversation(
         older=older,
         last_seq=page.last_seq,
         runs=[run.id for run in runs if run.session_id == page.session.id],
-        delay=next((run.delay.text for run in runs if run.delay is not None), ""),
+        delay=next((_delay_of(run) for run in runs if _delay_of(run)), ""),
     )
+
+
+def _delay_of(run: Run) -> str:
+    """What an unfinished run waits for, in words."""
+    if run.delay is not None:
+        return run.delay.text
+    return "waits for approval" if run.is_awaiting_approval and not run.is_parked else ""
 
 
 async def read_between(gateway: Gateway, principal: Principal, name: str, *, after: int, until: int) -> list[PageEntry]:

@@ -8,11 +8,13 @@ from typing import cast
 
 from markupsafe import Markup, escape
 
+from antiphon.domain.approval import ApprovalState, Verdict
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.finding import read_record
 from antiphon.domain.message import (
     AssistantMessage,
     ImagePart,
+    JsonObject,
     JsonValue,
     Part,
     Provenance,
@@ -68,7 +70,10 @@ class PageEntry:
     until: int = 0
     """Where a gap ends."""
     kind: str
-    """`user | agent | report | result | end | gap`; a report is a child's result, a gap stands for others."""
+    """`user | agent | report | result | approval | decision | end | gap`.
+
+    A report is a child's result, a gap stands for others.
+    """
     at: datetime
     message_id: str = ""
     pieces: tuple[PagePiece, ...] = ()
@@ -83,7 +88,9 @@ class PageEntry:
     """The key of the sub-agent whose result it is."""
     run: str = ""
     status: str = ""
-    """The status of a run that ended."""
+    """The status of a run that ended, or of a request that was decided."""
+    approval: str = ""
+    """The request that is asked, or was decided."""
     is_foreign: bool = False
     """Whether a user message comes from another session or the runtime, not from a person."""
     is_partial: bool = False
@@ -128,7 +135,7 @@ def entry_of(event: Event) -> PageEntry | None:
                 is_error=message.is_error,
             )
         case None:
-            return _end(event) if event.type == EventType.RUN_FINISHED else None
+            return _fact(event)
 
 
 def gap_entry(last: Event, until: int) -> PageEntry:
@@ -158,6 +165,64 @@ def _card(event: Event, message: UserMessage) -> PageEntry | None:
         status="done" if record.is_ok else plain(record.status),
         is_error=not record.is_ok,
     )
+
+
+def _fact(event: Event) -> PageEntry | None:
+    match event.type:
+        case EventType.RUN_FINISHED:
+            return _end(event)
+        case EventType.APPROVAL_REQUESTED:
+            return _request(event)
+        case EventType.APPROVAL_RESOLVED:
+            return _decision(event)
+        case _:
+            return None
+
+
+def _request(event: Event) -> PageEntry:
+    """The card on which one decides: the exact calls, who asks and why."""
+    pieces = tuple(
+        PagePiece(
+            kind="asked",
+            name=str(call.get("tool", "")),
+            text=_shortened(_readable(str(call.get("arguments", "")))),
+            summary=str(call.get("reason", "")),
+            call=str(call.get("callId", "")),
+        )
+        for call in _calls_in(event)
+    )
+    return PageEntry(
+        seq=event.seq,
+        kind="approval",
+        at=event.created_at,
+        pieces=pieces,
+        who=str(event.data.get("principal", "")),
+        approval=str(event.data.get("approvalId", "")),
+    )
+
+
+def _decision(event: Event) -> PageEntry:
+    """What was decided, and by whom."""
+    state = str(event.data.get("state", ""))
+    said = [f"{call.get('tool')}: {_VERDICTS.get(str(call.get('decision')), state)}" for call in _calls_in(event)]
+    by = f" by {event.actor}" if state == ApprovalState.DECIDED else ""
+    note = event.data.get("note")
+    return PageEntry(
+        seq=event.seq,
+        kind="decision",
+        at=event.created_at,
+        text=f"{', '.join(said)}{by}" + ("" if note is None else f". Note: {note}"),
+        status=state,
+        approval=str(event.data.get("approvalId", "")),
+    )
+
+
+_VERDICTS = {Verdict.ONCE.value: "approved once", Verdict.DENY.value: "denied"}
+
+
+def _calls_in(event: Event) -> list[JsonObject]:
+    calls = event.data.get("calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
 def _end(event: Event) -> PageEntry | None:

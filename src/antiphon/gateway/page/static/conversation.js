@@ -8,7 +8,7 @@
 const RETRY_FIRST_MS = 300;
 const RETRY_LONGEST_MS = 5000;
 const NEAR_END_PIXELS = 80;
-const HEAD_EVENTS = ['session_changed', 'run_started', 'run_finished', 'tool_result'];
+const HEAD_EVENTS = ['session_changed', 'run_started', 'run_finished', 'tool_result', 'approval_requested', 'approval_resolved'];
 
 // What was typed and not sent yet; this tab keeps it over a reload.
 class Draft {
@@ -199,6 +199,12 @@ class Conversation {
       case 'assistant_message':
         this.forgetGrowing();
         break;
+      case 'approval_requested':
+        find('#delay', this.element).textContent = 'waits for approval';
+        break;
+      case 'approval_resolved':
+        find('#delay', this.element).textContent = '';
+        break;
       case 'run_finished':
         this.runs.delete(entry.runId);
         this.forgetGrowing();
@@ -265,6 +271,7 @@ class Conversation {
     if (day !== shown) this.entries.append(daySeparator(day));
     this.entries.append(template.content);
     this.nest(entry);
+    this.settleRequest(entry);
     this.markQueued(entry);
     this.keepUp();
   }
@@ -279,6 +286,7 @@ class Conversation {
       shown = day;
     }
     for (const result of findAll('.entry.result', this.entries)) this.nest(result);
+    for (const decision of findAll('.entry.decision', this.entries)) this.settleRequest(decision);
     for (const entry of findAll('.entry.user[data-run]', this.entries)) this.markQueued(entry);
     showTimes(this.element);
   }
@@ -292,6 +300,33 @@ class Conversation {
     tool.classList.add(isError ? 'error' : 'done');
     tool.append(find('.output', result));
     result.remove();
+  }
+
+  // The card of a request that was decided, here or elsewhere, has nothing left to decide.
+  settleRequest(decision) {
+    if (!decision.matches('.decision')) return;
+    const card = find(`.entry.approval[data-approval="${CSS.escape(decision.dataset.approval)}"]`, this.entries);
+    if (!card) return;
+    find('.decide', card).hidden = true;
+    find('.problem', card).hidden = true;
+    find('.state', card).textContent = decision.dataset.status;
+  }
+
+  async decide(button, word) {
+    const entry = button.closest('.entry');
+    const note = find('.note', entry).value.trim();
+    const problem = find('.problem', entry);
+    const buttons = findAll('.decide button', entry);
+    for (const each of buttons) each.disabled = true;
+    problem.hidden = true;
+    try {
+      await call('POST', `/approvals/${encodeURIComponent(entry.dataset.approval)}`, { decision: word, ...(note ? { note } : {}) });
+    } catch (refused) {
+      if (!(refused instanceof Problem)) throw refused;
+      problem.textContent = refused.message;
+      problem.hidden = false;
+    }
+    for (const each of buttons) each.disabled = false;
   }
 
   markQueued(entry) {

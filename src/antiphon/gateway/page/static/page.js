@@ -287,6 +287,8 @@ const actions = {
   'show-unsent': () => find('#unsent').showModal(),
   dismiss: (button) => button.closest('dialog').close(),
   cancel: () => conversation.cancel(),
+  approve: (button) => conversation.decide(button, 'once'),
+  deny: (button) => conversation.decide(button, 'deny'),
   'to-end': () => conversation.toEnd(),
   suggest(button) {
     conversation.input.value = button.dataset.text;

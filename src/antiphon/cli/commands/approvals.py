@@ -1,0 +1,166 @@
+"""`antiphon approvals`: calls of tools that wait for a yes."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
+from antiphon.cli.exits import command
+from antiphon.domain.message import JsonObject
+
+app = typer.Typer(no_args_is_help=True, help="List, show, approve and deny calls of tools that wait for approval.")
+ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="A request's id, as `list` shows it.")]
+CallOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--call", metavar="CALL", help="Only this call of the request; the others get the opposite. May be repeated."
+    ),
+]
+NoteOption = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Words for the agent.")]
+
+
+@app.command("list")
+@command
+def list_approvals(
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="KEY", help="Only requests of this session.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also requests that are not open any more.")] = False,
+    limit: LimitOption = 20,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="APPROVAL", help="Only older ones; give the last request of a page."),
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List open requests, newest first."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import ago, show, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    status = None if every else "pending"
+    with connect(home, config) as client:
+        answer = client.get("/approvals", session=session, status=status, limit=limit, before=before)
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "approvals")
+    if not rows:
+        show("Nothing waits for approval.", "dim")
+        return
+    show_table(
+        ["Request", "Session", "Asked", "Status", "Calls"],
+        [
+            [
+                str(row["approvalId"]),
+                str(row["sessionKey"]),
+                ago(row["createdAt"]),
+                str(row["status"]),
+                "; ".join(f"{call['tool']} {call['arguments']}" for call in rows_of(row, "calls")),
+            ]
+            for row in rows
+        ],
+    )
+
+
+@app.command("show")
+@command
+def show_approval(
+    approval: ApprovalArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a request: the asker, the reasons and the exact calls."""
+    from antiphon.cli.connection.connect import connect
+
+    with connect(home, config) as client:
+        found = client.get(f"/approvals/{approval}")
+    _show(found, as_json=as_json)
+
+
+@app.command("approve")
+@command
+def approve(
+    approval: ApprovalArgument,
+    call: CallOption = None,
+    note: NoteOption = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the calls of a request run once, exactly as they are shown."""
+    _decide(approval, ("once", "deny"), call, note, home=home, config=config, as_json=as_json)
+
+
+@app.command("deny")
+@command
+def deny(
+    approval: ApprovalArgument,
+    call: CallOption = None,
+    note: NoteOption = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Deny the calls of a request. They do not run; the agent reads the note and goes on."""
+    _decide(approval, ("deny", "once"), call, note, home=home, config=config, as_json=as_json)
+
+
+def _decide(
+    approval: str,
+    words: tuple[str, str],
+    calls: list[str] | None,
+    note: str | None,
+    *,
+    home: HomeOption,
+    config: ConfigOption,
+    as_json: bool,
+) -> None:
+    """`words` are the decision for the named calls, or for all, and the one for the others."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.rows import rows_of
+
+    word, other = words
+    with connect(home, config) as client:
+        body: JsonObject = {"decision": word}
+        if calls:
+            asked = [str(each["callId"]) for each in rows_of(client.get(f"/approvals/{approval}"), "calls")]
+            # A call that the request does not have is sent too, so that the gateway refuses it.
+            named = list(dict.fromkeys([*asked, *calls]))
+            body = {
+                "decisions": [{"callId": each, "decision": word if each in calls else other} for each in named],
+            }
+        if note is not None:
+            body["note"] = note
+        found = client.post(f"/approvals/{approval}", body)
+    _show(found, as_json=as_json)
+
+
+def _show(approval: JsonObject, *, as_json: bool) -> None:
+    from antiphon.cli.rendering.output import clock_time, show, show_fields, show_json
+    from antiphon.cli.rendering.rows import rows_of
+
+    if as_json:
+        show_json(approval)
+        return
+    show_fields(
+        {
+            "Request": str(approval["approvalId"]),
+            "Session": str(approval["sessionKey"]),
+            "Agent": str(approval["agentId"]),
+            "Run": str(approval.get("runId") or ""),
+            "Asked by": str(approval["principal"]),
+            "Status": str(approval["status"]),
+            "Asked": clock_time(approval.get("createdAt")),
+            "Expires": clock_time(approval["expiresAt"]) if approval["status"] == "pending" else "",
+            "Decided": clock_time(approval.get("decidedAt")),
+            "Decided by": str(approval.get("decidedBy") or ""),
+            "Note": str(approval.get("note") or ""),
+        }
+    )
+    for call in rows_of(approval, "calls"):
+        decision = f"  ({call['decision']})" if call.get("decision") else ""
+        show()
+        show(f"Call {call['callId']}: {call['tool']}{decision}", "bold")
+        show(str(call["arguments"]))
+        show(str(call["reason"]), "dim")

@@ -1,0 +1,131 @@
+"""Operations on approval requests, for the owner. Contract: approvals 3, 5, gateway 4."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+from antiphon.domain.approval import ApprovalState, Verdict
+from antiphon.domain.errors import Invalid
+from antiphon.domain.ids import ApprovalId
+from antiphon.engine.runs.decisions import ApprovalFilter
+from antiphon.gateway.operations.following import Seconds
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.sessions import Limit
+from antiphon.wire import approvals as wire
+
+MAX_LIMIT = 200
+
+CallId: TypeAlias = Annotated[str, Meta(max_length=20)]
+
+
+class ListApprovals(Params, frozen=True, kw_only=True):
+    session: str | None = None
+    status: ApprovalState | None = None
+    limit: Limit = 50
+    before: str | None = None
+
+
+class NamedApproval(Params, frozen=True, kw_only=True):
+    approval_id: str
+
+
+class WaitForApproval(NamedApproval, frozen=True, kw_only=True):
+    wait: Seconds
+
+
+class CallDecision(Params, frozen=True, kw_only=True):
+    """The decision about one call."""
+
+    call_id: CallId
+    decision: Verdict
+
+
+class ResolveApproval(NamedApproval, frozen=True, kw_only=True):
+    decision: Verdict | None = None
+    """For all calls of the request."""
+    decisions: list[CallDecision] | None = None
+    """For each call, instead of `decision`."""
+    note: str | None = None
+    """Words for the agent."""
+
+
+@operation(
+    "approvals.list",
+    ListApprovals,
+    wire.ApprovalList,
+    Http(method="GET", path="/approvals"),
+    scope=TokenScope.APPROVALS,
+)
+async def list_approvals(ask: Ask, params: ListApprovals) -> wire.ApprovalList:
+    """Lists requests to approve calls, newest first; `before` is the last `approvalId` of a page."""
+    row = None
+    if params.session is not None:
+        row = (await ask.services.sessions.get(ask.principal, ask.target(params.session))).session.row
+    before = None if params.before is None else ApprovalId(params.before)
+    where = ApprovalFilter(session=row, state=params.status, before=before)
+    limit = min(max(params.limit, 1), MAX_LIMIT)
+    found = await ask.services.approvals.list(ask.principal, where, limit=limit)
+    return wire.ApprovalList(count=len(found), approvals=[wire.approval(approval) for approval in found])
+
+
+@operation(
+    "approvals.get",
+    NamedApproval,
+    wire.ApprovalShape,
+    Http(method="GET", path="/approvals/{approval_id}"),
+    scope=TokenScope.APPROVALS,
+    target=TargetKind.APPROVAL,
+)
+async def get_approval(ask: Ask, params: NamedApproval) -> wire.ApprovalShape:
+    """Returns the request."""
+    return wire.approval(await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id)))
+
+
+@operation(
+    "approvals.wait",
+    WaitForApproval,
+    wire.ApprovalShape,
+    Http(method="GET", path="/approvals/{approval_id}", when="wait"),
+    scope=TokenScope.APPROVALS,
+    target=TargetKind.APPROVAL,
+)
+async def wait_for_decision(ask: Ask, params: WaitForApproval) -> wire.ApprovalShape:
+    """With `wait`, returns the request once it is not pending any more, or as it is when the wait is over."""
+    id, timeout = ApprovalId(params.approval_id), timedelta(seconds=params.wait)
+    return wire.approval(await ask.services.approvals.wait(ask.principal, id, timeout))
+
+
+@operation(
+    "approvals.resolve",
+    ResolveApproval,
+    wire.ApprovalShape,
+    Http(method="POST", path="/approvals/{approval_id}"),
+    scope=TokenScope.APPROVALS,
+    target=TargetKind.APPROVAL,
+)
+async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalShape:
+    """Decides the request: `once` lets a call run one time, `deny` does not. The first decision counts.
+
+    Give `decision` for all calls, or `decisions` with one for each.
+    """
+    found = await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id))
+    verdicts = _verdicts(params)
+    return wire.approval(await ask.services.approvals.resolve(ask.principal, found.id, verdicts, note=params.note))
+
+
+def _verdicts(params: ResolveApproval) -> Mapping[str, Verdict] | Verdict:
+    if (params.decision is None) is (params.decisions is None):
+        raise Invalid("Request needs either 'decision', for all calls, or 'decisions'.", code="invalid_request")
+    if params.decision is not None:
+        return params.decision
+    verdicts: dict[str, Verdict] = {}
+    for each in params.decisions or ():
+        if each.call_id in verdicts:
+            raise Invalid(f"Call is decided twice: {each.call_id!r}. Decide each once.", code="invalid_request")
+        verdicts[each.call_id] = each.decision
+    return verdicts
+
+
+OPERATIONS = (list_approvals, get_approval, wait_for_decision, resolve_approval)

@@ -1,0 +1,75 @@
+"""Approval requests, as deciders see them. Contract: approvals 3, gateway 4."""
+
+from collections.abc import Sequence
+
+from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
+from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
+
+
+class AskedCallShape(Shape, frozen=True, kw_only=True):
+    """One call, exactly as it will run."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    """JSON text, byte for byte as the model wrote it."""
+    sha256: str
+    reason: str
+    decision: Verdict | None = None
+    message_seq: int | None = None
+    """The `seq` of the step that called; missing for a call from outside a run."""
+
+
+class ApprovalShape(Shape, frozen=True, kw_only=True):
+    """A request to approve calls."""
+
+    approval_id: str
+    session_key: str
+    session_id: str
+    agent_id: str
+    run_id: str | None = None
+    """Missing for a call from outside a run."""
+    principal: str
+    """With whose rights the calls run."""
+    status: ApprovalState
+    calls: Sequence[AskedCallShape]
+    created_at: int
+    expires_at: int
+    decided_at: int | None = None
+    decided_by: str | None = None
+    note: str | None = None
+
+
+class ApprovalList(Shape, frozen=True, kw_only=True):
+    count: int
+    approvals: Sequence[ApprovalShape]
+
+
+def approval(approval: Approval) -> ApprovalShape:
+    return ApprovalShape(
+        approval_id=approval.id,
+        session_key=approval.session_key,
+        session_id=approval.session_id,
+        agent_id=approval.agent_id,
+        run_id=approval.run,
+        principal=str(approval.principal),
+        status=approval.state,
+        calls=[_call(call) for call in approval.calls],
+        created_at=milliseconds(approval.asked_at),
+        expires_at=milliseconds(approval.expires_at),
+        decided_at=optional_milliseconds(approval.decided_at),
+        decided_by=None if approval.decided_by is None else str(approval.decided_by),
+        note=approval.note,
+    )
+
+
+def _call(call: AskedCall) -> AskedCallShape:
+    return AskedCallShape(
+        call_id=call.id,
+        tool=call.tool,
+        arguments=call.arguments,
+        sha256=call.sha256,
+        reason=call.reason,
+        decision=call.verdict,
+        message_seq=call.message_seq or None,
+    )

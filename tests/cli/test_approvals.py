@@ -1,0 +1,41 @@
+"""Calls that wait for a yes, at the command line: a command on the host, which asks unless it is told otherwise."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.claims import requirement
+from tests.cli.program import antiphon, antiphon_json, serving
+from tests.directives import to_call
+from tests.waiting import PROCESS_SECONDS
+
+pytestmark = requirement("cli:1", "approvals:1", "approvals:3")
+
+
+def until_asked(home: Path) -> dict[str, Any]:
+    deadline = time.monotonic() + PROCESS_SECONDS
+    while time.monotonic() < deadline:
+        if found := antiphon_json("approvals", "list", home=home)["approvals"]:
+            return found[0]
+    raise AssertionError("Nothing asked for approval")
+
+
+def test_a_command_on_the_host_waits_until_it_is_approved_or_denied(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "antiphon.toml").write_text('[tools.run_command]\nmode = "host"\n', "utf-8")
+    with serving(home):
+        assert "Nothing waits for approval." in antiphon("approvals", "list", home=home).stdout
+        for word, text in (("approve", "exitCode"), ("deny", "approval_denied")):
+            call = to_call("run_command", command=f"echo {word}")
+            posted = antiphon_json("sessions", "send", "main", call, home=home)
+            asked = until_asked(home)
+            assert asked["runId"] == posted["runId"]
+            assert f"echo {word}" in antiphon("approvals", "list", home=home).stdout
+            shown = antiphon("approvals", "show", asked["approvalId"], home=home).stdout
+            assert "owner:owner" in shown and f"echo {word}" in shown and "It may delete something." in shown
+            decided = antiphon_json("approvals", word, asked["approvalId"], "--note", "well", home=home)
+            assert (decided["status"], decided["note"]) == ("decided", "well")
+            run = antiphon_json("runs", "show", posted["runId"], "--wait", "60", home=home)
+            assert run["status"] == "ok" and text in run["reply"]
+            again = antiphon("approvals", word, asked["approvalId"], home=home)
+            assert again.returncode != 0 and "already decided" in again.stderr

@@ -1,0 +1,132 @@
+"""Approval requests over HTTP and at the command line, and what streams and rows say of them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from antiphon.agents.toolset import tool
+from antiphon.app import Parts
+from tests.claims import requirement
+from tests.conftest import OpenHome
+from tests.directives import to_call
+from tests.gateway.served import Json, Served, serve
+from tests.waiting import SECONDS
+
+pytestmark = pytest.mark.anyio
+
+KEY = "agent:main:api:desk"
+CALL = to_call("wipe", name="old")
+
+
+def wipe(name: str) -> str:
+    """Deletes."""
+    return f"wiped {name}"
+
+
+@asynccontextmanager
+async def desk(open_home: OpenHome) -> AsyncGenerator[Served]:
+    async with serve(open_home, parts=Parts(tools=[tool(wipe, effects=["deletes"])])) as served:
+        await served.open(KEY)
+        yield served
+
+
+async def asked(served: Served, text: str = CALL) -> tuple[Json, Json]:
+    """What posting answered, and the request that follows from it."""
+    posted = (await served.client.post(f"/sessions/{KEY}/messages", json={"text": text})).json()
+    with anyio.fail_after(SECONDS):
+        while not (found := (await served.client.get("/approvals", params={"status": "pending"})).json())["count"]:
+            await anyio.sleep(0.01)
+    return posted, found["approvals"][0]
+
+
+async def decide(served: Served, approval: Json, body: Json) -> Any:
+    return await served.client.post(f"/approvals/{approval['approvalId']}", json=body)
+
+
+@requirement("approvals:3", "gateway:4", "list:2")
+async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHome) -> None:
+    async with desk(open_home) as served:
+        posted, approval = await asked(served)
+        assert approval["sessionKey"] == KEY and approval["runId"] == posted["runId"]
+        assert approval["status"] == "pending" and approval["principal"] == "owner:owner"
+        (call,) = approval["calls"]
+        assert (call["callId"], call["tool"], call["arguments"]) == ("1", "wipe", '{"name": "old"}')
+        run = (await served.client.get(f"/runs/{posted['runId']}")).json()
+        assert (run["status"], run["approvalId"]) == ("awaiting_approval", approval["approvalId"])
+        (row,) = (await served.client.get("/sessions")).json()["sessions"]
+        assert (row["status"], row["pendingApprovals"]) == ("awaiting_approval", 1)
+        path = f"/approvals/{approval['approvalId']}"
+        assert (await served.client.get(path, params={"wait": 0})).json() == approval
+        waited: list[Json] = []
+        answers: list[Any] = []
+
+        async def wait() -> None:
+            waited.append((await served.client.get(path, params={"wait": SECONDS / 2})).json())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            answers.append(await decide(served, approval, {"decision": "once", "note": "go on"}))
+        assert answers[0].status_code == 200 and answers[0].json()["status"] == "decided"
+        assert waited[0]["calls"][0]["decision"] == "once" and waited[0]["decidedBy"] == "owner:owner"
+        run = (await served.client.get(f"/runs/{posted['runId']}", params={"wait": SECONDS})).json()
+        assert (run["status"], run["reply"]) == ("ok", "wiped old") and "approvalId" not in run
+        late = await decide(served, approval, {"decision": "deny"})
+        assert late.status_code == 409 and late.json()["error"]["code"] == "approval_decided"
+        (row,) = (await served.client.get("/sessions")).json()["sessions"]
+        assert "pendingApprovals" not in row and row["status"] == "idle"
+
+
+@requirement("approvals:3")
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 400, "invalid_request"),
+        ({"decision": "once", "decisions": [{"callId": "1", "decision": "deny"}]}, 400, "invalid_request"),
+        ({"decision": "always"}, 422, "invalid_request"),
+        ({"decisions": []}, 400, "unknown_call"),
+        ({"decisions": [{"callId": "2", "decision": "once"}]}, 400, "unknown_call"),
+        ({"decisions": [{"callId": "1", "decision": "once"}] * 2}, 400, "invalid_request"),
+        ({"decision": "once", "note": "x" * 5_000}, 413, "note_too_large"),
+    ],
+)
+async def test_a_wrong_decision_is_refused_and_decides_nothing(
+    open_home: OpenHome, body: Json, status: int, code: str
+) -> None:
+    async with desk(open_home) as served:
+        _, approval = await asked(served)
+        answer = await decide(served, approval, body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+        assert (await served.client.get(f"/approvals/{approval['approvalId']}")).json() == approval
+        missing = await served.client.post("/approvals/appr_none", json={"decision": "once"})
+        assert missing.status_code == 404
+
+
+@requirement("approvals:3")
+async def test_a_token_of_a_session_decides_nothing(open_home: OpenHome) -> None:
+    async with desk(open_home) as served:
+        _, approval = await asked(served)
+        token = (await served.client.post("/tokens", json={"sessionKey": KEY})).json()["token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        path = f"/approvals/{approval['approvalId']}"
+        answer = await served.client.post(path, json={"decision": "once"}, headers=headers)
+        assert answer.status_code == 403
+        assert (await served.client.get(path)).json()["status"] == "pending"
+
+
+@requirement("approvals:4", "gateway:1")
+async def test_a_follower_sees_the_request_and_the_decision(open_home: OpenHome) -> None:
+    async with desk(open_home) as served:
+        _, approval = await asked(served)
+        await decide(served, approval, {"decision": "deny", "note": "keep it"})
+        with anyio.fail_after(SECONDS):
+            path = f"/sessions/{KEY}/history"
+            text = ""
+            async with served.client.stream("GET", path, params={"follow": 1, "after": 0}) as stream:
+                async for piece in stream.aiter_text():
+                    text += piece
+                    if text.count("event: approval") == 2:
+                        break
+        assert "approval_requested" in text and "approval_resolved" in text and "keep it" in text

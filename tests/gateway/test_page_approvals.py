@@ -1,0 +1,56 @@
+"""The card of a call that waits: seen by a person, decided with a note, and settled in every tab."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.claims import requirement
+from tests.directives import to_call
+from tests.gateway.browsing import OpenContext, send, sign_in
+from tests.gateway.served_page import LiveGateway
+
+pytestmark = [pytest.mark.browser, requirement("approvals:3", "approvals:4")]
+
+CALL = to_call("wipe", name="<b>old</b>")
+
+
+def test_a_call_is_approved_on_its_card(page: Page) -> None:
+    send(page, CALL)
+    card = page.locator(".entry.approval")
+    expect(card.locator(".input")).to_have_text('{\n  "name": "<b>old</b>"\n}')
+    expect(card).to_contain_text("It may delete something.")
+    expect(card).to_contain_text("owner:owner")
+    expect(page.locator("#delay")).to_have_text("waits for approval")
+    page.reload()
+    expect(page.locator("#delay")).to_have_text("waits for approval")
+    card.get_by_role("button", name="Approve once").click()
+    expect(page.locator(".entry.decision")).to_contain_text("wipe: approved once by owner:owner")
+    expect(card.locator(".decide")).to_be_hidden()
+    expect(page.locator(".entry.agent").last).to_contain_text("wiped")
+    page.reload()
+    expect(card.locator(".state")).to_have_text("decided")
+    expect(card.locator(".decide")).to_be_hidden()
+
+
+def test_a_call_is_denied_with_a_note_and_other_tabs_see_it(
+    page: Page, open_context: OpenContext, live_gateway: LiveGateway
+) -> None:
+    other = sign_in(open_context(True), live_gateway)
+    send(page, f"{CALL}\n!say then not")
+    theirs = other.locator(".entry.approval")
+    expect(theirs.get_by_role("button", name="Deny")).to_be_visible()
+    card = page.locator(".entry.approval")
+    card.locator(".note").fill("keep the newest")
+    card.get_by_role("button", name="Deny").click()
+    expect(page.locator(".entry.decision")).to_contain_text("wipe: denied by owner:owner. Note: keep the newest")
+    expect(theirs.locator(".decide")).to_be_hidden()
+    expect(other.locator(".entry.agent").last).to_contain_text("then not")
+
+
+def test_a_message_beside_is_answered_while_the_card_waits(page: Page) -> None:
+    send(page, CALL)
+    card = page.locator(".entry.approval")
+    expect(card.get_by_role("button", name="Deny")).to_be_visible()
+    send(page, "hello")
+    expect(page.locator(".entry.agent").last).to_contain_text("echo: hello")
+    card.get_by_role("button", name="Approve once").click()
+    expect(page.locator(".entry.agent details.tool.done")).to_have_count(2)
