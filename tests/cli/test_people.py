@@ -1,0 +1,39 @@
+"""`antiphon people`: invited by a link, listed, changed and removed."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.claims import requirement
+from tests.cli.program import antiphon, antiphon_json, serving
+from tests.waiting import PROCESS_SECONDS
+
+
+@requirement("cli:1", "access:1", "access:4")
+def test_people_are_invited_listed_changed_and_removed(home: Path) -> None:
+    with serving(home) as gateway:
+        said = antiphon("people", "invite", "--name", "Zoë", home=home)
+        assert "owners of this gateway can read everything" in said.stdout and "/#code=" in said.stdout
+        invited = antiphon_json("people", "invite", "--name", "Ann", "--agent", "main", home=home)
+        link = urlsplit(invited["signInLink"])
+        assert f"{link.scheme}://{link.netloc}" == gateway.url and invited["person"]["agents"] == ["main"]
+        code = link.fragment.removeprefix("code=")
+        answer = httpx.post(
+            f"{gateway.url}/auth/exchange", json={"code": code}, timeout=PROCESS_SECONDS, trust_env=False
+        )
+        assert answer.status_code == 200
+        assert antiphon_json("people", "role", "ann", "owner", home=home)["role"] == "owner"
+        assert "suspended" in antiphon("people", "suspend", "ann", home=home).stdout
+        assert "active" in antiphon("people", "resume", "ann", home=home).stdout
+        assert antiphon_json("people", "get", "ann", home=home)["name"] == "Ann"
+        assert antiphon_json("people", "merge", "zoe", "--into", "ann", home=home)["personId"] == "ann"
+        listed = antiphon_json("people", "list", home=home)
+        assert listed["count"] == 3
+        table = antiphon("people", "list", home=home).stdout
+        assert "merged into ann" in table and "owner" in table
+        assert antiphon_json("people", "remove", "ann", home=home) == {"ok": True}
+        refused = antiphon("people", "remove", "owner", "--json", home=home)
+        assert refused.returncode == 1 and '"last_owner"' in refused.stdout + refused.stderr
+        refused = antiphon("people", "role", "nobody", "user", home=home)
+        assert refused.returncode == 3 and "Person not found: 'nobody'" in refused.stderr
