@@ -16,7 +16,7 @@ def test_people_are_invited_listed_changed_and_removed(home: Path) -> None:
         said = antiphon("people", "invite", "--name", "Zoë", home=home)
         assert "owners of this gateway can read everything" in said.stdout and "/#code=" in said.stdout
         invited = antiphon_json("people", "invite", "--name", "Ann", "--agent", "main", home=home)
-        link = urlsplit(invited["signInLink"])
+        link = urlsplit(str(invited["signInLink"]))
         assert f"{link.scheme}://{link.netloc}" == gateway.url and invited["person"]["agents"] == ["main"]
         code = link.fragment.removeprefix("code=")
         answer = httpx.post(

@@ -117,8 +117,9 @@ async def test_a_session_may_be_named_by_an_id(served: Served) -> None:
     assert (made.status_code, made.json()["sessionId"]) == (201, "cli:work")
     assert (await served.client.get("/sessions/cli:work")).json()["key"] == made.json()["key"]
     both = {"key": "api:x", "sessionId": "cli:x"}
-    for body in ({}, both):
-        assert error(await served.client.post("/sessions", json=body)) == (400, "invalid_request", "invalid_request")
+    assert error(await served.client.post("/sessions", json=both)) == (400, "invalid_request", "invalid_request")
+    drawn = [(await served.client.post("/sessions", json={})).json()["key"] for _ in range(2)]
+    assert drawn[0] != drawn[1] and all(key.startswith("agent:main:api:") for key in drawn)
 
 
 @requirement("answers:2", "gateway:1", "sessions:7")

@@ -601,13 +601,6 @@ BUGS = (
         "gateway/test_revocation.py::test_a_persons_streams_end_when_their_rights_change[sqlite-promote-events]",
     ),
     Bug(
-        "a suspended person's streams go on",
-        "engine/access/credentials.py",
-        "if found is None or found.is_suspended:",
-        "if found is None:",
-        "gateway/test_revocation.py::test_a_suspended_person_is_let_in_nowhere[sqlite]",
-    ),
-    Bug(
         "a wait for an approval counts against the run's time",
         "engine/approvals/asking.py",
         '            "deadline": None,\n',

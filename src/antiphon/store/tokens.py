@@ -65,9 +65,9 @@ async def insert_link(tx: Transaction, hash: str, principal: Principal, *, at_ms
 async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | None:
     """Marks a link's code as used; None if it is not valid (any more). Only one of two concurrent calls succeeds."""
     row = await tx.fetch_one(
-        "UPDATE tokens SET used_at = ? WHERE hash = ? AND kind = ? AND expires_at > ? AND used_at IS NULL "
+        f"UPDATE tokens SET used_at = ? WHERE hash = ? AND kind = '{TokenKind.LINK}' AND expires_at > ? AND used_at IS NULL "
         "RETURNING principal",
-        (at_ms, hash, TokenKind.LINK.value, at_ms),
+        (at_ms, hash, at_ms),
     )
     return None if row is None else Principal.parse(row[0])
 
@@ -75,8 +75,8 @@ async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | Non
 async def find_owner_hash(query: Query) -> tuple[str, int] | None:
     """The hash of the owner's token, with the revision of that person's rights; None before the first gateway start."""
     row = await query.fetch_one(
-        f"SELECT t.hash, COALESCE(p.revision, 0) FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} WHERE t.kind = ?",
-        (TokenKind.OWNER.value,),
+        f"SELECT t.hash, COALESCE(p.revision, 0) FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
+        f"WHERE t.kind = '{TokenKind.OWNER}'"
     )
     return None if row is None else (row[0], row[1])
 
@@ -91,8 +91,8 @@ async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
 
 async def replace_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
     """Ends the previous owner's token, and every browser and link that it signed in; other persons keep theirs."""
-    kinds = (TokenKind.OWNER.value, TokenKind.BROWSER.value, TokenKind.LINK.value)
-    await tx.execute("DELETE FROM tokens WHERE kind IN (?, ?, ?) AND principal = ?", (*kinds, str(OWNER)))
+    kinds = ", ".join(f"'{kind}'" for kind in (TokenKind.OWNER, TokenKind.BROWSER, TokenKind.LINK))
+    await tx.execute(f"DELETE FROM tokens WHERE kind IN ({kinds}) AND principal = ?", (str(OWNER),))
     await tx.execute(
         "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, ?, ?)",
         (hash, TokenKind.OWNER.value, str(OWNER), at_ms),
@@ -123,7 +123,8 @@ class Browser:
 _BROWSERS = (
     "SELECT t.id, t.hash, t.page_hash, t.principal, COALESCE(p.role = 'owner', FALSE), COALESCE(p.revision, 0), "
     f"t.name, t.created_at, t.last_used_at, t.expires_at FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
-    "WHERE t.kind = ? AND t.page_hash IS NOT NULL AND t.expires_at > ? AND COALESCE(p.is_suspended, 0) = 0"
+    f"WHERE t.kind = '{TokenKind.BROWSER}' AND t.page_hash IS NOT NULL AND t.expires_at > ? "
+    "AND COALESCE(p.is_suspended, 0) = 0"
 )
 
 
@@ -147,13 +148,13 @@ async def insert_browser(tx: Transaction, browser: Browser) -> None:
 
 async def find_browser(query: Query, hash: str, at_ms: int) -> Browser | None:
     """The browser whose cookie has this hash, while it is signed in."""
-    row = await query.fetch_one(f"{_BROWSERS} AND t.hash = ?", (TokenKind.BROWSER.value, at_ms, hash))
+    row = await query.fetch_one(f"{_BROWSERS} AND t.hash = ?", (at_ms, hash))
     return None if row is None else _browser(row)
 
 
 async def list_browsers(query: Query, at_ms: int) -> list[Browser]:
     """Signed-in browsers, oldest first."""
-    rows = await query.fetch_all(f"{_BROWSERS} ORDER BY t.created_at, t.id", (TokenKind.BROWSER.value, at_ms))
+    rows = await query.fetch_all(f"{_BROWSERS} ORDER BY t.created_at, t.id", (at_ms,))
     return [_browser(row) for row in rows]
 
 

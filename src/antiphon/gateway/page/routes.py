@@ -92,7 +92,7 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
     """The content of the page: the list and the conversation."""
     gateway, principal = ask.gateway, ask.principal
     conversation, status, problem = None, 200, NO_SESSIONS
-    is_owner = await gateway.services.people.may(principal, Act.SET_MODEL)
+    may_all = await gateway.services.people.may(principal, Act.SET_MODEL)
     try:
         conversation = await _conversation(gateway, principal, params.session, params.at)
     except AntiphonError as error:
@@ -105,7 +105,7 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
         "conversation": conversation,
         "problem": problem,
         "agents": agents,
-        "is_owner": is_owner,
+        "may_all": may_all,
         "longest_bytes": MAX_TEXT_BYTES,
         "author": gateway.services.home_key.subkey(f"{AUTHOR} {principal}").hex()[:16],
         **listed,
@@ -143,8 +143,8 @@ async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
 async def show_header(ask: Ask, params: ShowHeader) -> Response:
     """The head of a conversation: name, state and usage."""
     conversation = await conversation_head(ask.gateway, ask.principal, params.session)
-    is_owner = await ask.services.people.may(ask.principal, Act.SET_MODEL)
-    values = {"conversation": conversation, "titles": titles_of(ask.gateway), "is_owner": is_owner}
+    may_all = await ask.services.people.may(ask.principal, Act.SET_MODEL)
+    values = {"conversation": conversation, "titles": titles_of(ask.gateway), "may_all": may_all}
     return _html("header.html", values)
 
 
