@@ -15,7 +15,6 @@ class Requirement:
 TOOLS = "comes with the session tools"
 SENDS = "comes with exchanges between sessions"
 CHANNELS = "comes with channels"
-APPROVALS = "comes with approvals"
 CHECKPOINTS = "comes with checkpoints"
 PEOPLE = "comes with people and tokens"
 FLOW = "comes with information flow"
@@ -209,7 +208,10 @@ REQUIREMENTS = {
         "Runs without a person ask or are denied; one step is one request.",
         remaining="standing approvals of tasks come with schedules, private channels of deciders with channels",
     ),
-    "approvals:5": Requirement("A call from outside that needs a yes is pending, and repeats safely.", APPROVALS),
+    "approvals:5": Requirement(
+        "A call from outside that needs a yes is pending, and repeats safely.",
+        remaining="the decision itself runs the call; until then the same call, sent again, does",
+    ),
     # 10. Checkpoints
     "checkpoints:1": Requirement(
         "Introspection runs for five reasons over events since its last success.", CHECKPOINTS

@@ -52,6 +52,7 @@ from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
+from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
@@ -368,7 +369,8 @@ def _build(
         credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
-    tool_calls = ToolCalls(tools, callers, rules, ids)
+    outside = OutsideApprovals(database, rules, clock=clock, ids=ids)
+    tool_calls = ToolCalls(tools, callers, outside, rules, ids=ids)
     deliverer = Deliverer(
         database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
     )

@@ -20,6 +20,7 @@ from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, text_of
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import SessionStatus
+from antiphon.engine.approvals.outside import begin_call
 from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.database import Query
 from tests.claims import requirement
@@ -596,3 +597,107 @@ async def count_pending(query: Query, row: SessionRow) -> int:
     found = await query.fetch_one("SELECT COUNT(*) FROM approvals WHERE session = ? AND state = 'pending'", (row,))
     assert found is not None
     return int(found[0])
+
+
+async def call(app: App, tool: str, key: str | None = None, **arguments: Any) -> Any:
+    target = app.services.sessions.target(S)
+    return await app.tool_calls.call(OWNER, target, tool, arguments, idempotency_key=key)
+
+
+@requirement("approvals:5", "tools:1")
+async def test_a_call_from_outside_is_pending_and_runs_once_after_the_decision(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        first = await call(app, "delete", "k", name="old")
+        assert first["status"] == "pending" and disk.calls == []
+        assert await call(app, "delete", "k", name="old") == first
+        (approval,) = await pending(app)
+        assert (approval.id, approval.run) == (first["approvalId"], None)
+        session = await find_session(app, S)
+        assert (session.status, session.pending_approvals) == (SessionStatus.AWAITING_APPROVAL, 1)
+        assert (await ask(app, S, "hello")).reply == "echo: hello"
+        with pytest.raises(Conflict) as reused:
+            await call(app, "delete", "k", name="new")
+        assert reused.value.code == "idempotency_key_reused"
+        await decide(app, approval)
+        assert (await find_session(app, S)).status is SessionStatus.IDLE
+        assert disk.calls == []
+        for _ in range(2):
+            assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
+        assert disk.calls == ["delete old"]
+        assert (await call(app, "note", text="free"))["result"] == "noted free"
+
+
+@requirement("approvals:5")
+async def test_of_many_repetitions_of_an_approved_call_one_runs(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        await call(app, "delete", "k", name="old")
+        (approval,) = await pending(app)
+        await decide(app, approval)
+        answers: list[Any] = []
+
+        async def repeat() -> None:
+            answers.append(await call(app, "delete", "k", name="old"))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(repeat)
+        assert disk.calls == ["delete old"]
+        assert {answer.get("code", "ran") for answer in answers} <= {"ran", "outcome_unknown"}
+        assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
+
+
+@requirement("approvals:5")
+@pytest.mark.parametrize("key", ["k", None])
+async def test_a_denied_call_from_outside_does_not_run(open_home: OpenHome, key: str | None) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        await call(app, "delete", key, name="old")
+        (approval,) = await pending(app)
+        await decide(app, approval, Verdict.DENY, "keep it")
+        denied = await call(app, "delete", key, name="old")
+        assert denied["code"] == "approval_denied" and "keep it" in denied["error"]
+        again = await call(app, "delete", key, name="old")
+        assert again.get("code") == ("approval_denied" if key else None)
+        assert disk.calls == []
+
+
+@requirement("approvals:5")
+async def test_without_a_key_the_same_call_is_asked_once_and_again_after_it_ran(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        first = await call(app, "delete", name="old")
+        assert await call(app, "delete", name="old") == first
+        (approval,) = await pending(app)
+        await decide(app, approval)
+        assert (await call(app, "delete", name="old"))["result"] == "deleted old"
+        assert (await call(app, "delete", name="old"))["status"] == "pending"
+        assert disk.calls == ["delete old"]
+
+
+@requirement("approvals:5", "runs:8")
+async def test_a_call_that_was_cut_is_reported_as_unknown_and_not_run_again(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        await call(app, "delete", "k", name="old")
+        (approval,) = await pending(app)
+        decided = await decide(app, approval)
+        at_ms = app.services.clock.now_ms()
+        assert await app.database.run(begin_call, decided, at_ms, True)  # as a process does that dies then
+        assert (await call(app, "delete", "k", name="old"))["code"] == "outcome_unknown"
+        assert disk.calls == []
+
+
+@requirement("approvals:5", "approvals:2")
+async def test_a_reset_withdraws_what_calls_from_outside_asked(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        await call(app, "delete", "k", name="old")
+        (approval,) = await pending(app)
+        session = await app.services.resets.reset(OWNER, app.services.sessions.target(S))
+        assert (session.status, session.pending_approvals) == (SessionStatus.IDLE, 0)
+        with pytest.raises(Conflict):
+            await decide(app, approval)
+        assert (await call(app, "delete", "k", name="old"))["code"] == "approval_withdrawn"
+        assert disk.calls == []

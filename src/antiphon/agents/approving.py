@@ -90,6 +90,18 @@ class Judge:
         return JudgedCall(call=call, asked=asked)
 
 
+def asked_from_outside(tool: Tool, arguments: str, need: NeedsApproval) -> AskedCall:
+    """A call from outside a run, as it is asked about."""
+    return AskedCall(
+        id="1",
+        tool=tool.schema.name,
+        arguments=arguments,
+        sha256=hash_of_text(arguments),
+        definition=hash_of_definition(tool.schema),
+        reason=need.reason,
+    )
+
+
 def is_walled(standing: Standing, *, is_sandboxed: bool) -> bool:
     """Whether commands with the rights of the principal run in a sandbox."""
     return is_sandboxed or is_guest(standing)
@@ -118,6 +130,8 @@ def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
         return None
     if approval.state is ApprovalState.EXPIRED:
         return _refused("approval_expired", f"Call was not approved in time (request {approval.id}). It did not run.")
+    if approval.state is ApprovalState.WITHDRAWN:
+        return _refused("approval_withdrawn", f"Request {approval.id} was withdrawn. The call did not run.")
     said = f" The person who decided says: {approval.note}" if approval.note else ""
     return _refused("approval_denied", f"Call was denied (request {approval.id}). It did not run.{said}")
 

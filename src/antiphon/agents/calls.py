@@ -4,26 +4,35 @@ import json
 from collections.abc import Callable
 from typing import cast
 
+from antiphon.agents.approving import RUN_COMMAND, asked_from_outside, effects_of, is_walled, refusal_of
 from antiphon.agents.model import ToolSchema
-from antiphon.agents.toolset import ToolContext, Toolset
+from antiphon.agents.toolset import Tool, ToolContext, Toolset
 from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Denied, Invalid, NotFound
+from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.access.reach import target_name
+from antiphon.engine.approvals.outside import OutsideApprovals
+from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.rules import Rules
+from antiphon.policy.approvals import NeedsApproval, decide_call
 
 MAX_IDEMPOTENCY_KEY = 200
+PENDING = "The call waits for approval and has not run. Once it is approved, the same call with the same key runs it."
 
 
 class ToolCalls:
     """The tools, for callers that act as a session without being one of its runs."""
 
-    def __init__(self, tools: Toolset, callers: Callers, rules: Rules, ids: Ids) -> None:
+    def __init__(
+        self, tools: Toolset, callers: Callers, approvals: OutsideApprovals, rules: Rules, *, ids: Ids
+    ) -> None:
         self._tools = tools
         self._callers = callers
+        self._approvals = approvals
         self._rules = rules
         self._ids = ids
 
@@ -44,7 +53,8 @@ class ToolCalls:
         """The tool's answer, also for failures. Repeating the `idempotency_key` returns the first call's answer.
 
         Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the principal may not see,
-        `Denied` for a tool that the session does not have.
+        `Denied` for a tool that the session does not have, `Conflict` for a key that was used for another call. A call
+        that needs an approval answers `pending`; repeated after the decision, it runs.
         """
         found = await self._callers.find(principal, target, self._call_id(idempotency_key))
         tool, given = self._tools.find(name), self._given_to(found)
@@ -58,8 +68,48 @@ class ToolCalls:
                 "See agents.list[].tools, tools.subagents.tools and access.roles.guest.tools in the configuration.",
                 code="tool_not_given",
             )
+        effects = effects_of(tool, is_walled=name == RUN_COMMAND and await self._is_walled(found.caller))
+        need = decide_call(self._rules.approval, name, effects, is_from_server=False)
+        if isinstance(need, NeedsApproval):
+            return await self._call_approved(found.caller, tool, arguments, need, has_key=idempotency_key is not None)
         output = await tool.call(ToolContext(found.caller), arguments)
         return _object(output.text, is_error=output.is_error)
+
+    async def _call_approved(
+        self, caller: Caller, tool: Tool, arguments: JsonObject, need: NeedsApproval, *, has_key: bool
+    ) -> JsonObject:
+        """The answer of a call that needs an approval: `pending` until then. It runs once. Contract: approvals 5.
+
+        A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has run.
+        """
+        asked = asked_from_outside(tool, json.dumps(arguments, ensure_ascii=False), need)
+        origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
+        approval = await self._approvals.ask(caller, origin, asked)
+        (stored,) = approval.calls
+        if (stored.tool, stored.sha256) != (asked.tool, asked.sha256):
+            raise Conflict("Idempotency-Key was used for another call. Use a new one.", code="idempotency_key_reused")
+        if approval.is_pending:
+            return {"status": "pending", "approvalId": approval.id, "message": PENDING}
+        if refusal := refusal_of(approval, stored):
+            await self._approvals.forget(approval, keeps_origin=has_key)
+            return _object(refusal.text, is_error=True)
+        if stored.definition != asked.definition:
+            raise Conflict(
+                f"Tool has changed since its call was approved: {asked.tool!r}. Call again with a new Idempotency-Key.",
+                code="approval_outdated",
+            )
+        if approval.outcome is not None:
+            return _object(approval.outcome, is_error=False)
+        if not await self._approvals.begin(approval, keeps_origin=has_key) and not tool.is_idempotent:
+            return {"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN}
+        output = await tool.call(ToolContext(caller), arguments)
+        answer = _object(output.text, is_error=output.is_error)
+        await self._approvals.end(approval, json.dumps(answer, ensure_ascii=False))
+        return answer
+
+    async def _is_walled(self, caller: Caller) -> bool:
+        session = await self._callers.session_of(caller)
+        return is_walled(caller.principal, is_sandboxed=self._rules.are_sandboxed(session))
 
     async def acting_target(
         self, bound: str | None, named: str | None, read_target: Callable[[str], NamedTarget]

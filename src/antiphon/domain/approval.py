@@ -79,6 +79,10 @@ class Approval(Struct, frozen=True, kw_only=True):
     decided_by: Principal | None = None
     note: str | None = None
     """What the decider says to the model."""
+    begun_at: datetime | None = None
+    """When an approved call from outside a run began; it begins once."""
+    outcome: str | None = None
+    """The answer of that call, as JSON."""
 
     @property
     def is_pending(self) -> bool:

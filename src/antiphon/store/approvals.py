@@ -15,7 +15,8 @@ from antiphon.store.select_list import SelectList
 _APPROVAL = SelectList(
     Approval,
     "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.origin, a.agent_id, a.principal, "
-    "a.state, a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note",
+    "a.state, a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, a.begun_at, "
+    "a.outcome",
     principal=codec.stored_principal,
     state=codec.member_of(ApprovalState),
     calls=codec.asked_calls,
@@ -24,6 +25,7 @@ _APPROVAL = SelectList(
     expires_at=codec.moment,
     decided_at=codec.moment,
     decided_by=codec.stored_principal,
+    begun_at=codec.moment,
 )
 _SELECT = f"SELECT {_APPROVAL.text} FROM approvals a JOIN sessions s ON s.id = a.session"
 _CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note")
@@ -79,6 +81,27 @@ async def move(tx: Transaction, approval: Approval) -> None:
 async def find(query: Query, id: ApprovalId) -> Approval | None:
     row = await query.fetch_one(f"{_SELECT} WHERE a.id = ?", (id,))
     return None if row is None else _APPROVAL.read(row)
+
+
+async def find_by_origin(query: Query, origin: str) -> Approval | None:
+    """The request of that call from outside a run."""
+    row = await query.fetch_one(f"{_SELECT} WHERE a.origin = ?", (origin,))
+    return None if row is None else _APPROVAL.read(row)
+
+
+async def begin(tx: Transaction, id: ApprovalId, at_ms: int, *, keeps_origin: bool) -> bool:
+    """Notes that the approved call from outside begins; False if it has begun before."""
+    origin = "" if keeps_origin else ", origin = NULL"
+    statement = f"UPDATE approvals SET begun_at = ?{origin} WHERE id = ? AND state = 'decided' AND begun_at IS NULL"
+    return await tx.change(statement, (at_ms, id)) == 1
+
+
+async def forget_origin(tx: Transaction, id: ApprovalId) -> None:
+    await tx.execute("UPDATE approvals SET origin = NULL WHERE id = ?", (id,))
+
+
+async def store_outcome(tx: Transaction, id: ApprovalId, outcome: str) -> None:
+    await tx.execute("UPDATE approvals SET outcome = ? WHERE id = ?", (outcome, id))
 
 
 async def find_pending_of_run(query: Query, run: RunId) -> Approval | None:

@@ -3,7 +3,7 @@
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.approval import Approval, on_withdrawn
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import RunId
+from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.ledger.append import append_events
@@ -42,6 +42,13 @@ async def withdraw(tx: Transaction, run: RunId, at_ms: int) -> None:
     approval = await approvals.find_pending_of_run(tx, run)
     if approval is not None:
         await store_answer(tx, on_withdrawn(approval, at=moment(at_ms)).approval, at_ms)
+
+
+async def withdraw_all(tx: Transaction, session: SessionRow, at_ms: int) -> None:
+    """Withdraws the open requests of calls from outside a run; runs withdraw their own when they end."""
+    for approval in await approvals.list_pending(tx, session):
+        if approval.run is None:
+            await store_answer(tx, on_withdrawn(approval, at=moment(at_ms)).approval, at_ms)
 
 
 def _resolved_event(approval: Approval) -> NewEvent:

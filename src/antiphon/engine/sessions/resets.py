@@ -15,6 +15,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
+from antiphon.engine.approvals.answering import withdraw_all
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
@@ -104,6 +105,7 @@ async def begin_anew(
     waiting = await ledger.find_parked(tx, session.row)
     for parked in waiting:
         await call_off(tx, parked, outcome, at_ms=at_ms)
+    await withdraw_all(tx, session.row, at_ms)
     for run in await ledger.find_queued(tx, session.row):
         await end_queued_run(tx, run, outcome, at_ms=at_ms)
     rest = f"{now:%Y%m%d}-{drawn}" if session.source.kind == "channel" else drawn

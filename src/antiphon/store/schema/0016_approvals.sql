@@ -14,6 +14,8 @@ CREATE TABLE approvals (
   expires_at BIGINT NOT NULL,
   decided_at BIGINT,
   decided_by TEXT,
+  begun_at BIGINT,
+  outcome TEXT,
   note TEXT
 ) $without_rowid;
 CREATE INDEX approvals_due ON approvals (expires_at) WHERE state = 'pending';
