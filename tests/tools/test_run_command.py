@@ -60,7 +60,7 @@ needs_bubblewrap = pytest.mark.skipif(not has_bubblewrap(), reason="bubblewrap i
 
 def settings(mode: str = "sandboxed", agents: list[dict[str, Any]] | None = None, **sandbox: Any) -> Config:
     more = {} if agents is None else {"agents__list": agents}
-    tools = {"run_command": {"mode": mode}, "approval": {"require": []}}
+    tools: dict[str, Any] = {"run_command": {"mode": mode}, "approval": {"require": []}}
     return config(tools=tools, agents__defaults={"sandbox": sandbox}, **more)
 
 
