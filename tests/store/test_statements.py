@@ -38,7 +38,7 @@ def indexed_constants() -> set[tuple[str, str]]:
                 indexes.pop(dropped, None)
             else:
                 indexes[name] = {(table, column) for column in CONSTANT.findall(condition)}
-    return set().union(*indexes.values())
+    return {each for constants in indexes.values() for each in constants}
 
 
 def compiled_anew(source: str, constants: set[tuple[str, str]]) -> list[str]:

@@ -108,8 +108,8 @@ class ToolCalls:
         return answer
 
     async def _is_walled(self, caller: Caller) -> bool:
-        session = await self._callers.session_of(caller)
-        return is_walled(caller.principal, is_sandboxed=self._rules.are_sandboxed(session))
+        session, standing = await self._callers.session_of(caller)
+        return is_walled(standing, is_sandboxed=self._rules.are_sandboxed(session))
 
     async def acting_target(
         self, bound: str | None, named: str | None, read_target: Callable[[str], NamedTarget]

@@ -65,8 +65,8 @@ async def insert_link(tx: Transaction, hash: str, principal: Principal, *, at_ms
 async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | None:
     """Marks a link's code as used; None if it is not valid (any more). Only one of two concurrent calls succeeds."""
     row = await tx.fetch_one(
-        f"UPDATE tokens SET used_at = ? WHERE hash = ? AND kind = '{TokenKind.LINK}' AND expires_at > ? AND used_at IS NULL "
-        "RETURNING principal",
+        f"UPDATE tokens SET used_at = ? WHERE hash = ? AND kind = '{TokenKind.LINK}' AND expires_at > ? "
+        "AND used_at IS NULL RETURNING principal",
         (at_ms, hash, at_ms),
     )
     return None if row is None else Principal.parse(row[0])
