@@ -51,7 +51,7 @@ async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHo
     async with desk(open_home) as served:
         posted, approval = await asked(served)
         assert approval["sessionKey"] == KEY and approval["runId"] == posted["runId"]
-        assert approval["status"] == "pending" and approval["principal"] == "owner:owner"
+        assert approval["status"] == "pending" and approval["principal"] == "person:owner"
         (call,) = approval["calls"]
         assert (call["callId"], call["tool"], call["arguments"]) == ("1", "wipe", '{"name": "old"}')
         run = (await served.client.get(f"/runs/{posted['runId']}")).json()
@@ -70,7 +70,7 @@ async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHo
             tasks.start_soon(wait)
             answers.append(await decide(served, approval, {"decision": "once", "note": "go on"}))
         assert answers[0].status_code == 200 and answers[0].json()["status"] == "decided"
-        assert waited[0]["calls"][0]["decision"] == "once" and waited[0]["decidedBy"] == "owner:owner"
+        assert waited[0]["calls"][0]["decision"] == "once" and waited[0]["decidedBy"] == "person:owner"
         run = (await served.client.get(f"/runs/{posted['runId']}", params={"wait": SECONDS})).json()
         assert (run["status"], run["reply"]) == ("ok", "wiped old") and "approvalId" not in run
         late = await decide(served, approval, {"decision": "deny"})

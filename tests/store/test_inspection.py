@@ -92,13 +92,19 @@ def test_every_column_of_json_is_among_those_that_are_read() -> None:
     assert all(set(readers) <= columns[table] for table, readers in JSON_COLUMNS.items())
 
 
+def wipe() -> str:
+    """Deletes."""
+    return "wiped"
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("table", "column"), [(table, name) for table, names in JSON_COLUMNS.items() for name in names if table != "events"]
 )
 async def test_the_remedy_for_a_damaged_value_mends_it(home: Path, table: str, column: str) -> None:
-    async with antiphon_library.open(home) as app:
+    async with antiphon_library.open(home, tools=[antiphon_library.tool(wipe, effects=["deletes"])]) as app:
         session = await app.sessions.open("one")
+        await app.tools.call("wipe", session=session)
         child = await app.tools.call("sessions_spawn", {"task": "hello"}, session=session)
         await app.run(str(child["runId"])).wait()
     change(home, PROCESS, f"UPDATE {table} SET {column} = '{{'")

@@ -39,6 +39,7 @@ NAMES = {
     "reports": ("id",),
     "spawns": ("child",),
     "processes": ("id",),
+    "approvals": ("id",),
 }
 """The columns that name a row for people."""
 
@@ -59,6 +60,8 @@ REMEDIES = {
     "not the files.",
     "processes": "No process starts, or notices that another one is dead. Stop Antiphon and run in the database: "
     "DELETE FROM processes WHERE id = 'ID'. That loses nothing: each process writes its row at its start.",
+    "approvals": "These requests can neither be shown nor decided, and lists with them answer store_corrupt. "
+    f"{_MEND} UPDATE approvals SET calls = '[]' WHERE id = 'ID'. Then deny the request: its run asks anew.",
 }
 """What to do about values of a table that cannot be read; COLUMN stands for the damaged one."""
 

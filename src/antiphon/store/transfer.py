@@ -89,7 +89,8 @@ async def _copy_all(source: sqlite3.Connection, url: str, report: Report) -> dic
                     f"Database has sessions already: {place(url)}. Move the home to an empty database.",
                     code="target_not_empty",
                 )
-            await target.execute("DELETE FROM home_keys")  # the copied home brings its own
+            for table in ("home_keys", "identities", "people"):
+                await target.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))  # the home brings its own
             rows = {table: await _copy(source, target, table, report) for table in _tables(source)}
             await target.execute("UPDATE runs SET process = NULL")
             await _set_sequences(target)
