@@ -102,7 +102,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
         return "found"
 
     server = {"command": sys.executable, "args": ["-m", "tests.mcp.program", str(host)], "effects": {"*": ["reads"]}}
-    settings = {
+    settings: dict[str, Any] = {
         "gateway": {"drain_seconds": 0},
         "agents": {
             "defaults": {
