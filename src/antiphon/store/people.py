@@ -1,5 +1,6 @@
 """Persons, their identities on channels, and what a principal is at present."""
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from antiphon.domain.actor import Principal
@@ -33,21 +34,26 @@ PRESENT = "people p JOIN people q ON q.id = COALESCE(p.merged_into, p.id)"
 async def find_standing(query: Query, principal: Principal) -> Standing:
     """The principal's present role, and the person as whom it acts; a person without a row is a guest.
 
-    One statement for a person, none for others. Call it in the unit that decides, and keep it in no other.
+    One statement for a person, two for a merged one, none for others. Call it in the unit that decides, and keep it in
+    no other.
     """
     id = person_of(principal)
     if id is None:
         return Standing(principal=principal, role=None)
-    row = await query.fetch_one(f"SELECT q.id, q.role, q.agents, q.is_suspended FROM {PRESENT} WHERE p.id = ?", (id,))
-    if row is None:
-        return Standing(principal=principal, role=PersonRole.GUEST)
-    present, role, agents, is_suspended = row
-    who = principal if present == id else person_principal(present)
+    row = await query.fetch_one(_RIGHTS, (id,))
+    if row is not None and row[-1] is not None:
+        row = await query.fetch_one(_RIGHTS, (row[-1],))
+    return Standing(principal=principal, role=PersonRole.GUEST) if row is None else _standing(*row[:-1])
+
+
+_RIGHTS = "SELECT id, role, agents, is_suspended, merged_into FROM people WHERE id = ?"
+
+
+@functools.lru_cache(maxsize=1_000)
+def _standing(id: PersonId, role: str, agents: str, is_suspended: int) -> Standing:
+    """Made from a row that was just read; equal rows share it."""
     return Standing(
-        principal=who,
-        role=_role(role),
-        agents=_agents(agents) if agents else frozenset(),
-        is_suspended=bool(is_suspended),
+        principal=person_principal(id), role=_role(role), agents=_agents(agents), is_suspended=bool(is_suspended)
     )
 
 
