@@ -174,7 +174,7 @@ async def test_hidden_and_missing_cost_the_same_statements(home: Path, why: str)
 async def least(tap: Tap, world: World, call: str, name: str) -> Counter[str]:
     """The statements of the call alone: what every one of some repetitions has; others come from beside it."""
     common: Counter[str] | None = None
-    for _ in range(5):
+    for _ in range(25):
         tap.counts.clear()
         await answer(world, "outside", call, name)
         common = tap.counts.copy() if common is None else common & tap.counts
