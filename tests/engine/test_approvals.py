@@ -20,7 +20,7 @@ from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, text_of
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import SessionStatus
-from antiphon.engine.approvals.outside import begin_call
+from antiphon.engine.approvals.outside import MAX_OPEN, begin_call
 from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.database import Query
 from tests.claims import requirement
@@ -687,6 +687,17 @@ async def test_a_call_that_was_cut_is_reported_as_unknown_and_not_run_again(open
         assert await app.database.run(begin_call, decided, at_ms, True)  # as a process does that dies then
         assert (await call(app, "delete", "k", name="old"))["code"] == "outcome_unknown"
         assert disk.calls == []
+
+
+@requirement("approvals:5")
+async def test_calls_from_outside_ask_only_so_often(open_home: OpenHome) -> None:
+    async with asking(open_home, Disk()) as app:
+        for number in range(MAX_OPEN):
+            assert (await call(app, "delete", name=f"old {number}"))["status"] == "pending"
+        with pytest.raises(Conflict) as refused:
+            await call(app, "delete", name="one more")
+        assert refused.value.code == "too_many_approvals"
+        assert (await call(app, "delete", name="old 0"))["status"] == "pending"
 
 
 @requirement("approvals:5", "approvals:2")

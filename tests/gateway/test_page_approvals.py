@@ -46,6 +46,19 @@ def test_a_call_is_denied_with_a_note_and_other_tabs_see_it(
     expect(other.locator(".entry.agent").last).to_contain_text("then not")
 
 
+def test_what_a_card_does_not_show_is_not_approved_on_it(page: Page) -> None:
+    send(page, to_call("wipe", name="a\u202eb\u200bc"))
+    card = page.locator(".entry.approval").last
+    expect(card.locator(".input")).to_have_text('{\n  "name": "a\\u202eb\\u200bc"\n}')
+    card.get_by_role("button", name="Deny").click()
+    expect(page.locator(".entry.decision")).to_have_count(1)
+    send(page, to_call("wipe", name="x" * 30_000))
+    card = page.locator(".entry.approval").last
+    expect(card).to_contain_text("too long to be shown whole")
+    expect(card.get_by_role("button", name="Deny")).to_be_visible()
+    expect(card.get_by_role("button", name="Approve once")).to_have_count(0)
+
+
 def test_a_message_beside_is_answered_while_the_card_waits(page: Page) -> None:
     send(page, CALL)
     card = page.locator(".entry.approval")

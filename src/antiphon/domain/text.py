@@ -1,5 +1,6 @@
 """Texts for lists and sentences: short, on one line, without characters that affect how other text is shown."""
 
+import json
 import re
 from unicodedata import category, normalize
 
@@ -18,6 +19,23 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60))
 def plain(text: str) -> str:
     """Removes characters that control a terminal or change text direction; models and other people write the text."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+
+
+def exact(text: str) -> str:
+    """The text with each character that is invisible, or that affects how others are shown, as its JSON escape.
+
+    For texts on which people decide: nothing in them hides, and no two of them look alike by such characters.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_exact(character) for character in text)
+
+
+def _exact(character: str) -> str:
+    is_shown = character in " \n" or (character.isprintable() and character not in _BLANK_LETTERS)
+    if is_shown and not "\ufe00" <= character <= "\ufe0f":
+        return character
+    return json.dumps(character)[1:-1]
 
 
 def isolated(text: str) -> str:

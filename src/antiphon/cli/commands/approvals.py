@@ -7,6 +7,7 @@ import typer
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption, LimitOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
+from antiphon.domain.text import exact
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and deny calls of tools that wait for approval.")
 ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="A request's id, as `list` shows it.")]
@@ -58,7 +59,7 @@ def list_approvals(
                 str(row["sessionKey"]),
                 ago(row["createdAt"]),
                 str(row["status"]),
-                "; ".join(f"{call['tool']} {call['arguments']}" for call in rows_of(row, "calls")),
+                "; ".join(f"{call['tool']} {exact(str(call['arguments']))}" for call in rows_of(row, "calls")),
             ]
             for row in rows
         ],
@@ -162,5 +163,5 @@ def _show(approval: JsonObject, *, as_json: bool) -> None:
         decision = f"  ({call['decision']})" if call.get("decision") else ""
         show()
         show(f"Call {call['callId']}: {call['tool']}{decision}", "bold")
-        show(str(call["arguments"]))
+        show(exact(str(call["arguments"])))
         show(str(call["reason"]), "dim")

@@ -2,6 +2,7 @@
 
 from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
 from antiphon.domain.message import JsonObject, report_for_people, step_for_people
+from antiphon.domain.text import exact
 from antiphon.incoming import shortened
 
 NAME_CHARACTERS = 20
@@ -102,7 +103,7 @@ def approval_lines(event: JsonObject) -> list[str]:
         return []
     calls, id = rows_of(data, "calls"), data.get("approvalId")
     if event.get("type") == "approval_requested":
-        asked = [f"  ◆ waits for approval: {call.get('tool')} {call.get('arguments')}" for call in calls]
+        asked = [f"  ◆ waits for approval: {call.get('tool')} {exact(str(call.get('arguments')))}" for call in calls]
         return [*asked, f"    antiphon approvals approve {id}   or   antiphon approvals deny {id}"]
     said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
     return [f"  ◆ {', '.join(said)}" + (f" ({data['note']})" if data.get("note") else "")]

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from msgspec import Struct
@@ -178,16 +178,12 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
         return reach
     person = command.person
     if await rows.find(tx, person.id) is not None:
-        person = _with_id(person, command.other_id)
+        person = replace(person, id=command.other_id)
     await rows.insert(tx, person)
     expires_at_ms = command.at_ms + int(INVITATION_LIFE.total_seconds() * 1000)
     await tokens.delete_expired(tx, command.at_ms)
     await tokens.insert_link(tx, command.code_hash, person.principal, at_ms=command.at_ms, expires_at_ms=expires_at_ms)
     return person
-
-
-def _with_id(person: Person, id: PersonId) -> Person:
-    return Person(id=id, name=person.name, role=person.role, agents=person.agents, created_at=person.created_at)
 
 
 async def _find_changeable(tx: Transaction, rights: Rights, id: PersonId) -> Person | Refusal:

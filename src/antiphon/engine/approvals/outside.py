@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall
-from antiphon.domain.errors import NotFound
+from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.ids import ApprovalId, Ids
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.access.caller import Caller
@@ -20,6 +20,9 @@ from antiphon.store.codec import moment
 from antiphon.store.database import Database, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.spawns import DUE
+
+MAX_OPEN = 50
+"""Open requests of one session, beyond which calls from outside are refused instead of asked about."""
 
 
 class AskFromOutside(Struct, frozen=True, kw_only=True):
@@ -75,6 +78,13 @@ async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval
     session = await rows.find_by_row(tx, command.caller.session)
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+    if session.pending_approvals >= MAX_OPEN:
+        return Refusal(
+            Conflict(
+                f"Session has {MAX_OPEN} open requests for approval: {str(session.key)!r}. Decide some of them first.",
+                code="too_many_approvals",
+            )
+        )
     approval = Approval(
         id=command.id,
         session=session.row,

@@ -29,7 +29,7 @@ from antiphon.domain.message import (
     text_of,
 )
 from antiphon.domain.run import RunStatus
-from antiphon.domain.text import plain
+from antiphon.domain.text import exact, plain
 from antiphon.gateway.page.markdown import html_from_markdown
 from antiphon.wire.messages import arguments as read_arguments
 
@@ -180,16 +180,18 @@ def _fact(event: Event) -> PageEntry | None:
 
 
 def _request(event: Event) -> PageEntry:
-    """The card on which one decides: the exact calls, who asks and why."""
+    """The card on which one decides: the exact calls, who asks and why. Only what it shows whole is approved on it."""
+    calls = _calls_in(event)
+    shown = [exact(_readable(str(call.get("arguments", "")))) for call in calls]
     pieces = tuple(
         PagePiece(
             kind="asked",
             name=str(call.get("tool", "")),
-            text=_shortened(_readable(str(call.get("arguments", "")))),
+            text=_shortened(arguments),
             summary=str(call.get("reason", "")),
             call=str(call.get("callId", "")),
         )
-        for call in _calls_in(event)
+        for call, arguments in zip(calls, shown, strict=True)
     )
     return PageEntry(
         seq=event.seq,
@@ -197,6 +199,7 @@ def _request(event: Event) -> PageEntry:
         at=event.created_at,
         pieces=pieces,
         who=str(event.data.get("principal", "")),
+        is_partial=any(len(arguments) > LONGEST_RESULT for arguments in shown),
         approval=str(event.data.get("approvalId", "")),
     )
 

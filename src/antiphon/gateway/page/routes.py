@@ -328,4 +328,4 @@ def _html(template: str, values: Mapping[str, object], *, status: int = 200) -> 
 
 
 def _entry_html(entry: PageEntry) -> str:
-    return _templates.get_template("entry.html").render(entry=entry)
+    return _templates.get_template("entry.html").render(entry=entry, program=public_path())
