@@ -64,6 +64,7 @@ def name_people() -> Asking:
         )
     ((people,),) = yield Statement("SELECT COUNT(*) FROM people")
     yield Statement("DROP TABLE old_principals")
-    logger.info(
-        "Principals name persons now", extra={"action": "people_named", "people": people, "principals": renamed}
-    )
+    if renamed:  # a new home has none
+        logger.info(
+            "Principals name persons now", extra={"action": "people_named", "people": people, "principals": renamed}
+        )
