@@ -1,6 +1,5 @@
 """Texts for lists and sentences: short, on one line, without characters that affect how other text is shown."""
 
-import json
 import re
 from unicodedata import category, normalize
 
@@ -35,7 +34,8 @@ def _exact(character: str) -> str:
     is_shown = character in " \n" or (character.isprintable() and character not in _BLANK_LETTERS)
     if is_shown and not "\ufe00" <= character <= "\ufe0f":
         return character
-    return json.dumps(character)[1:-1]
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def isolated(text: str) -> str:
