@@ -45,6 +45,7 @@ CONTENT = (Event, Session, SessionSummary, Run, Delivery, FoundMessage, Activity
 LOOKED_UP = "what the decision is about; engine/access/reach decides before anybody is told"
 OWN = "sessions and runs that a unit works on, or whose requester they are of"
 WITHOUT_REACH = {
+    "askers.find_with_session": LOOKED_UP,
     "sessions.find_by_key": LOOKED_UP,
     "sessions.find_by_row": LOOKED_UP,
     "sessions.list_rows": OWN,

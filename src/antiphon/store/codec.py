@@ -176,12 +176,12 @@ def combined_classification(kind: str) -> Combined:
     )
 
 
-EVENT_COLUMNS = "session, seq, incarnation, type, created_at, actor, run_id, level, compartments, integrity, payload"
+EVENT_COLUMNS = "session, incarnation, seq, type, created_at, actor, run_id, level, compartments, integrity, payload"
 
 
 def event_from_row(row: Row) -> Event:
     """An event whose payload is damaged is returned as far as its columns say it."""
-    session, seq, incarnation, kind, created_at, actor, run_id, level, compartments, integrity, text = row
+    session, incarnation, seq, kind, created_at, actor, run_id, level, compartments, integrity, text = row
     is_unreadable = False
     try:
         payload = _decode_payload(text)

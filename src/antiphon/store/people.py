@@ -8,7 +8,7 @@ from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_of, person_principal
 from antiphon.policy.standing import Standing
 from antiphon.store import codec
-from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.select_list import SelectList
 
 
@@ -31,6 +31,12 @@ PRESENT = "people p JOIN people q ON q.id = COALESCE(p.merged_into, p.id)"
 """Each person as `p`, with the person as whom they act as `q`."""
 
 
+RIGHTS = "q.id, q.role, q.agents, q.is_suspended, q.merged_into"
+"""The columns of a person `q` that `standing_from` takes."""
+RIGHTS_WIDTH = 5
+_SELECT_RIGHTS = f"SELECT {RIGHTS} FROM people q WHERE q.id = ?"
+
+
 async def find_standing(query: Query, principal: Principal) -> Standing:
     """The principal's present role, and the person as whom it acts; a person without a row is a guest.
 
@@ -38,15 +44,16 @@ async def find_standing(query: Query, principal: Principal) -> Standing:
     no other.
     """
     id = person_of(principal)
-    if id is None:
-        return Standing(principal=principal, role=None)
-    row = await query.fetch_one(_RIGHTS, (id,))
-    if row is not None and row[-1] is not None:
-        row = await query.fetch_one(_RIGHTS, (row[-1],))
-    return Standing(principal=principal, role=PersonRole.GUEST) if row is None else _standing(*row[:-1])
+    return await standing_from(query, principal, None if id is None else await query.fetch_one(_SELECT_RIGHTS, (id,)))
 
 
-_RIGHTS = "SELECT id, role, agents, is_suspended, merged_into FROM people WHERE id = ?"
+async def standing_from(query: Query, principal: Principal, rights: Row | None) -> Standing:
+    """Like `find_standing`, from the rights that this unit has read; None for a principal without a row."""
+    if rights is not None and rights[-1] is not None:
+        rights = await query.fetch_one(_SELECT_RIGHTS, (rights[-1],))
+    if rights is None:
+        return Standing(principal=principal, role=None if person_of(principal) is None else PersonRole.GUEST)
+    return _standing(*rights[:-1])
 
 
 @functools.lru_cache(maxsize=1_000)

@@ -86,7 +86,7 @@ _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
     ),
 }
 _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
-_SESSION = SelectList(
+SESSION = SelectList(
     Session,
     f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, i.started_at, s.interacted_at,
 s.description_source, i.working_memory, i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level,
@@ -105,7 +105,7 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
 )
 
 _FROM_PRESENT = "FROM sessions s JOIN incarnations i ON i.id = s.incarnation LEFT JOIN sessions p ON p.id = s.parent"
-_SELECT = f"SELECT {_SESSION.text} {_FROM_PRESENT}"
+_SELECT = f"SELECT {SESSION.text} {_FROM_PRESENT}"
 _SELECT_SUMMARY = f"SELECT {_SUMMARY.text} FROM sessions s LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT_PRESENT = f"SELECT {_SUMMARY.text} {_FROM_PRESENT}"
 
@@ -157,19 +157,18 @@ class SessionHead(NamedTuple):
         return LogEnd(self.last_seq, self.id)
 
 
-_HEAD = (
-    "SELECT id, key, agent_id, incarnation, status, type, last_seq, first_seq, description IS NOT NULL, "
-    "send_policy, delivery_channel FROM sessions"
-)
+HEAD = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
+s.description IS NOT NULL, s.send_policy, s.delivery_channel"""
+_SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
 
 
 async def find_head_by_key(query: Query, key: SessionKey) -> SessionHead | None:
-    row = await query.fetch_one(f"{_HEAD} WHERE key = ? AND deleted_at IS NULL", (key.value,))
+    row = await query.fetch_one(f"{_SELECT_HEAD} WHERE s.key = ? AND s.deleted_at IS NULL", (key.value,))
     return None if row is None else SessionHead(*row)
 
 
 async def find_head(query: Query, session: SessionRow) -> SessionHead | None:
-    row = await query.fetch_one(f"{_HEAD} WHERE id = ? AND deleted_at IS NULL", (session,))
+    row = await query.fetch_one(f"{_SELECT_HEAD} WHERE s.id = ? AND s.deleted_at IS NULL", (session,))
     return None if row is None else SessionHead(*row)
 
 
@@ -211,7 +210,7 @@ async def list_rows(query: Query, sessions: Sequence[SessionRow]) -> list[Sessio
         rows = await query.fetch_all(
             f"{_SELECT} WHERE s.deleted_at IS NULL AND s.id IN ({', '.join('?' * len(part))})", part
         )
-        found += map(_SESSION.read, rows)
+        found += map(SESSION.read, rows)
     return found
 
 
@@ -533,4 +532,4 @@ def cursor_of(session: SessionSummary) -> ListCursor:
 
 
 def _one(row: Row | None) -> Session | None:
-    return None if row is None else _SESSION.read(row)
+    return None if row is None else SESSION.read(row)

@@ -32,6 +32,7 @@ from antiphon.policy.reach import (
 from antiphon.policy.rights import decide_act
 from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import Visibility
+from antiphon.store import askers
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query
 from antiphon.store.people import find_standing
@@ -137,19 +138,33 @@ async def find_target(query: Query, reach: Reach, target: Target, name: str | No
 
 async def find_session(query: Query, rights: Rights, act: Act, target: NamedTarget) -> Found | Refusal:
     """The session, if the actor may do this act on it."""
-    reach = await find_reach(query, rights, act)
-    return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
-
-
-async def find_head(query: Query, standing: Standing, act: Act, target: NamedTarget) -> FoundHead | Refusal:
-    """Like `find_session`, for people, with only the head of the row."""
+    actor = rights.actor
+    if not isinstance(actor, Principal) or target.key is None:
+        reach = await find_reach(query, rights, act)
+        return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
+    standing, by_key = await askers.find_with_session(query, actor, target.key)
     reach = reach_of(standing, act)
     if isinstance(reach, Refusal):
         return reach
-    by_key = await rows.find_head_by_key(query, target.key) if target.key is not None else None
+    candidate = await _look_up_besides(query, by_key, target.session_id)
+    return await admit(query, reach, candidate) or Refusal(not_found(reach, target_name(target)))
+
+
+async def find_head(
+    query: Query, principal: Principal, act: Act, target: NamedTarget
+) -> tuple[Standing, FoundHead | Refusal]:
+    """Like `find_session`, for people, with only the head of the row; also what the person is at present."""
+    if target.key is None:
+        standing, by_key = await find_standing(query, principal), None
+    else:
+        standing, by_key = await askers.find_with_head(query, principal, target.key)
+    reach = reach_of(standing, act)
+    if isinstance(reach, Refusal):
+        return standing, reach
     incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
     by_id = await rows.find_head(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
-    return await admit_head(query, reach, by_key or by_id) or Refusal(not_found(reach, target_name(target)))
+    found = await admit_head(query, reach, by_key or by_id)
+    return standing, found or Refusal(not_found(reach, target_name(target)))
 
 
 async def find_by_label(query: Query, reach: Reach, label: str, agent_id: AgentId | None) -> Found | Refusal:
@@ -194,8 +209,13 @@ async def _takes_part(query: Query, reach: Reach, session: SessionRow) -> bool:
 async def look_up(query: Query, target: NamedTarget) -> Candidate | None:
     """The session by key, else by id, whoever asks. Always runs all statements, even if the first ones find it."""
     by_key = await rows.find_by_key(query, target.key) if target.key is not None else None
-    incarnation = await rows.find_incarnation(query, target.session_id) if target.session_id else None
-    by_id = await rows.find_by_row(query, incarnation.session if incarnation else NOBODY) if target.session_id else None
+    return await _look_up_besides(query, by_key, target.session_id)
+
+
+async def _look_up_besides(query: Query, by_key: Session | None, id: SessionId | None) -> Candidate | None:
+    """The session that was found by its key, else the one with the id."""
+    incarnation = await rows.find_incarnation(query, id) if id else None
+    by_id = await rows.find_by_row(query, incarnation.session if incarnation else NOBODY) if id else None
     session = by_key or by_id
     if session is None:
         return None

@@ -48,7 +48,6 @@ from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import stored_key
 from antiphon.store.database import Database, Query, Transaction
-from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 from antiphon.store.sessions import SessionHead
 
@@ -204,9 +203,8 @@ class Inbox:
 
 
 async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusal:
-    standing = await find_standing(tx, command.principal)
+    standing, found = await _session_for(tx, command)
     command = replace(command, principal=standing.principal)
-    found = await _session_for(tx, command, standing)
     if isinstance(found, Refusal):
         return found
     session, named = found.head, MessageId(command.message.message_id)
@@ -254,20 +252,20 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     return _posted(session, message, seq, joined or command.run_id)
 
 
-async def _session_for(tx: Transaction, command: PostMessage, standing: Standing) -> FoundHead | Refusal:
+async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing, FoundHead | Refusal]:
     """The session to post to; creates an agent's main session for an owner. Contract: sessions 4."""
-    found = await find_head(tx, standing, Act.SEND, command.target)
+    standing, found = await find_head(tx, command.principal, Act.SEND, command.target)
     if not isinstance(found, Refusal):
-        return found
+        return standing, found
     key = command.target.key
     if key is None or key.kind is not SessionKind.MAIN or refuse_act(standing, Act.OPEN):
-        return found
+        return standing, found
     if key.agent_id is None or key.agent_id not in command.rules.agents:
-        return found
+        return standing, found
     await create_session(
         tx,
         OpenSession(
-            principal=command.principal,
+            principal=standing.principal,
             target=command.target,
             agent_id=key.agent_id,
             source=Source(),
@@ -276,7 +274,7 @@ async def _session_for(tx: Transaction, command: PostMessage, standing: Standing
         ),
         standing,
     )
-    return await find_head(tx, standing, Act.SEND, NamedTarget(key, None))
+    return await find_head(tx, command.principal, Act.SEND, NamedTarget(key, None))
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage, standing: Standing) -> QueueMode:
@@ -341,9 +339,8 @@ def _words(session: SessionHead, command: PostMessage) -> Words:
 
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
-    standing = await find_standing(tx, command.principal)
+    standing, found = await find_head(tx, command.principal, Act.SEND, command.target)
     command = replace(command, principal=standing.principal)
-    found = await find_head(tx, standing, Act.SEND, command.target)
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message

@@ -104,7 +104,8 @@ async def _read_page(
         before=page.last_seq + 1 if wanted.before is None else wanted.before,
         limit=wanted.limit,
     )
-    return replace(page, endings=[end for end in reversed(ends) if is_bad_end(end)])
+    endings = [end for end in reversed(ends) if is_bad_end(end)]
+    return replace(page, endings=endings) if endings else page
 
 
 async def read_page(query: Query, found: Found, wanted: HistoryPageRequest) -> HistoryPage | Refusal:
