@@ -6,7 +6,6 @@ from typing import Generic, NamedTuple, TypeVar
 from antiphon.domain.actor import Principal
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.person import person_of
-from antiphon.domain.session import Session
 from antiphon.policy.standing import Standing
 from antiphon.store import sessions
 from antiphon.store.database import Query, Row
@@ -18,7 +17,7 @@ S = TypeVar("S")
 _FROM = "FROM people q LEFT JOIN sessions s ON s.key = ? AND s.deleted_at IS NULL"
 
 
-class _Form(NamedTuple, Generic[S]):
+class Form(NamedTuple, Generic[S]):
     """How much of a session is read."""
 
     statement: str
@@ -27,8 +26,8 @@ class _Form(NamedTuple, Generic[S]):
     """Finds it alone."""
 
 
-_HEAD = _Form(f"SELECT {RIGHTS}, {sessions.HEAD} {_FROM} WHERE q.id = ?", SessionHead._make, sessions.find_head_by_key)
-_SESSION = _Form(
+HEAD = Form(f"SELECT {RIGHTS}, {sessions.HEAD} {_FROM} WHERE q.id = ?", SessionHead._make, sessions.find_head_by_key)
+WHOLE = Form(
     f"SELECT {RIGHTS}, {sessions.SESSION.text} {_FROM} LEFT JOIN incarnations i ON i.id = s.incarnation "
     "LEFT JOIN sessions p ON p.id = s.parent WHERE q.id = ?",
     sessions.SESSION.read,
@@ -36,18 +35,13 @@ _SESSION = _Form(
 )
 
 
-async def find_with_head(query: Query, principal: Principal, key: SessionKey) -> tuple[Standing, SessionHead | None]:
-    """What `people.find_standing` and `sessions.find_head_by_key` find."""
-    return await _find(query, principal, key, _HEAD)
+async def find_with_session(
+    query: Query, principal: Principal, key: SessionKey, form: Form[S]
+) -> tuple[Standing, S | None]:
+    """What the principal is at present, as `people.find_standing`, and the session with the key.
 
-
-async def find_with_session(query: Query, principal: Principal, key: SessionKey) -> tuple[Standing, Session | None]:
-    """What `people.find_standing` and `sessions.find_by_key` find."""
-    return await _find(query, principal, key, _SESSION)
-
-
-async def _find(query: Query, principal: Principal, key: SessionKey, form: _Form[S]) -> tuple[Standing, S | None]:
-    """By one statement for a person with a row; how many there are depends only on who asks."""
+    One statement for a person with a row; how many there are depends only on who asks.
+    """
     person = person_of(principal)
     row = None if person is None else await query.fetch_one(form.statement, (key.value, person))
     if row is None:

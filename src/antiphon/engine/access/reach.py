@@ -142,7 +142,7 @@ async def find_session(query: Query, rights: Rights, act: Act, target: NamedTarg
     if not isinstance(actor, Principal) or target.key is None:
         reach = await find_reach(query, rights, act)
         return reach if isinstance(reach, Refusal) else await find_target(query, reach, target)
-    standing, by_key = await askers.find_with_session(query, actor, target.key)
+    standing, by_key = await askers.find_with_session(query, actor, target.key, askers.WHOLE)
     reach = reach_of(standing, act)
     if isinstance(reach, Refusal):
         return reach
@@ -157,7 +157,7 @@ async def find_head(
     if target.key is None:
         standing, by_key = await find_standing(query, principal), None
     else:
-        standing, by_key = await askers.find_with_head(query, principal, target.key)
+        standing, by_key = await askers.find_with_session(query, principal, target.key, askers.HEAD)
     reach = reach_of(standing, act)
     if isinstance(reach, Refusal):
         return standing, reach

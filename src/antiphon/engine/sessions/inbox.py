@@ -340,17 +340,16 @@ def _words(session: SessionHead, command: PostMessage) -> Words:
 
 async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Refusal:
     standing, found = await find_head(tx, command.principal, Act.SEND, command.target)
-    command = replace(command, principal=standing.principal)
     if isinstance(found, Refusal):
         return found
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
-        return _repeated(session, first, command.principal, message)
+        return _repeated(session, first, standing.principal, message)
     if refusal := await refuse_message(tx, standing, message.content, command.rules.shares):
         return refusal
     words = Words(
         message=message,
-        actor=str(command.principal),
+        actor=str(standing.principal),
         arrival=Arrival.APPENDED,
         is_addressed=command.may_repeat,
         occurred_at=command.occurred_at,
