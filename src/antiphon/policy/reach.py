@@ -75,7 +75,10 @@ def reach_of_person(standing: Standing, act: Act) -> Reach | Deny:
     decision = decide_act(standing, act)
     if isinstance(decision, Deny):
         return decision
-    return Reach(act=act, participant=None if reaches_all(standing) else str(standing.principal))
+    return _EVERYTHING[act] if reaches_all(standing) else Reach(act=act, participant=str(standing.principal))
+
+
+_EVERYTHING = {act: Reach(act=act) for act in Act}
 
 
 def reach_of_session(

@@ -144,6 +144,8 @@ def classification(level: int, compartments: int, integrity: int) -> Classificat
 
 def classification_values(value: Classification) -> tuple[int, int, int]:
     """The values for the columns level, compartments, integrity."""
+    if value is PUBLIC:
+        return 0, 0, 0
     return int(value.level), value.compartments, _INTEGRITIES.index(value.integrity)
 
 

@@ -195,7 +195,7 @@ async def admit(query: Query, reach: Reach, candidate: Candidate | None) -> Foun
 
 async def admit_head(query: Query, reach: Reach, head: rows.SessionHead | None) -> FoundHead | None:
     """Like `admit`, for people, with only the head of the row."""
-    takes_part = await _takes_part(query, reach, head.row if head else NOBODY)
+    takes_part = reach.participant is not None and await _takes_part(query, reach, head.row if head else NOBODY)
     if head is None:
         return None
     grant = decide_participation(reach, head.row, head.key, is_participant=takes_part)

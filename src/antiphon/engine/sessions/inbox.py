@@ -345,7 +345,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return _repeated(session, first, standing.principal, message)
-    if refusal := await refuse_message(tx, standing, message.content, command.rules.shares):
+    is_counted = not is_favoured(standing)
+    if is_counted and (refusal := await refuse_message(tx, standing, message.content, command.rules.shares)):
         return refusal
     words = Words(
         message=message,
@@ -356,7 +357,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
         end=session.end,
     )
     seq = await append_words(tx, session, words, command.at_ms)
-    await _count(tx, standing, session, message)
+    if is_counted:
+        await _count(tx, standing, session, message)
     return _posted(session, message, seq, None)
 
 
