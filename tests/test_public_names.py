@@ -57,6 +57,7 @@ MISSING = {
     "tokens.list": CREDENTIALS,
     "tokens.revoke": CREDENTIALS,
     "tokens.rotate": CREDENTIALS,
+    "tokens.rotate-owner": CREDENTIALS,
     "links.create": CREDENTIALS,
     "browsers.sign-in": CREDENTIALS,
     "browsers.sign-out": CREDENTIALS,

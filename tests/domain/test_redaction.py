@@ -21,7 +21,7 @@ from antiphon.domain.redaction import (
     redacted_pieces,
 )
 from antiphon.domain.spans import LONGEST_VALUE, MASK
-from antiphon.domain.tokens import BOUND_PREFIX, OWNER_PREFIX
+from antiphon.domain.tokens import OWNER_PREFIX, TOKEN_PREFIX
 from tests.claims import requirement
 from tests.domain.secrets import FALSE_ALARMS, HARMLESS, SECRETS, UNRECOGNISED
 
@@ -285,9 +285,9 @@ def test_secrets_of_few_characters_are_hidden(text: str, shown: str) -> None:
 def test_own_tokens_are_hidden_however_they_are_drawn() -> None:
     ids: Ids = RandomIds(SystemClock())
     owner = f"{OWNER_PREFIX}_{ids.random_hex(48)}"
-    bound = f"{ids.new(BOUND_PREFIX)}_{ids.random_hex(48)}"
+    bound = f"{ids.new(TOKEN_PREFIX)}_{ids.random_hex(48)}"
     assert redact(f"{owner} {bound}").text == f"{MASK} {MASK}"
-    assert not redact(ids.new(BOUND_PREFIX)).was_redacted
+    assert not redact(ids.new(TOKEN_PREFIX)).was_redacted
 
 
 @requirement("history:3")

@@ -7,17 +7,22 @@ from typing import Any, cast
 import pytest
 
 from antiphon.app import App
-from antiphon.domain.actor import OWNER, Principal, PrincipalKind, session_principal
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Denied, NotFound
 from antiphon.domain.ids import RunId, SessionRow
+from antiphon.domain.message import JsonObject as Json
 from antiphon.domain.message import text_content
+from antiphon.domain.person import PersonRole
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.reach import Rights, TokenHolder, find_reach
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
+from antiphon.engine.refusal import Refusal
 from antiphon.engine.runs.cancel import RunFilter, Runs
 from antiphon.engine.sessions.sessions import SessionFilter, Sessions
 from antiphon.engine.views.history import History
 from antiphon.feed.follow import PAGE_EVENTS
+from antiphon.policy.acts import Act
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Transaction
 from tests.claims import requirement
@@ -25,7 +30,7 @@ from tests.conftest import OpenHome
 from tests.engine.counted import CountedDatabase
 from tests.engine.parley import open_peer, target_of
 from tests.engine.stage import post, until_indexed, wait_end
-from tests.story import Story, settings
+from tests.story import settings
 
 pytestmark = pytest.mark.anyio
 
@@ -51,8 +56,8 @@ async def world(open_home: OpenHome) -> AsyncGenerator[World]:
         yield World(app, shared, hidden)
 
 
-async def _let_in(tx: Transaction, session: SessionRow) -> None:
-    await rows.add_participant(tx, session, str(GUEST))
+async def _let_in(tx: Transaction, session: SessionRow, principal: Principal = GUEST) -> None:
+    await rows.add_participant(tx, session, str(principal))
 
 
 OWNERS: dict[str, Callable[[World], Awaitable[Any]]] = {
@@ -174,23 +179,45 @@ async def test_hidden_and_missing_cost_the_same_statements(world: World) -> None
 
 @requirement("access:2")
 async def test_a_bound_token_calls_tools_as_its_session_and_does_nothing_else(world: World) -> None:
-    bound = session_principal(str(world.shared.key))
-    status = await Story(world.app).session(str(world.shared.key)).calls("session_status", principal=bound)
-    assert status["sessionKey"] == str(world.shared.key)
-    services, target = world.app.services, target_of(world.app, world.shared)
+    key = str(world.shared.key)
+    holder = TokenHolder(principal=OWNER, session=world.shared.row, session_key=key)
+    status = await world.app.tool_calls.call(holder, target_of(world.app, world.shared), "session_status", {})
+    assert status["sessionKey"] == key
     with pytest.raises(NotFound):
-        await Story(world.app).session(str(world.hidden.key)).calls("session_status", principal=bound)
-    for refused in (
-        services.sessions.get(bound, target),
-        services.sessions.patch(bound, target, {"label": "mine"}),
-        services.history.page(bound, target, limit=5),
-        services.inbox.post(bound, target, text_content("hello")),
-        services.runs.cancel_session(bound, target),
-    ):
-        with pytest.raises(NotFound):
-            await refused
-    with pytest.raises(Denied):
-        await services.sessions.list(bound, SessionFilter(), limit=5)
+        await world.app.tool_calls.call(holder, target_of(world.app, world.hidden), "session_status", {})
+    rights = Rights(holder, world.app.services.rules)
+    for act in set(Act) - {Act.CALL}:
+        refused = await world.app.database.read(find_reach, rights, act)
+        assert isinstance(refused, Refusal) and refused.error.code == "token_bound", act
+
+
+@requirement("access:2")
+async def test_a_bound_token_acts_within_its_makers_present_rights(world: World) -> None:
+    """The maker takes part in one of the sessions and becomes a guest: of the other nothing is left."""
+    app, people = world.app, world.app.services.people
+    maker = (await people.invite(OWNER, "Ann", PersonRole.OWNER)).person.principal
+    await app.database.run(_let_in, world.shared.row, maker)
+
+    async def call(session: Session, tool: str) -> Json:
+        holder = TokenHolder(principal=maker, session=session.row, session_key=str(session.key))
+        return await app.tool_calls.call(holder, target_of(app, session), tool, {})
+
+    for session in (world.shared, world.hidden):
+        assert (await call(session, "agents_list"))["agents"]
+    await people.change_role(OWNER, "ann", PersonRole.GUEST)
+    assert (await call(world.shared, "session_status"))["sessionKey"] == str(world.shared.key)
+    with pytest.raises(Denied) as kept:
+        await call(world.shared, "agents_list")
+    assert kept.value.code == "tool_not_given"
+    with pytest.raises(NotFound):
+        await call(world.hidden, "session_status")
+    await people.suspend(OWNER, "ann")
+    with pytest.raises(Denied) as denied:
+        await call(world.shared, "session_status")
+    assert denied.value.code == "suspended"
+    await people.resume(OWNER, "ann")
+    await people.merge(OWNER, "ann", "owner")
+    assert (await call(world.hidden, "agents_list"))["agents"], "she acts as the person into whom she was merged"
 
 
 @requirement("access:1")

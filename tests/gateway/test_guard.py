@@ -296,6 +296,7 @@ async def test_browsers_are_listed_by_name_and_revoked_like_tokens(served: Serve
         assert listed[mine["browserId"]]["name"] == "Firefox on Linux" and listed[mine["browserId"]]["isThis"]
         assert listed[theirs["browserId"]]["kind"] == "browser" and "isThis" not in listed[theirs["browserId"]]
         assert set(listed[mine["browserId"]]) == {
+            "personId",
             "id", "kind", "name", "createdAt", "lastUsedAt", "expiresAt", "isThis",
         }  # fmt: skip
         ended = await stranger.delete(f"/tokens/{theirs['browserId']}", headers={"Origin": served.url})

@@ -20,10 +20,11 @@ from antiphon.agents.toolset import tool
 from antiphon.app import Parts, gateway_app
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.errors import Denied, NotFound
+from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.guard import Guard
 from antiphon.gateway.openapi import describe
-from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind, TokenScope
+from antiphon.gateway.operations.operation import AnyOperation, Ask, Params, TargetKind
 from antiphon.gateway.operations.table import TABLE, table_of
 from antiphon.wire.encoding import Shape
 from antiphon.wire.search import FoundShape
@@ -217,9 +218,10 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await sign_in_and_out(journey)
     await invite_and_remove(journey)
     await journey.ask("tokens.list")
+    await journey.ask("tokens.rotate", tokenId=token["id"])
     await journey.ask("tokens.revoke", tokenId=token["id"])
     await journey.ask("sessions.delete", key=CHAT)
-    await journey.ask("tokens.rotate")
+    await journey.ask("tokens.rotate-owner")
     assert journey.statuses.keys() == TABLE.keys()
     for name, statuses in journey.statuses.items():
         assert statuses == set(TABLE[name].http.statuses), name
@@ -308,7 +310,7 @@ async def test_operations_answer_by_who_asks_alone(open_home: OpenHome) -> None:
         run = (await served.post(OTHER, "hello"))["runId"]
         token = (await served.client.post("/tokens", json={"sessionKey": CHAT})).json()["token"]
         async with new_client(served.url) as nobody, new_client(served.url, token) as bound:
-            last = [TABLE["sessions.create"], TABLE["tokens.rotate"]]
+            last = [TABLE["sessions.create"], TABLE["tokens.rotate-owner"]]
             for operation in [*(each for each in TABLE.values() if each not in last), *last]:
                 hidden = filled(operation, key=OTHER, sessionKey=OTHER, runId=run, name="sessions_history", role="user")
                 missing = filled(

@@ -222,6 +222,45 @@ async def test_a_replaced_owners_token_ends_streams_and_waits_in_every_gateway(p
 
 
 @requirement("access:2")
+@pytest.mark.parametrize("end", ["revoked", "rotated", "expired", "demoted"])
+async def test_a_persons_tokens_streams_and_waits_end_with_it(pair: Pair, end: str, clock: ManualClock) -> None:
+    """In the other gateway too; the same token serves again after a demotion, with the rights that are left."""
+    services = pair.here.app.services
+    await services.people.invite(OWNER, "Ann", PersonRole.OWNER)
+    token, secret = await services.tokens.create_for_person(OWNER, "ann", life=timedelta(days=1))
+    posted = (await pair.here.client.post(f"/sessions/{KEY}/messages", json={"text": "!sleep 3600"})).json()
+    answers: list[httpx.Response] = []
+
+    async def wait(client: httpx.AsyncClient) -> None:
+        answers.append(await client.get(f"/runs/{posted['runId']}?wait=600"))
+
+    with anyio.fail_after(SECONDS):
+        async with (
+            new_client(pair.there.url, secret) as client,
+            following(client, STREAMS["events"]) as followed,
+            anyio.create_task_group() as tasks,
+        ):
+            await followed.next()
+            tasks.start_soon(wait, client)
+            await until_open(pair.there, 2)
+            match end:
+                case "revoked":
+                    await services.tokens.revoke(OWNER, token.id)
+                case "rotated":
+                    await services.tokens.rotate(OWNER, token.id)
+                case "expired":
+                    clock.pass_time(timedelta(days=2))
+                case _:
+                    await services.people.change_role(OWNER, "ann", PersonRole.GUEST)
+            reason = "expired" if end == "expired" else "revoked"
+            assert (await end_of(followed)).data == {"reason": reason}
+    assert [answer.json()["error"]["code"] for answer in answers] == ["credential_ended"]
+    async with new_client(pair.there.url, secret) as client:
+        again = await client.get(f"/sessions/{KEY}")
+        assert again.status_code == (404 if end == "demoted" else 401)
+
+
+@requirement("access:2")
 @pytest.mark.parametrize("end", ["revoked", "session deleted", "expired"])
 @pytest.mark.parametrize("door", ["/tools/sessions_send", "/mcp"])
 async def test_a_bound_tokens_calls_in_flight_end_with_it(pair: Pair, door: str, end: str, clock: ManualClock) -> None:

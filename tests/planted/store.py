@@ -269,8 +269,8 @@ BUGS = (
     Bug(
         "an expired token is good",
         "store/tokens.py",
-        'WHERE s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?)"',
-        'WHERE s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at < ?)"',
+        'AND s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?)"',
+        'AND s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at < ?)"',
         "mcp/test_tokens.py::test_a_token_ends_by_revocation_expiry_and_with_its_session[sqlite]",
     ),
     Bug(

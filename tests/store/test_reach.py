@@ -17,7 +17,8 @@ from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext, Session, SessionSummary
 from antiphon.policy.acts import Act
-from antiphon.policy.reach import Grant, Reach, reach_of_person
+from antiphon.policy.authorize import UNLIMITED, authorize
+from antiphon.policy.reach import Grant, Reach
 from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store import activities, deliveries, trees
 from antiphon.store import runs as ledger
@@ -130,7 +131,7 @@ async def test_every_list_keeps_to_its_reach(open_home: OpenHome) -> None:
         for root in sessions.values():
             await post(app, str(root.key), "!sleep 60")
         await Story(app).until_work(lambda work: work.total == len(sessions))
-        guests = reach_of_person(standing_of(GUEST), Act.READ)
+        guests = authorize(standing_of(GUEST), UNLIMITED, Act.READ)
         assert isinstance(guests, Reach)
         shared = await app.database.read(_seen, guests, tuple(sessions.values()))
         everything = await app.database.read(_seen, SYSTEM_REACH, tuple(sessions.values()))

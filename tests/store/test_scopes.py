@@ -13,8 +13,9 @@ from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.policy.acts import Act
+from antiphon.policy.authorize import UNLIMITED, authorize
 from antiphon.policy.decision import Deny
-from antiphon.policy.reach import Grant, Reach, decide, reach_of_person, reach_of_session
+from antiphon.policy.reach import Grant, Reach, decide, reach_of_session
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from antiphon.store import sessions as rows
@@ -124,7 +125,7 @@ async def test_a_narrowed_or_sandboxed_caller_reaches_less_and_never_more(world:
 @requirement("access:1")
 async def test_a_person_lists_what_it_takes_part_in_and_the_owner_all(world: World) -> None:
     for principal, expected in ((OWNER, {session.row for session in world.sessions}), (GUEST, world.shared)):
-        reach = reach_of_person(standing_of(principal), Act.READ)
+        reach = authorize(standing_of(principal), UNLIMITED, Act.READ)
         assert isinstance(reach, Reach)
         assert await _compare(world, reach) == len(expected & {session.row for session in world.sessions}) > 0
 

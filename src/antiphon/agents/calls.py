@@ -7,14 +7,13 @@ from typing import cast
 from antiphon.agents.approving import RUN_COMMAND, asked_from_outside, effects_of, is_walled, refusal_of
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
-from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import Callers, FoundCaller
-from antiphon.engine.access.reach import target_name
+from antiphon.engine.access.reach import Outsider, TokenHolder, target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.rules import Rules
@@ -43,7 +42,7 @@ class ToolCalls:
 
     async def call(
         self,
-        principal: Principal,
+        actor: Outsider,
         target: NamedTarget,
         name: str,
         arguments: JsonObject,
@@ -52,11 +51,11 @@ class ToolCalls:
     ) -> JsonObject:
         """The tool's answer, also for failures. Repeating the `idempotency_key` returns the first call's answer.
 
-        Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the principal may not see,
+        Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the actor may not see,
         `Denied` for a tool that the session does not have, `Conflict` for a key that was used for another call. A call
         that needs an approval answers `pending`; repeated after the decision, it runs.
         """
-        found = await self._callers.find(principal, target, self._call_id(idempotency_key))
+        found = await self._callers.find(actor, target, self._call_id(idempotency_key))
         tool, given = self._tools.find(name), self._given_to(found)
         if tool is None:
             raise NotFound(
@@ -112,24 +111,28 @@ class ToolCalls:
         return is_walled(standing, is_sandboxed=self._rules.are_sandboxed(session))
 
     async def acting_target(
-        self, bound: str | None, named: str | None, read_target: Callable[[str], NamedTarget]
+        self, holder: TokenHolder | None, named: str | None, read_target: Callable[[str], NamedTarget]
     ) -> NamedTarget | None:
         """The session that a request acts as: the one its token is bound to, else the one it names, if any.
 
         Raises `Denied` (`token_bound`) if a bound token names another session; either address may be in any form.
         """
-        if bound is None:
+        if holder is None:
             return None if named is None else read_target(named)
-        target = read_target(bound)
-        if named is not None and named != bound and not await self._callers.are_one(target, read_target(named)):
+        target = read_target(holder.session_key)
+        if (
+            named is not None
+            and named != holder.session_key
+            and not await self._callers.are_one(target, read_target(named))
+        ):
             raise Denied(
                 f"Token is bound to a session: {target_name(target)!r}. Name that session, or none.", code="token_bound"
             )
         return target
 
-    async def schemas_for(self, principal: Principal, target: NamedTarget) -> list[ToolSchema]:
+    async def schemas_for(self, actor: Outsider, target: NamedTarget) -> list[ToolSchema]:
         """The schemas of the session's tools. Raises `NotFound`."""
-        found = await self._callers.find(principal, target, "schemas")
+        found = await self._callers.find(actor, target, "schemas")
         return self._given_to(found).schemas
 
     def _given_to(self, found: FoundCaller) -> Toolset:

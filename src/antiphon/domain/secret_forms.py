@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from antiphon.domain.spans import LONGEST_VALUE, LOOKAHEAD, MASK, CharacterRuns, Masks, Occurrences, Span
-from antiphon.domain.tokens import BOUND_PREFIX, OWNER_PREFIX
+from antiphon.domain.tokens import OWNER_PREFIX, TOKEN_PREFIX
 
 LONGEST_KEY = 64 * 1024
 """Characters of a private key in PEM form."""
@@ -38,7 +38,7 @@ _HEX_32 = re.compile("[0-9a-f]{32}")
 _HEX_32_ALONE = re.compile("[0-9a-f]{32}(?![A-Za-z0-9])")
 FORMS = (
     Form((f"{OWNER_PREFIX}_",), 32, then=_HEX_32),
-    Form((f"{BOUND_PREFIX}_",), 49, then=re.compile("[0-9a-f]{16,48}_[0-9a-f]{32}")),
+    Form((f"{TOKEN_PREFIX}_",), 49, then=re.compile("[0-9a-f]{16,48}_[0-9a-f]{32}")),
     Form(("sk-", "rk-", "pk-"), 8, needs_digit=True),
     Form(("sk-ant-", "sk-proj-", "sk-or-", "sk-svcacct-"), 8),
     Form(("sk_live_", "sk_test_", "rk_live_", "rk_test_", "pk_live_", "pk_test_"), 8),

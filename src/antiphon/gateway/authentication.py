@@ -1,4 +1,4 @@
-"""Identifies the caller: the owner, a token bound to a session, or a browser by two secrets.
+"""Identifies the caller: the owner, the token of a person or of a session, or a browser by two secrets.
 
 Contract: access 2, gateway 6.
 """
@@ -11,18 +11,23 @@ from typing import Any
 
 from antiphon.domain.actor import OWNER, Principal, session_principal
 from antiphon.domain.errors import Denied, Unavailable, Unproven
+from antiphon.domain.tokens import ALL_SCOPES, TOKEN_PREFIX, TokenScope
 from antiphon.engine.access.credentials import CredentialEnding, Watch
+from antiphon.engine.access.reach import TokenHolder
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.signin import BROWSER_LIFE, Browser
+from antiphon.engine.access.tokens import Token
 from antiphon.engine.services import Services
 from antiphon.gateway.asgi import AsgiApp, Scope, Send
+from antiphon.policy.authorize import Limits, decide_scope
+from antiphon.policy.decision import Deny
+from antiphon.policy.rights import SUSPENDED
 
 PAGE_HEADER = "antiphon-page"
 """Carries the secret that only the page's origin can read."""
 OWN_SITES = ("same-origin", "none")
 """The values of `Sec-Fetch-Site` for requests by our page or by a person."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-BOUND_PREFIX = "tok_"
 
 _COOKIE = re.compile(r"[0-9a-f]{1,128}")
 
@@ -38,11 +43,17 @@ class Entry:
     """The hash of the credential, watched while the request is open. None if nothing can end it."""
     revision: int = 0
     """Of the person's rights, as the credential was found."""
-    session_key: str | None = None
-    """The key of the session that the token is bound to."""
+    scopes: frozenset[TokenScope] = ALL_SCOPES
+    holder: TokenHolder | None = None
+    """The caller, if their token is bound to a session."""
     browser: Browser | None = None
     cookie: str = ""
     """The cookie that the browser has to store now; empty for no change."""
+
+    @property
+    def counted_as(self) -> Principal:
+        """The principal whose rate of requests this is: holders of bound tokens share that of their session."""
+        return self.principal if self.holder is None else session_principal(self.holder.session_key)
 
 
 class Authentication:
@@ -93,8 +104,8 @@ class Authentication:
     async def _by_token(self, secret: str, *, serves_bound: bool) -> Entry:
         if self._own_hash and hmac.compare_digest(hash_of(secret), self._own_hash):
             return Entry(principal=OWNER, is_favoured=True, credential=None)
-        if secret.startswith(BOUND_PREFIX):
-            return await self._by_bound_token(secret, is_served=serves_bound)
+        if secret.startswith(f"{TOKEN_PREFIX}_"):
+            return await self._by_stored_token(secret, serves_bound=serves_bound)
         ownership = self._services.ownership
         try:
             is_valid = await ownership.holds(secret, first=self._owner_token)
@@ -107,21 +118,23 @@ class Authentication:
             raise _bad_token()
         return Entry(principal=OWNER, is_favoured=True, credential=hash_of(secret), revision=ownership.revision)
 
-    async def _by_bound_token(self, secret: str, *, is_served: bool) -> Entry:
-        """The session that the token is bound to. It calls tools as that session and reaches nothing else."""
+    async def _by_stored_token(self, secret: str, *, serves_bound: bool) -> Entry:
+        """A person within the token's scopes, or a session that calls tools and reaches nothing else."""
         token = await self._services.tokens.find(secret)
         if token is None:
             raise _bad_token()
-        if not is_served:
-            raise Denied(
-                "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else.",
-                code="token_bound",
-            )
+        holder = _holder_of(token)
+        if holder is not None:
+            check_scope(Limits(session=holder.session), None, serves_bound=serves_bound)
+        if token.is_suspended:
+            raise Denied(SUSPENDED.reason, code=SUSPENDED.rule)
         return Entry(
-            principal=session_principal(token.session_key),
-            is_favoured=False,
+            principal=token.principal,
+            is_favoured=token.is_owners and holder is None,
             credential=token.hash,
-            session_key=token.session_key,
+            revision=token.revision,
+            scopes=token.scopes,
+            holder=holder,
         )
 
     async def _by_browser(self, scope: Scope, headers: Mapping[str, str]) -> Entry | None:
@@ -195,6 +208,28 @@ def with_cookie(send: Send, cookie: str) -> Send:
         return send(message)
 
     return send_with_cookie
+
+
+def check_scope(limits: Limits, needed: TokenScope | None, *, serves_bound: bool) -> None:
+    """Raises `Denied` unless a credential with these limits may ask for what needs the scope."""
+    decision = decide_scope(limits, needed, serves_bound=serves_bound)
+    if isinstance(decision, Deny):
+        raise Denied(decision.reason, code=decision.rule)
+
+
+def limits_of(scope: Scope) -> Limits:
+    """The limits of the credential that the guard let the request in with."""
+    holder: TokenHolder | None = scope.get("antiphon.holder")
+    if holder is not None:
+        return Limits(scopes=frozenset(), session=holder.session)
+    return Limits(scopes=scope.get("antiphon.scopes", frozenset()))
+
+
+def _holder_of(token: Token) -> TokenHolder | None:
+    """The session that the token acts as; None for a token of a person."""
+    if token.session is None or token.session_key is None:
+        return None
+    return TokenHolder(principal=token.principal, session=token.session, session_key=token.session_key)
 
 
 def _bad_token() -> Unproven:

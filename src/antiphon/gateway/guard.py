@@ -46,7 +46,7 @@ class _Refused(Exception):
 
 class Guard:
     """The outermost application. Puts `antiphon.principal`, `antiphon.found` (the match of the address) and the raw
-    `antiphon.send` into the scope, and `antiphon.session` (the session's key) for a token bound to a session.
+    `antiphon.send` into the scope; for a caller also `antiphon.scopes`, and `antiphon.holder` if their token is bound.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class Guard:
         scope["antiphon.principal"] = None if entry is None else entry.principal
         if entry is not None:
             scope["antiphon.browser"] = entry.browser
-            if entry.session_key is not None:
-                scope["antiphon.session"] = entry.session_key
+            scope["antiphon.scopes"] = entry.scopes
+            scope["antiphon.holder"] = entry.holder
         return entry
 
     async def _pass_on(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:
@@ -147,7 +147,7 @@ class Guard:
         if entry is None or scope["method"] in SAFE_METHODS:
             return
         try:
-            self._services.buckets.take(entry.principal, is_favoured=entry.is_favoured)
+            self._services.buckets.take(entry.counted_as, is_favoured=entry.is_favoured)
         except Limited as limited:
             raise _Refused(429, limited.code, limited.message, retry_after=limited.retry_after_seconds) from limited
 

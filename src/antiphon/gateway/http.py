@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from antiphon.gateway.addresses import Addresses, RouteEndpoint
 from antiphon.gateway.asgi import AsgiApp, Receive, Scope, Send
+from antiphon.gateway.authentication import check_scope, limits_of
 from antiphon.gateway.binding import Binding
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.context import Gateway
@@ -28,8 +29,9 @@ MCP_PATH = "/mcp"
 def build_gateway(gateway: Gateway, mcp: AsgiApp, settings: GatewaySettings) -> Guard:
     """The whole application, behind its guard."""
     addresses = _addresses_of((*TABLE.values(), *PAGE), gateway)
-    addresses.add("POST", MCP_PATH, RouteEndpoint(answer=mcp, max_body_bytes=LARGE_BYTES, serves_bound=True))
-    addresses.add("GET", "/openapi.json", RouteEndpoint(answer=_Description()))
+    tools = _Scoped(mcp, TABLE["tools.invoke"])
+    addresses.add("POST", MCP_PATH, RouteEndpoint(answer=tools, max_body_bytes=LARGE_BYTES, serves_bound=True))
+    addresses.add("GET", "/openapi.json", RouteEndpoint(answer=_Scoped(_Description(), TABLE["tools.list"])))
     for method in ("GET", "HEAD"):
         addresses.add(method, "/static/*", RouteEndpoint(answer=Assets(), is_open=True))
     return Guard(Application(addresses), gateway.services, settings, addresses)
@@ -102,11 +104,14 @@ class _RoutePlace:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         operation, binding = self._choose(request) if self._others else self._usual
+        limits = limits_of(scope)
+        check_scope(limits, operation.scope, serves_bound=operation.serves_bound)
         params = await binding.read(request)
         ask = Ask(
             gateway=self._gateway,
             who=scope.get("antiphon.principal"),
-            bound_session=scope.get("antiphon.session"),
+            scopes=limits.scopes,
+            holder=scope.get("antiphon.holder"),
             http=request,
         )
         answer = await operation.handle(ask, params)
@@ -138,6 +143,18 @@ async def _send(send: Send, answer: object, status: int, headers: Iterable[tuple
         sent += ((b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": sent})
     await send({"type": "http.response.body", "body": body})
+
+
+class _Scoped:
+    """An application that needs the same scope as an operation."""
+
+    def __init__(self, application: AsgiApp, like: AnyOperation) -> None:
+        self._application = application
+        self._like = like
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        check_scope(limits_of(scope), self._like.scope, serves_bound=self._like.serves_bound)
+        await self._application(scope, receive, send)
 
 
 class _Description:

@@ -9,10 +9,10 @@ from anyio import to_thread
 
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.model import ToolSchema
-from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Invalid, Unavailable
 from antiphon.domain.message import JsonObject
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.reach import Outsider, TokenHolder
 from antiphon.incoming import check_values
 from antiphon.mcp.server import build_server
 
@@ -62,8 +62,8 @@ class Endpoint:
 
     async def _target_of(self, scope: Scope) -> NamedTarget:
         """The session that the token is bound to, or that the owner names."""
-        bound: str | None = scope.get("antiphon.session")
-        target = await self._calls.acting_target(bound, _named_session(scope), self._read_target)
+        holder: TokenHolder | None = scope.get("antiphon.holder")
+        target = await self._calls.acting_target(holder, _named_session(scope), self._read_target)
         if target is None:
             raise Invalid(
                 "Request names no session to act as. Send the header Antiphon-Session, or use a token that is "
@@ -82,22 +82,23 @@ class Endpoint:
     def _tools_of(self, context: "ServerRequestContext[Any]") -> "_ActingTools":
         assert context.request is not None
         scope = context.request.scope
-        return _ActingTools(self._calls, scope["antiphon.principal"], scope["antiphon.target"])
+        actor = scope.get("antiphon.holder") or scope["antiphon.principal"]
+        return _ActingTools(self._calls, actor, scope["antiphon.target"])
 
 
 class _ActingTools:
     """The tools for the caller that acts as the session. Implements `SessionTools`."""
 
-    def __init__(self, calls: ToolCalls, principal: Principal, target: NamedTarget) -> None:
+    def __init__(self, calls: ToolCalls, actor: Outsider, target: NamedTarget) -> None:
         self._calls = calls
-        self._principal = principal
+        self._actor = actor
         self._target = target
 
     async def schemas(self) -> Sequence[ToolSchema]:
-        return await self._calls.schemas_for(self._principal, self._target)
+        return await self._calls.schemas_for(self._actor, self._target)
 
     async def call(self, name: str, arguments: JsonObject, *, idempotency_key: str | None) -> JsonObject:
-        return await self._calls.call(self._principal, self._target, name, arguments, idempotency_key=idempotency_key)
+        return await self._calls.call(self._actor, self._target, name, arguments, idempotency_key=idempotency_key)
 
 
 async def _checked(receive: Receive) -> Receive:

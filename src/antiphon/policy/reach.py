@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from antiphon.domain.actor import session_principal
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session, SessionSummary
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import may_enter
-from antiphon.policy.rights import SUSPENDED, decide_act, is_guest, reaches_all
+from antiphon.policy.rights import SUSPENDED, is_guest, reaches_all
 from antiphon.policy.session_tools import is_bound_to_parent
 from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
@@ -43,12 +42,14 @@ class Reach(Struct, frozen=True, kw_only=True):
     act: Act
     participant: str | None = None
     """A principal that reaches only the sessions it takes part in; None for no such limit."""
+    only: SessionRow | None = None
+    """The one session of these that it holds; None for no such limit."""
     viewer: Viewer | None = None
     """None for people and for the system."""
 
     @property
     def is_everything(self) -> bool:
-        return self.participant is None and self.viewer is None
+        return self.participant is None and self.only is None and self.viewer is None
 
     @property
     def clearance(self) -> Classification:
@@ -70,17 +71,6 @@ class Grant(Struct, frozen=True, kw_only=True):
         return self.incarnation is None or self.incarnation == incarnation
 
 
-def reach_of_person(standing: Standing, act: Act) -> Reach | Deny:
-    """The reach of a person or program, which may hold a bound token."""
-    decision = decide_act(standing, act)
-    if isinstance(decision, Deny):
-        return decision
-    return _EVERYTHING[act] if reaches_all(standing) else Reach(act=act, participant=str(standing.principal))
-
-
-_EVERYTHING = {act: Reach(act=act) for act in Act}
-
-
 def reach_of_session(
     session: Session,
     standing: Standing,
@@ -93,8 +83,7 @@ def reach_of_session(
     """The reach of a session that acts with the rights of a principal. Contract: visibility 2, 5, 6, access 4."""
     if standing.is_suspended:
         return SUSPENDED
-    principal = standing.principal
-    has_all = reaches_all(standing) or principal == session_principal(str(session.key))
+    has_all = reaches_all(standing)
     visibility = rules.of(session.agent_id, act, is_sandboxed=is_sandboxed)
     if visibility is not None and not has_all and is_guest(standing):
         visibility = Visibility.SELF
@@ -109,7 +98,7 @@ def reach_of_session(
         )
     return Reach(
         act=act,
-        participant=None if has_all else str(principal),
+        participant=None if has_all else str(standing.principal),
         viewer=Viewer(session=session, visibility=visibility, agent_to_agent=rules.agent_to_agent),
     )
 
@@ -123,7 +112,7 @@ def decide(
     """
     viewer = reach.viewer
     if viewer is None:
-        return decide_participation(reach, session.row, str(session.key), is_participant=is_participant)
+        return decide_participation(reach, session.row, is_participant=is_participant)
     grant = Grant(act=reach.act, session=session.row, incarnation=incarnation)
     own = viewer.session
     if not may_enter(taint, reach.clearance):
@@ -148,7 +137,7 @@ def decide(
 
 def is_as_far(one: Reach, other: Reach) -> bool:
     """Whether both reaches belong to one actor and hold the same sessions."""
-    return one.participant == other.participant and one.viewer == other.viewer
+    return (one.participant, one.only, one.viewer) == (other.participant, other.only, other.viewer)
 
 
 def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
@@ -156,13 +145,14 @@ def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
     return Grant(act=reach.act, session=session.row, incarnation=session.id)
 
 
-def decide_participation(reach: Reach, session: SessionRow, key: str, *, is_participant: bool) -> Grant | Deny:
+def decide_participation(reach: Reach, session: SessionRow, *, is_participant: bool) -> Grant | Deny:
     """Whether a person reaches the session: owners reach every session, others those they take part in.
 
-    A bound token calls tools as its session and does nothing else. Contract: access 1, 2.
+    A bound token reaches its session alone, and that only while its maker does. Contract: access 1, 2.
     """
     assert reach.viewer is None
-    is_bound = reach.act is Act.CALL and reach.participant == str(session_principal(key))
-    if reach.participant is None or is_participant or is_bound:
+    if reach.only not in (None, session):
+        return Deny("access.bound", "The token is bound to another session.")
+    if reach.participant is None or is_participant:
         return Grant(act=reach.act, session=session, incarnation=None)
     return Deny("access.participant", "You do not take part in this session.")

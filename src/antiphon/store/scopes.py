@@ -32,7 +32,7 @@ async def branches(query: Query, reach: Reach) -> list[Condition]:
     """Conditions, each using one index; a session in the reach meets exactly one of them."""
     viewer = reach.viewer
     if viewer is None:
-        return [ANY if reach.participant is None else _takes_part(reach.participant)]
+        return [_of_person(reach)]
     common = [_flow(reach.clearance)]
     if reach.participant is not None:
         common.append(_access(reach, viewer, reach.participant))
@@ -115,6 +115,12 @@ def _access(reach: Reach, viewer: Viewer, participant: str) -> Condition:
         values.append(caller.parent)
     taking_part = _takes_part(participant)
     return Condition(f"({mine} OR {taking_part.text})", (*values, *taking_part.values))
+
+
+def _of_person(reach: Reach) -> Condition:
+    """What a person or program reaches. Contract: access 1, 2."""
+    found = ANY if reach.participant is None else _takes_part(reach.participant)
+    return found if reach.only is None else all_of([Condition("s.id = ?", (reach.only,)), found])
 
 
 def _takes_part(participant: str) -> Condition:

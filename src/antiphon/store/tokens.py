@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import SessionRow
+from antiphon.domain.tokens import TokenScope
+from antiphon.store import codec
 from antiphon.store.database import Query, Row, Transaction
+from antiphon.store.select_list import SelectList
 
 _PERSON = "CASE WHEN SUBSTR(t.principal, 1, 7) = 'person:' THEN SUBSTR(t.principal, 8) END"
 """The person that a token `t` admits; NULL for none."""
@@ -20,6 +23,8 @@ class TokenKind(StrEnum):
     """The secret in a signed-in browser's cookie."""
     SESSION = "session"
     """A token of a program that acts as one session."""
+    PERSON = "person"
+    """A token of a program that acts as a person."""
     OWNER = "owner"
     """The owner's token; one row."""
 
@@ -164,7 +169,7 @@ async def renew_browser(tx: Transaction, id: str, at_ms: int, expires_at_ms: int
 
 
 async def delete_by_id(tx: Transaction, id: str) -> bool:
-    """Ends a browser or a session's token; returns whether it existed."""
+    """Ends a browser or a token; returns whether it existed."""
     return await tx.fetch_one("DELETE FROM tokens WHERE id = ? RETURNING id", (id,)) is not None
 
 
@@ -185,33 +190,65 @@ def _browser(row: Row) -> Browser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionToken:
-    """A token that is bound to one session, without its secret."""
+class Token:
+    """A token of a program, without its secret."""
 
     id: str
+    kind: TokenKind
     hash: str
-    session: SessionRow
-    session_key: str
-    name: str | None
+    principal: Principal
+    """Who acts with it; for a token that is bound to a session, the person who made it."""
+    scopes: frozenset[TokenScope] = frozenset()
+    """Empty for a token that is bound to a session."""
+    session: SessionRow | None = None
+    """The session that it is bound to; None for a token of a person."""
+    session_key: str | None = None
+    name: str | None = None
     created_at_ms: int
-    expires_at_ms: int | None
+    last_used_at_ms: int | None = None
+    """Accurate to a minute; None for a token that was not used yet."""
+    expires_at_ms: int | None = None
     """None for a token that does not expire."""
+    is_owners: bool = False
+    """Whether its person was an owner when it was read."""
+    is_suspended: bool = False
+    """Whether its person was suspended when it was read."""
+    revision: int = 0
+    """Of its person's rights when it was read."""
 
 
-_SESSION_TOKENS = (
-    "SELECT t.id, t.hash, t.session, s.key, t.name, t.created_at, t.expires_at FROM tokens t "
-    "JOIN sessions s ON s.id = t.session WHERE s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?)"
+def _scopes(text: str) -> frozenset[TokenScope]:
+    return frozenset(map(TokenScope, text.split()))
+
+
+_TOKEN = SelectList(
+    Token,
+    "t.id, t.kind, t.hash, t.principal, COALESCE(t.scopes, '') AS scopes, t.session, s.key AS session_key, t.name, "
+    "t.created_at AS created_at_ms, t.last_used_at AS last_used_at_ms, t.expires_at AS expires_at_ms, "
+    "COALESCE(p.role = 'owner', FALSE) AS is_owners, COALESCE(p.is_suspended, 0) AS is_suspended, "
+    "COALESCE(p.revision, 0) AS revision",
+    kind=TokenKind,
+    principal=codec.stored_principal,
+    scopes=_scopes,
+    is_owners=bool,
+    is_suspended=bool,
+)
+_TOKENS = (
+    f"SELECT {_TOKEN.text} FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
+    f"LEFT JOIN sessions s ON s.id = t.session WHERE t.kind IN ('{TokenKind.SESSION}', '{TokenKind.PERSON}') "
+    "AND s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?)"
 )
 
 
-async def insert_session_token(tx: Transaction, token: SessionToken, principal: Principal) -> None:
+async def insert_token(tx: Transaction, token: Token) -> None:
     await tx.execute(
-        "INSERT INTO tokens (hash, kind, principal, created_at, expires_at, id, name, session) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tokens (hash, kind, principal, scopes, created_at, expires_at, id, name, session) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             token.hash,
-            TokenKind.SESSION.value,
-            str(principal),
+            token.kind.value,
+            str(token.principal),
+            " ".join(sorted(token.scopes)) or None,
             token.created_at_ms,
             token.expires_at_ms,
             token.id,
@@ -221,30 +258,31 @@ async def insert_session_token(tx: Transaction, token: SessionToken, principal: 
     )
 
 
-async def find_session_token(query: Query, id: str, at_ms: int) -> SessionToken | None:
-    """The token, while it is valid and its session exists."""
-    row = await query.fetch_one(f"{_SESSION_TOKENS} AND t.id = ?", (at_ms, id))
-    return None if row is None else _session_token(row)
+async def find_token(query: Query, id: str, at_ms: int) -> Token | None:
+    """The token, while it is valid and its session exists; also one whose person is suspended."""
+    row = await query.fetch_one(f"{_TOKENS} AND t.id = ?", (at_ms, id))
+    return None if row is None else _TOKEN.read(row)
 
 
-async def list_session_tokens(query: Query, at_ms: int) -> list[SessionToken]:
+async def list_tokens(query: Query, at_ms: int) -> list[Token]:
     """Valid tokens, oldest first."""
-    rows = await query.fetch_all(f"{_SESSION_TOKENS} ORDER BY t.created_at, t.id", (at_ms,))
-    return [_session_token(row) for row in rows]
+    rows = await query.fetch_all(f"{_TOKENS} ORDER BY t.created_at, t.id", (at_ms,))
+    return [_TOKEN.read(row) for row in rows]
+
+
+async def replace_hash(tx: Transaction, id: str, hash: str) -> None:
+    """Gives the token another secret; the previous one is unknown from now on."""
+    await tx.execute("UPDATE tokens SET hash = ?, last_used_at = NULL WHERE id = ?", (hash, id))
+
+
+async def note_uses(tx: Transaction, hashes: Sequence[str], at_ms: int) -> None:
+    """Records when these credentials were used; browsers record it themselves, as they are renewed."""
+    marks = ", ".join("?" * len(hashes))
+    await tx.execute(
+        f"UPDATE tokens SET last_used_at = ? WHERE hash IN ({marks}) AND kind <> '{TokenKind.BROWSER}'",
+        (at_ms, *hashes),
+    )
 
 
 async def delete_of_session(tx: Transaction, session: SessionRow) -> None:
     await tx.execute("DELETE FROM tokens WHERE session = ?", (session,))
-
-
-def _session_token(row: Row) -> SessionToken:
-    id, hash, session, key, name, created_at_ms, expires_at_ms = row
-    return SessionToken(
-        id=id,
-        hash=hash,
-        session=SessionRow(session),
-        session_key=key,
-        name=name,
-        created_at_ms=created_at_ms,
-        expires_at_ms=expires_at_ms,
-    )

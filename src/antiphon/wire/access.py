@@ -3,21 +3,27 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from antiphon.domain.person import person_of
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.signin import Browser
-from antiphon.engine.access.tokens import SessionToken
+from antiphon.engine.access.tokens import Token, TokenKind
 from antiphon.wire.encoding import Shape
 
 
 class TokenRow(Shape, frozen=True, kw_only=True):
-    """A token bound to a session, or a signed-in browser, without its secrets."""
+    """A token of a person or of a session, or a signed-in browser, without its secrets."""
 
     id: str
-    kind: Literal["session", "browser"]
+    kind: Literal["session", "person", "browser"]
     session_key: str | None = None
+    person_id: str | None = None
+    """The person as whom it acts; for a session's token, the one who made it and within whose rights it acts."""
+    scopes: Sequence[TokenScope] | None = None
+    """What a person's token may do."""
     created_at: int
     name: str | None = None
     last_used_at: int | None = None
-    """For a browser, accurate to the day."""
+    """Accurate to a minute; for a browser, to the day."""
     expires_at: int | None = None
     is_this: bool | None = None
     """Whether it is the browser that asks."""
@@ -54,13 +60,16 @@ class Proof(Shape, frozen=True, kw_only=True):
     proof: str
 
 
-def token_row(token: SessionToken, secret: str | None = None) -> TokenRow:
+def token_row(token: Token, secret: str | None = None) -> TokenRow:
     return TokenRow(
         id=token.id,
-        kind="session",
+        kind="session" if token.kind is TokenKind.SESSION else "person",
         session_key=token.session_key,
+        person_id=person_of(token.principal),
+        scopes=sorted(token.scopes) if token.kind is TokenKind.PERSON else None,
         created_at=token.created_at_ms,
         name=token.name,
+        last_used_at=token.last_used_at_ms,
         expires_at=token.expires_at_ms,
         token=secret,
     )
@@ -70,6 +79,7 @@ def browser_row(browser: Browser, asking: Browser | None) -> TokenRow:
     return TokenRow(
         id=browser.id,
         kind="browser",
+        person_id=person_of(browser.principal),
         name=browser.name,
         created_at=browser.created_at_ms,
         last_used_at=browser.last_used_at_ms,

@@ -1,5 +1,6 @@
-"""`antiphon tokens`: tokens bound to a session, signed-in browsers, the owner's token. Contract: access 2."""
+"""`antiphon tokens`: tokens of persons and of sessions, signed-in browsers, the owner's token. Contract: access 2."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -10,41 +11,58 @@ from antiphon.domain.message import JsonObject
 from antiphon.program import with_path
 
 app = typer.Typer(
-    no_args_is_help=True, help="Manage tokens that act as one session, signed-in browsers, and the owner's token."
+    no_args_is_help=True,
+    help="Manage tokens that act as a person or as one session, signed-in browsers, and the owner's token.",
 )
 
 
 @app.command("create")
 @command
 def create_token(
-    session: Annotated[str, typer.Option("--session", metavar="SESSION", help="The session to act as.")],
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="SESSION", help="The session to call tools as, and nothing else.")
+    ] = None,
+    person: Annotated[str | None, typer.Option("--person", metavar="PERSON", help="The person to act as.")] = None,
+    scopes: Annotated[
+        str | None,
+        typer.Option(
+            "--scopes",
+            metavar="SCOPES",
+            help="What it may do: sessions.read, sessions.write, approvals, admin; default: the first two.",
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="A name of your choice.")] = None,
-    days: Annotated[
-        float | None, typer.Option("--days", metavar="DAYS", help="Days until it expires; default: never.")
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="How long it is valid: 30d, 12h; default: for ever.")
     ] = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a token that calls tools as the session, and print it once."""
+    """Create a token that acts as a person, or calls tools as a session, and print it once."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
     from antiphon.cli.rendering.output import show, show_json
 
+    if (session is None) == (person is None) or (scopes is not None and person is None):
+        raise typer.BadParameter("Give either --session, or --person with --scopes if you like.")
+    body: JsonObject = {} if name is None else {"name": name}
+    if expires is not None:
+        body["days"] = _days(expires)
+    if scopes is not None:
+        body["scopes"] = [scope.strip() for scope in scopes.split(",")]
     with connect(home, config) as client:
-        body: JsonObject = {"sessionKey": find_session(client, session)["key"]}
-        if name is not None:
-            body["name"] = name
-        if days is not None:
-            body["days"] = days
+        if person is not None:
+            body["personId"] = person
+        elif session is not None:
+            body["sessionKey"] = find_session(client, session)["key"]
         token = client.post("/tokens", body)
     if as_json:
         show_json(token)
     else:
         show(str(token["token"]), "bold green")
-        show(
-            f"It acts as {token['sessionKey']} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}"
-        )
+        acting = token.get("sessionKey") or f"the person {token['personId']}"
+        show(f"It acts as {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
 
 
 @app.command("list")
@@ -65,16 +83,17 @@ def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: J
         show("There are no tokens and no signed-in browsers.", "dim")
         return
     show_table(
-        ["Token", "Kind", "Name", "Created", "Last used", "Expires", "Session"],
+        ["Token", "Kind", "Name", "Created", "Last used", "Expires", "Acts as", "Scopes"],
         [
             [
                 str(token["id"]),
                 str(token["kind"]),
                 str(token.get("name") or ""),
                 ago(token["createdAt"]),
-                _day(token.get("lastUsedAt")),
+                _last_use(token),
                 clock_time(token.get("expiresAt")) or "never",
-                str(token.get("sessionKey") or ""),
+                str(token.get("sessionKey") or token.get("personId") or ""),
+                _scopes(token),
             ]
             for token in rows
         ],
@@ -105,30 +124,60 @@ def revoke_token(
 
 @app.command("rotate")
 @command
-def rotate_token(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Replace the owner's token, and end all browser sign-ins and sign-in links.
+def rotate_token(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id that the list shows, or `owner`.")] = "owner",
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a token a new secret, or replace the owner's token, which also ends the owner's browsers and links.
 
-    Every gateway on the database rejects the old token within a second. If no gateway runs, this also repairs a home
-    whose token was lost or is no longer valid.
+    Every gateway on the database rejects the old secret within a second. If no gateway runs, `tokens rotate owner`
+    also repairs a home whose token was lost or is no longer valid.
     """
+    from urllib.parse import quote
+
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show, show_json
 
     with connect(home, config) as client:
-        answer = client.post("/tokens/rotate")
+        is_owners = token == "owner"
+        answer = client.post("/tokens/rotate" if is_owners else f"/tokens/{quote(token, safe='')}/rotate")
     if as_json:
         show_json(answer)
+        return
+    if not is_owners:
+        show(str(answer["token"]), "bold green")
+        show("The old secret is no longer valid. This one is not shown again.")
         return
     show(f"The owner's token was replaced: {answer['file']}", "bold green")
     show(with_path("Browsers are signed out. `antiphon open` prints a link that signs one in."))
     show("Homes of other gateways on the same database need a copy of that file (mode 0600); they need no restart.")
 
 
-def _day(at_ms: object) -> str:
-    """To the day, because no more is kept."""
+def _scopes(token: JsonObject) -> str:
+    scopes = token.get("scopes")
+    return ", ".join(map(str, scopes)) if isinstance(scopes, list) else ""
+
+
+def _days(text: str) -> float:
+    """The days of `30d`, `12h` or `90m`."""
+    matched = re.fullmatch(r"([0-9]{1,6})([dhm])", text.strip())
+    if matched is None:
+        raise typer.BadParameter(f"Time is not valid: {text[:40]!r}. Write 30d, 12h or 90m.")
+    return int(matched[1]) / {"d": 1, "h": 24, "m": 24 * 60}[matched[2]]
+
+
+def _last_use(token: JsonObject) -> str:
+    """As exactly as it is stored: a browser's to the day."""
     from datetime import datetime
 
+    from antiphon.cli.rendering.output import ago
+
+    at_ms = token.get("lastUsedAt")
     if not isinstance(at_ms, int):
         return ""
+    if token["kind"] != "browser":
+        return ago(at_ms)
     days = (datetime.now().astimezone().date() - datetime.fromtimestamp(at_ms / 1000).astimezone().date()).days
     return {0: "today", 1: "yesterday"}.get(days, f"{days} days ago")

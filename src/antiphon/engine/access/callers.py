@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from antiphon.domain.actor import Principal
 from antiphon.domain.errors import NotFound
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.access.reach import Rights, find_session, look_up
+from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -32,9 +31,9 @@ class Callers:
         self._database = database
         self._rules = rules
 
-    async def find(self, principal: Principal, target: NamedTarget, call_id: str) -> FoundCaller:
+    async def find(self, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
         """A client outside that acts as the session. Raises `NotFound` if it is missing or out of reach."""
-        return accepted(await self._database.read(_find_caller, Rights(principal, self._rules), target, call_id))
+        return accepted(await self._database.read(_find_caller, Rights(actor, self._rules), target, call_id))
 
     async def are_one(self, target: NamedTarget, other: NamedTarget) -> bool:
         """Whether both targets name the same existing session."""

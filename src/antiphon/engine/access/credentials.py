@@ -13,6 +13,8 @@ from antiphon.store.database import Database
 from antiphon.trouble import Trouble
 
 SWEEP_SECONDS = 0.5
+NOTE_MS = 60_000
+"""How exactly the last use of a token is stored: one write in this time, however often tokens are used."""
 MAX_HASHES = 500
 """In one statement."""
 
@@ -48,6 +50,9 @@ class Credentials:
         self._database = database
         self._clock = clock
         self._watches: dict[str, set[Watch]] = {}
+        self._used: set[str] = set()
+        """Credentials used since uses were noted last."""
+        self._noted_at_ms = 0
         self._is_watching = anyio.Event()
         self._reading = Trouble(
             logger, "Reading credentials", action="sweep_failed", means="Revoked credentials end open requests late."
@@ -60,6 +65,7 @@ class Credentials:
         """
         watch = Watch(hash, revision, on_end)
         self._watches.setdefault(hash, set()).add(watch)
+        self._used.add(hash)
         self._is_watching.set()
         return watch
 
@@ -85,6 +91,7 @@ class Credentials:
             await anyio.sleep(SWEEP_SECONDS)
             try:
                 await self.sweep()
+                await self.note_uses()
             except Unavailable as error:
                 self._reading.failed(error)
             else:
@@ -104,6 +111,15 @@ class Credentials:
                     self._end(hash, CredentialEnding.EXPIRED)
                 else:
                     self._end(hash, CredentialEnding.REVOKED, present=found.revision)
+
+    async def note_uses(self) -> None:
+        """Stores which tokens were used, at most once a minute. Raises `Unavailable`."""
+        now_ms = self._clock.now_ms()
+        if not self._used or now_ms - self._noted_at_ms < NOTE_MS:
+            return
+        used, self._used, self._noted_at_ms = list(self._used), set(), now_ms
+        for start in range(0, len(used), MAX_HASHES):
+            await self._database.run(tokens.note_uses, used[start : start + MAX_HASHES], now_ms)
 
     def _end(self, hash: str, reason: CredentialEnding, *, present: int | None = None) -> None:
         """Ends the requests with the credential; with `present`, only those of other revisions."""

@@ -12,8 +12,10 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.ids import AgentId, Ids
 from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_principal
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.access.tokens import refuse_credential
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -87,12 +89,21 @@ class People:
         return accepted(await self._database.read(_get, Rights(principal, self._rules), PersonId(id)))
 
     async def invite(
-        self, principal: Principal, name: str, role: PersonRole, agents: frozenset[AgentId] = frozenset()
+        self,
+        principal: Principal,
+        name: str,
+        role: PersonRole,
+        agents: frozenset[AgentId] = frozenset(),
+        *,
+        held: frozenset[TokenScope] = ALL_SCOPES,
     ) -> Invitation:
         """A new person, and a code that signs in one browser as them, once, within 24 hours.
 
-        `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured.
+        `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured,
+        and `Denied` (`scope_beyond_maker`) unless the credential that asks holds all scopes, as a browser does.
         """
+        if refusal := refuse_credential(held):
+            raise refusal.error
         for agent in agents:
             self._rules.agent(agent)
         code, at_ms = self._ids.random_hex(48), self._clock.now_ms()

@@ -19,6 +19,7 @@ from antiphon.engine.access.caller import Caller
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
+from antiphon.policy.authorize import UNLIMITED, Limits, authorize
 from antiphon.policy.decision import Deny
 from antiphon.policy.reach import (
     Grant,
@@ -26,7 +27,6 @@ from antiphon.policy.reach import (
     decide,
     decide_participation,
     grant_listed,
-    reach_of_person,
     reach_of_session,
 )
 from antiphon.policy.rights import decide_act
@@ -40,8 +40,20 @@ from antiphon.store.people import find_standing
 NOBODY = SessionRow(-1)
 """Matches no session's row; looked up where nothing was found, so that the number of statements stays the same."""
 
-Actor: TypeAlias = Principal | Caller
-"""A person or program, or a session that calls a tool."""
+
+class TokenHolder(Struct, frozen=True, kw_only=True):
+    """A program with a token that is bound to a session. It calls tools as that session and does nothing else."""
+
+    principal: Principal
+    """The person who made the token, within whose present rights it acts."""
+    session: SessionRow
+    session_key: str
+
+
+Outsider: TypeAlias = Principal | TokenHolder
+"""A person or program that acts from outside a run."""
+Actor: TypeAlias = Outsider | Caller
+"""One who acts from outside, or a session that calls a tool."""
 
 
 class Rights(Struct, frozen=True):
@@ -52,7 +64,7 @@ class Rights(Struct, frozen=True):
 
     @property
     def principal(self) -> Principal:
-        """The actor itself; for a session that calls a tool, the principal whose rights the call has."""
+        """The actor itself; for a token's holder or a session that calls a tool, the principal with whose rights."""
         return self.actor if isinstance(self.actor, Principal) else self.actor.principal
 
 
@@ -99,8 +111,9 @@ async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
     """The actor's reach; refused if policy never allows it this act, or if the calling session is gone."""
     actor, rules = rights.actor, rights.rules
     standing = await find_standing(query, rights.principal)
-    if isinstance(actor, Principal):
-        return reach_of(standing, act)
+    if not isinstance(actor, Caller):
+        limits = UNLIMITED if isinstance(actor, Principal) else Limits(session=actor.session)
+        return reach_of(standing, act, limits)
     session = await rows.find_by_row(query, actor.session)
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
@@ -115,9 +128,9 @@ async def find_reach(query: Query, rights: Rights, act: Act) -> Reach | Refusal:
     return Refusal(Denied(reach.reason, code=reach.rule)) if isinstance(reach, Deny) else reach
 
 
-def reach_of(standing: Standing, act: Act) -> Reach | Refusal:
+def reach_of(standing: Standing, act: Act, limits: Limits = UNLIMITED) -> Reach | Refusal:
     """Like `find_reach`, for a person or program whose standing this unit has read."""
-    reach = reach_of_person(standing, act)
+    reach = authorize(standing, limits, act)
     return Refusal(Denied(reach.reason, code=reach.rule)) if isinstance(reach, Deny) else reach
 
 
@@ -198,7 +211,7 @@ async def admit_head(query: Query, reach: Reach, head: rows.SessionHead | None) 
     takes_part = reach.participant is not None and await _takes_part(query, reach, head.row if head else NOBODY)
     if head is None:
         return None
-    grant = decide_participation(reach, head.row, head.key, is_participant=takes_part)
+    grant = decide_participation(reach, head.row, is_participant=takes_part)
     return None if isinstance(grant, Deny) else FoundHead(grant, head)
 
 

@@ -11,8 +11,10 @@ from datetime import timedelta
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.ids import Ids
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
+from antiphon.engine.access.tokens import refuse_credential
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -43,9 +45,14 @@ class SignIn:
         self._clock = clock
         self._ids = ids
 
-    async def new_link_code(self, principal: Principal) -> str:
-        """A code that signs in one browser as the owner, once, within ten minutes. Raises `Denied`."""
+    async def new_link_code(self, principal: Principal, *, held: frozenset[TokenScope] = ALL_SCOPES) -> str:
+        """A code that signs in one browser as the owner, once, within ten minutes. Raises `Denied`.
+
+        `held` are the scopes of the credential that asks: a browser has all, so it needs them too.
+        """
         code, rights = self._ids.random_hex(48), Rights(principal, self._rules)
+        if refusal := refuse_credential(held):
+            raise refusal.error
         accepted(await self._database.run(_store_link, rights, hash_of(code), self._clock.now_ms()))
         return code
 

@@ -1,4 +1,4 @@
-"""Bound tokens: anyone who shows one calls tools as its session. Contract: access 2."""
+"""Tokens of programs: each acts as a person within scopes, or calls tools as one session. Contract: access 2."""
 
 import hmac
 from datetime import timedelta
@@ -6,24 +6,28 @@ from datetime import timedelta
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal, session_principal
-from antiphon.domain.errors import NotFound
+from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.ids import Ids
+from antiphon.domain.person import PersonId, person_principal
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.tokens import BOUND_PREFIX
+from antiphon.domain.tokens import ALL_SCOPES, TOKEN_PREFIX, USUAL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach, find_session
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
-from antiphon.store import tokens
+from antiphon.policy.authorize import decide_new_credential
+from antiphon.policy.decision import Deny
+from antiphon.store import people, tokens
 from antiphon.store.database import Database, Query, Transaction
-from antiphon.store.tokens import SessionToken
+from antiphon.store.people import find_standing
+from antiphon.store.tokens import Token, TokenKind
 
 
-class IssueToken(Struct, frozen=True, kw_only=True):
-    rights: Rights
-    target: NamedTarget
+class NewToken(Struct, frozen=True, kw_only=True):
+    """A token before it is known whom it is for."""
+
     id: str
     hash: str
     name: str | None
@@ -31,7 +35,34 @@ class IssueToken(Struct, frozen=True, kw_only=True):
     expires_at_ms: int | None
 
 
+class BindToken(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    target: NamedTarget
+    new: NewToken
+
+
+class IssueToken(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    held: frozenset[TokenScope]
+    """The scopes of the credential that asks."""
+    person: PersonId
+    scopes: frozenset[TokenScope]
+    new: NewToken
+
+
+class RotateToken(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    held: frozenset[TokenScope]
+    """The scopes of the credential that asks."""
+    id: str
+    hash: str
+    """The hash of the new secret."""
+    at_ms: int
+
+
 class Tokens:
+    """Use cases of tokens. All raise `Denied` for anyone but owners."""
+
     def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._rules = rules
@@ -40,65 +71,146 @@ class Tokens:
 
     async def create(
         self, principal: Principal, target: NamedTarget, *, name: str | None = None, life: timedelta | None = None
-    ) -> tuple[SessionToken, str]:
-        """A new token and its secret, which is shown only once. Raises `NotFound` for the session, `Denied`."""
-        id = self._ids.new(BOUND_PREFIX)
-        secret = f"{id}_{self._ids.random_hex(48)}"
-        now_ms = self._clock.now_ms()
-        command = IssueToken(
-            rights=Rights(principal, self._rules),
-            target=target,
-            id=id,
-            hash=hash_of(secret),
-            name=name,
-            at_ms=now_ms,
-            expires_at_ms=None if life is None else now_ms + int(life.total_seconds() * 1000),
-        )
-        return accepted(await self._database.run(issue_token, command, sessions=(target,))), secret
+    ) -> tuple[Token, str]:
+        """A new token bound to the session, and its secret, which is shown only once.
 
-    async def list(self, principal: Principal) -> list[SessionToken]:
-        """The valid tokens, oldest first. Raises `Denied`."""
+        It has the session's rights, as far as its maker's go when it is used. Raises `NotFound` for the session.
+        """
+        new, secret = self._draw(name, life)
+        command = BindToken(rights=Rights(principal, self._rules), target=target, new=new)
+        return accepted(await self._database.run(bind_token, command, sessions=(target,))), secret
+
+    async def create_for_person(
+        self,
+        principal: Principal,
+        person: str,
+        scopes: frozenset[TokenScope] = USUAL_SCOPES,
+        *,
+        held: frozenset[TokenScope] = ALL_SCOPES,
+        name: str | None = None,
+        life: timedelta | None = None,
+    ) -> tuple[Token, str]:
+        """A new token that acts as the person, and its secret, which is shown only once.
+
+        `held` are the scopes of the credential that asks. Raises `NotFound` for the person, `Denied`
+        (`scope_beyond_maker`) for scopes beyond these.
+        """
+        new, secret = self._draw(name, life)
+        command = IssueToken(
+            rights=Rights(principal, self._rules), held=held, person=PersonId(person), scopes=scopes, new=new
+        )
+        return accepted(await self._database.run(issue_token, command)), secret
+
+    async def rotate(
+        self, principal: Principal, id: str, *, held: frozenset[TokenScope] = ALL_SCOPES
+    ) -> tuple[Token, str]:
+        """The token with a new secret; the old one is refused at once. Raises `NotFound`, `Denied` as for a new one."""
+        secret = f"{id}_{self._ids.random_hex(48)}"
+        command = RotateToken(
+            rights=Rights(principal, self._rules), held=held, id=id, hash=hash_of(secret), at_ms=self._clock.now_ms()
+        )
+        return accepted(await self._database.run(rotate_token, command)), secret
+
+    async def list(self, principal: Principal) -> list[Token]:
+        """The valid tokens, oldest first."""
         return accepted(await self._database.read(_list, Rights(principal, self._rules), self._clock.now_ms()))
 
     async def revoke(self, principal: Principal, id: str) -> None:
-        """Ends a session's token or a browser's sign-in. Raises `NotFound`, `Denied`."""
+        """Ends a token or a browser's sign-in. Raises `NotFound`."""
         accepted(await self._database.run(_revoke, Rights(principal, self._rules), id))
 
-    async def find(self, secret: str) -> SessionToken | None:
-        """The valid token with this secret; compared in constant time."""
+    async def find(self, secret: str) -> Token | None:
+        """The valid token with this secret, also of a suspended person; compared in constant time."""
         id, _, _ = secret.rpartition("_")
-        found = await self._database.read(tokens.find_session_token, id, self._clock.now_ms())
+        found = await self._database.read(tokens.find_token, id, self._clock.now_ms())
         is_same = hmac.compare_digest(hash_of(secret), found.hash if found else "")
         return found if is_same else None
 
+    def _draw(self, name: str | None, life: timedelta | None) -> tuple[NewToken, str]:
+        id = self._ids.new(TOKEN_PREFIX)
+        secret = f"{id}_{self._ids.random_hex(48)}"
+        now_ms = self._clock.now_ms()
+        expires_at_ms = None if life is None else now_ms + int(life.total_seconds() * 1000)
+        return NewToken(id=id, hash=hash_of(secret), name=name, at_ms=now_ms, expires_at_ms=expires_at_ms), secret
 
-async def issue_token(tx: Transaction, command: IssueToken) -> SessionToken | Refusal:
+
+async def bind_token(tx: Transaction, command: BindToken) -> Token | Refusal:
     found = await find_session(tx, command.rights, Act.TOKENS, command.target)
     if isinstance(found, Refusal):
         return found
-    token = SessionToken(
-        id=command.id,
-        hash=command.hash,
+    maker = await find_standing(tx, command.rights.principal)
+    token = Token(
+        id=command.new.id,
+        kind=TokenKind.SESSION,
+        hash=command.new.hash,
+        principal=maker.principal,
         session=found.session.row,
         session_key=str(found.session.key),
-        name=command.name,
-        created_at_ms=command.at_ms,
-        expires_at_ms=command.expires_at_ms,
+        name=command.new.name,
+        created_at_ms=command.new.at_ms,
+        expires_at_ms=command.new.expires_at_ms,
     )
-    await tokens.delete_expired(tx, command.at_ms)
-    await tokens.insert_session_token(tx, token, session_principal(token.session_key))
+    return await _store(tx, token)
+
+
+async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
+    reach = await find_reach(tx, command.rights, Act.TOKENS)
+    if isinstance(reach, Refusal):
+        return reach
+    if refusal := refuse_credential(command.held, command.scopes):
+        return refusal
+    person = await people.find(tx, command.person)
+    if person is None:
+        return Refusal(NotFound(f"Person not found: {command.person[:80]!r}. `antiphon people list` shows them."))
+    token = Token(
+        id=command.new.id,
+        kind=TokenKind.PERSON,
+        hash=command.new.hash,
+        principal=person_principal(person.merged_into or person.id),
+        scopes=command.scopes,
+        name=command.new.name,
+        created_at_ms=command.new.at_ms,
+        expires_at_ms=command.new.expires_at_ms,
+    )
+    return await _store(tx, token)
+
+
+async def _store(tx: Transaction, token: Token) -> Token:
+    await tokens.delete_expired(tx, token.created_at_ms)
+    await tokens.insert_token(tx, token)
     return token
 
 
-async def _list(query: Query, rights: Rights, at_ms: int) -> list[SessionToken] | Refusal:
+async def rotate_token(tx: Transaction, command: RotateToken) -> Token | Refusal:
+    reach = await find_reach(tx, command.rights, Act.TOKENS)
+    if isinstance(reach, Refusal):
+        return reach
+    token = await tokens.find_token(tx, command.id, command.at_ms)
+    if token is None:
+        return _unknown(command.id)
+    if refusal := refuse_credential(command.held, token.scopes):
+        return refusal
+    await tokens.replace_hash(tx, token.id, command.hash)
+    return token
+
+
+def refuse_credential(held: frozenset[TokenScope], wanted: frozenset[TokenScope] = ALL_SCOPES) -> Refusal | None:
+    """The refusal if a credential with the wanted scopes may not be made by one that holds these."""
+    decision = decide_new_credential(held, wanted)
+    return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
+
+
+async def _list(query: Query, rights: Rights, at_ms: int) -> list[Token] | Refusal:
     reach = await find_reach(query, rights, Act.TOKENS)
-    return reach if isinstance(reach, Refusal) else await tokens.list_session_tokens(query, at_ms)
+    return reach if isinstance(reach, Refusal) else await tokens.list_tokens(query, at_ms)
 
 
 async def _revoke(tx: Transaction, rights: Rights, id: str) -> Refusal | None:
     reach = await find_reach(tx, rights, Act.TOKENS)
     if isinstance(reach, Refusal):
         return reach
-    if not await tokens.delete_by_id(tx, id):
-        return Refusal(NotFound(f"Token not found: {id[:80]!r}. `antiphon tokens list` shows them."))
-    return None
+    return None if await tokens.delete_by_id(tx, id) else _unknown(id)
+
+
+def _unknown(id: str) -> Refusal:
+    return Refusal(NotFound(f"Token not found: {id[:80]!r}. `antiphon tokens list` shows them."))

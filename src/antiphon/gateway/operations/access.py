@@ -5,7 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from antiphon.domain.errors import Denied
+from antiphon.domain.errors import Denied, Invalid
+from antiphon.domain.tokens import USUAL_SCOPES, TokenScope, read_scopes
 from antiphon.domain.user_agents import browser_name
 from antiphon.engine.access.signin import LINK_LIFE
 from antiphon.gateway.authentication import PAGE_HEADER, browser_cookie, read_cookie
@@ -16,7 +17,6 @@ from antiphon.gateway.operations.operation import (
     NoParams,
     Params,
     TargetKind,
-    TokenScope,
     operation,
 )
 from antiphon.owner_token import identity_proof
@@ -26,7 +26,14 @@ NOTHING = {204: "Done."}
 
 
 class CreateToken(Params, frozen=True, kw_only=True):
-    session_key: str
+    """For a session or for a person: one of the two."""
+
+    session_key: str | None = None
+    """The session that the token calls tools as; it can do nothing else."""
+    person_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """The person that the token acts as."""
+    scopes: Annotated[list[Annotated[str, Meta(max_length=60)]], Meta(min_length=1, max_length=10)] | None = None
+    """For a person: what the token may do; reading and writing if absent."""
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     days: Annotated[float, Meta(gt=0, le=3650)] | None = None
     """How long the token is valid; without a limit if absent."""
@@ -61,18 +68,49 @@ async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     target=TargetKind.SESSION,
 )
 async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
-    """Creates a token that calls tools as the session and can do nothing else. It is shown only this once."""
-    token, secret = await ask.services.tokens.create(
-        ask.principal,
-        ask.target(params.session_key),
-        name=params.name,
-        life=None if params.days is None else timedelta(days=params.days),
-    )
+    """Creates a token that calls tools as a session, or acts as a person within scopes. It is shown only this once."""
+    life = None if params.days is None else timedelta(days=params.days)
+    if params.session_key is not None and params.person_id is None and params.scopes is None:
+        token, secret = await ask.services.tokens.create(
+            ask.principal, ask.target(params.session_key), name=params.name, life=life
+        )
+    elif params.person_id is not None and params.session_key is None:
+        token, secret = await ask.services.tokens.create_for_person(
+            ask.principal,
+            params.person_id,
+            USUAL_SCOPES if params.scopes is None else read_scopes(params.scopes),
+            held=ask.scopes,
+            name=params.name,
+            life=life,
+        )
+    else:
+        raise Invalid(
+            "Token needs either 'sessionKey', or 'personId' with 'scopes' if you like.", code="invalid_request"
+        )
     return wire.token_row(token, secret)
 
 
 @operation(
-    "tokens.rotate", NoParams, wire.RotatedToken, Http(method="POST", path="/tokens/rotate"), scope=TokenScope.ADMIN
+    "tokens.rotate",
+    NamedToken,
+    wire.TokenRow,
+    Http(method="POST", path="/tokens/{token_id}/rotate"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.TOKEN,
+)
+async def rotate_token(ask: Ask, params: NamedToken) -> wire.TokenRow:
+    """Replaces the token's secret: the old one is refused at once. The new one is shown only this once."""
+    ask.outlive_credential()
+    token, secret = await ask.services.tokens.rotate(ask.principal, params.token_id, held=ask.scopes)
+    return wire.token_row(token, secret)
+
+
+@operation(
+    "tokens.rotate-owner",
+    NoParams,
+    wire.RotatedToken,
+    Http(method="POST", path="/tokens/rotate"),
+    scope=TokenScope.ADMIN,
 )
 async def rotate_owner_token(ask: Ask, params: NoParams) -> wire.RotatedToken:
     """Replaces the owner's token in the home's file, and ends the browsers and links that the old token admitted."""
@@ -97,8 +135,8 @@ async def revoke_token(ask: Ask, params: NamedToken) -> None:
 
 @operation("links.create", NoParams, wire.SignInLink, Http(method="POST", path="/auth/link"), scope=TokenScope.ADMIN)
 async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
-    """Creates a code for a sign-in link, for the owner."""
-    code = await ask.services.sign_in.new_link_code(ask.principal)
+    """Creates a code for a sign-in link, for the owner. A browser has all scopes, so the token that asks needs them."""
+    code = await ask.services.sign_in.new_link_code(ask.principal, held=ask.scopes)
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 
 
@@ -143,4 +181,14 @@ async def prove(ask: Ask, params: Prove) -> wire.Proof:
     return wire.Proof(proof=identity_proof(key, params.nonce, host, port))
 
 
-OPERATIONS = (list_tokens, create_token, rotate_owner_token, revoke_token, create_link, sign_in, sign_out, prove)
+OPERATIONS = (
+    list_tokens,
+    create_token,
+    rotate_token,
+    rotate_owner_token,
+    revoke_token,
+    create_link,
+    sign_in,
+    sign_out,
+    prove,
+)

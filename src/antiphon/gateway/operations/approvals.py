@@ -9,9 +9,10 @@ from msgspec import Meta
 from antiphon.domain.approval import ApprovalState, Verdict
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import ApprovalId
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.runs.decisions import ApprovalFilter
 from antiphon.gateway.operations.following import Seconds
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import approvals as wire
 

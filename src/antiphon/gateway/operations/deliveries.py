@@ -1,8 +1,9 @@
 """Operations on the outbox, for the owner. Contract: channels 1."""
 
 from antiphon.domain.delivery import DeliveryStatus
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import deliveries as wire
 

@@ -13,6 +13,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import WEBCHAT
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.gateway.bodies import LARGE_BYTES
 from antiphon.gateway.operations.following import (
@@ -29,7 +30,7 @@ from antiphon.gateway.operations.following import (
     view_of,
     with_end,
 )
-from antiphon.gateway.operations.operation import Ask, Http, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
 from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view
 from antiphon.wire import messages as wire

@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.credentials import Watch
+from antiphon.engine.access.reach import TokenHolder
 from antiphon.engine.access.signin import Browser
 from antiphon.engine.services import Services
 from antiphon.gateway.bodies import SMALL_BYTES
@@ -25,15 +27,6 @@ class Params(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_f
 
 class NoParams(Params, frozen=True, kw_only=True):
     """No parameters."""
-
-
-class TokenScope(StrEnum):
-    """The permission that a token needs. Contract: access 2."""
-
-    READ = "sessions.read"
-    WRITE = "sessions.write"
-    APPROVALS = "approvals"
-    ADMIN = "admin"
 
 
 class TargetKind(StrEnum):
@@ -95,8 +88,10 @@ class Ask:
     gateway: Gateway
     who: Principal | None
     """None is an unknown caller, whom open operations answer."""
-    bound_session: str | None = None
-    """The key of the session that the caller's token is bound to."""
+    scopes: frozenset[TokenScope] = ALL_SCOPES
+    """Those of the caller's credential."""
+    holder: TokenHolder | None = None
+    """The caller, if their token is bound to a session."""
     http: Request | None = None
 
     @property

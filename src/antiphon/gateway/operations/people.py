@@ -6,8 +6,9 @@ from msgspec import Meta
 
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.people import INVITATION_LIFE, KnownPerson
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import people as wire
 
@@ -73,7 +74,7 @@ async def get_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
 async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
     """Creates a person, and a code that signs one browser in as them, once, within 24 hours."""
     agents = frozenset(AgentId(agent) for agent in params.agents)
-    invited = await ask.services.people.invite(ask.principal, params.name, params.role, agents)
+    invited = await ask.services.people.invite(ask.principal, params.name, params.role, agents, held=ask.scopes)
     return wire.InvitationShape(
         person=wire.person(KnownPerson(invited.person, [])),
         code=invited.code,

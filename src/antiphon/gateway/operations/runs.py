@@ -2,9 +2,10 @@
 
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import RunStatus
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.gateway.operations.following import Seconds, wait_for_run
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import runs as wire
 

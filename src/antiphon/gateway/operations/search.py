@@ -4,7 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from antiphon.gateway.operations.operation import Ask, Http, Params, TokenScope, operation
+from antiphon.domain.tokens import TokenScope
+from antiphon.gateway.operations.operation import Ask, Http, Params, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import search as wire
 from antiphon.wire.sessions import session_row

@@ -13,8 +13,9 @@ from antiphon.domain.keys import SessionKind
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
 from antiphon.domain.session import SessionType, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.sessions import ListCursor, SessionAttributes, SessionFilter, session_columns
-from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Http, HttpReply, Params, TargetKind, operation
 from antiphon.incoming import misfit
 from antiphon.wire import sessions as wire
 from antiphon.wire.encoding import compact_json

@@ -6,8 +6,9 @@ from msgspec import field
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.bodies import LARGE_BYTES
-from antiphon.gateway.operations.operation import Ask, Header, Http, Params, TargetKind, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Header, Http, Params, TargetKind, operation
 from antiphon.wire import tools as wire
 
 
@@ -64,12 +65,12 @@ async def invoke_tool(ask: Ask, params: InvokeTool) -> dict[str, Any]:
     if target is None:
         raise Invalid("Call needs 'sessionKey', the session that it acts as.", code="session_missing")
     return await ask.gateway.tool_calls.call(
-        ask.principal, target, params.name, params.arguments, idempotency_key=params.idempotency_key
+        ask.holder or ask.principal, target, params.name, params.arguments, idempotency_key=params.idempotency_key
     )
 
 
 async def _acting_target(ask: Ask, named: str | None) -> NamedTarget | None:
-    return await ask.gateway.tool_calls.acting_target(ask.bound_session, named, ask.services.sessions.target)
+    return await ask.gateway.tool_calls.acting_target(ask.holder, named, ask.services.sessions.target)
 
 
 OPERATIONS = (list_tools, invoke_tool)

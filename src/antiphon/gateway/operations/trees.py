@@ -4,7 +4,8 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, TokenScope, operation
+from antiphon.domain.tokens import TokenScope
+from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import NamedSession
 from antiphon.wire import trees as wire
 

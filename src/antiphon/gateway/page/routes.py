@@ -16,12 +16,13 @@ from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import MAX_TEXT_BYTES, UserMessage
 from antiphon.domain.session import Source
 from antiphon.domain.text import compact, plain
+from antiphon.domain.tokens import TokenScope
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.engine.views.search import Hit
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.operations.following import LAST_EVENT_ID, resume
-from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, TokenScope, operation
+from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, operation
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
 from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_between, read_conversation

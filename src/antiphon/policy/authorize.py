@@ -1,0 +1,64 @@
+"""The one decision on what is asked from outside, below all transports. Contract: access 1, 2, 5.
+
+It has three parts, because what they need is known at different moments. `decide_scope` compares a credential with the
+operation, at every door alike, before anything is read. `authorize` decides in the unit that reads or changes, by the
+principal's standing in that moment, and returns the reach; `policy/reach.decide` then grants one target of it.
+"""
+
+from msgspec import Struct
+
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.tokens import ALL_SCOPES, TokenScope
+from antiphon.policy.acts import Act
+from antiphon.policy.decision import ALLOW, Decision, Deny
+from antiphon.policy.reach import Reach
+from antiphon.policy.rights import decide_act, reaches_all
+from antiphon.policy.standing import Standing
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How far a credential lets its principal act."""
+
+    scopes: frozenset[TokenScope] = ALL_SCOPES
+    session: SessionRow | None = None
+    """The only session that it reaches, and only to call tools as it; None for no such limit."""
+
+
+UNLIMITED = Limits()
+
+
+def decide_scope(limits: Limits, needed: TokenScope | None, *, serves_bound: bool) -> Decision:
+    """Whether a credential with these limits may ask for an operation, whoever holds it. Open ones need no scope."""
+    if limits.session is not None:
+        return ALLOW if serves_bound else _BOUND
+    if needed is None or needed in limits.scopes:
+        return ALLOW
+    return Deny("scope_missing", f"Token lacks a scope: {needed.value!r}. An owner can create a token that has it.")
+
+
+def authorize(standing: Standing, limits: Limits, act: Act) -> Reach | Deny:
+    """The sessions on which a principal may do the act now, within the limits of its credential."""
+    if limits.session is not None and act is not Act.CALL:
+        return _BOUND
+    decision = decide_act(standing, act)
+    if isinstance(decision, Deny):
+        return decision
+    if reaches_all(standing):
+        return _EVERYTHING[act] if limits.session is None else Reach(act=act, only=limits.session)
+    return Reach(act=act, participant=str(standing.principal), only=limits.session)
+
+
+_EVERYTHING = {act: Reach(act=act) for act in Act}
+
+
+def decide_new_credential(held: frozenset[TokenScope], wanted: frozenset[TokenScope]) -> Decision:
+    """Whether a credential that holds the one scopes may make another with the wanted ones."""
+    beyond = sorted(wanted - held)
+    if not beyond:
+        return ALLOW
+    return Deny("scope_beyond_maker", f"Credential that asks lacks a scope of the new one: {', '.join(beyond)}.")
+
+
+_BOUND = Deny(
+    "token_bound", "Token is bound to a session: it serves POST /mcp and POST /tools/{name}, and nothing else."
+)

@@ -1,0 +1,347 @@
+"""Who may do what: every operation × every kind of caller × every way to name its target, over HTTP and MCP.
+
+What is expected stands in the small table below, which is written by hand and shares nothing with the code that it
+judges. An operation that has no line in it fails.
+"""
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.config.config import Config
+from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import SessionRow
+from antiphon.domain.tokens import ALL_SCOPES
+from antiphon.gateway.operations.operation import AnyOperation, TargetKind
+from antiphon.gateway.operations.table import TABLE
+from antiphon.gateway.server import bind, serving
+from antiphon.store import sessions as rows
+from antiphon.store.database import Transaction
+from tests.claims import requirement
+from tests.gateway.asking import filled, request_of
+from tests.gateway.served import TOKEN, Json, new_client
+from tests.tools.test_hidden_is_missing import Tap
+
+pytestmark = pytest.mark.anyio
+
+SHARED, HIDDEN = "agent:main:telegram:group:shared", "agent:main:telegram:group:hidden"
+MISSING, MAIN = "agent:main:telegram:group:nobody", "agent:main:main"
+OUTSIDERS = ("user", "guest")
+
+OWNERS, USERS, EVERYONE = "owner", "user", "guest"
+"""The least role that may do something."""
+OPEN = "open"
+"""Anyone may, also without a credential."""
+NOBODY = "nobody"
+"""Refused for everyone here, whatever their rights."""
+
+LEAST: Mapping[str, str] = {
+    "sessions.list": USERS,
+    "sessions.create": USERS,
+    "sessions.get": EVERYONE,
+    "sessions.patch": EVERYONE,
+    "sessions.delete": EVERYONE,
+    "sessions.reset": OWNERS,  # groups; others may reset their own direct chats
+    "sessions.cancel": EVERYONE,
+    "sessions.fork": EVERYONE,
+    "sessions.post": EVERYONE,
+    "sessions.append": EVERYONE,
+    "sessions.history": EVERYONE,
+    "sessions.events": EVERYONE,
+    "sessions.transcript": EVERYONE,
+    "sessions.tree": USERS,
+    "search.find": EVERYONE,
+    "trees.list": USERS,
+    "activities.list": USERS,
+    "runs.list": USERS,
+    "runs.get": EVERYONE,
+    "runs.wait": EVERYONE,
+    "runs.cancel": EVERYONE,
+    "approvals.list": OWNERS,
+    "approvals.get": OWNERS,
+    "approvals.wait": OWNERS,
+    "approvals.resolve": OWNERS,
+    "deliveries.list": OWNERS,
+    "deliveries.get": OWNERS,
+    "deliveries.retry": OWNERS,
+    "tools.list": EVERYONE,
+    "tools.invoke": EVERYONE,
+    "people.list": OWNERS,
+    "people.get": OWNERS,
+    "people.invite": OWNERS,
+    "people.role": OWNERS,
+    "people.suspend": OWNERS,
+    "people.resume": OWNERS,
+    "people.merge": OWNERS,
+    "people.remove": OWNERS,
+    "tokens.list": OWNERS,
+    "tokens.create": OWNERS,
+    "tokens.rotate": OWNERS,
+    "tokens.rotate-owner": OWNERS,
+    "tokens.revoke": OWNERS,
+    "links.create": OWNERS,
+    "browsers.sign-in": OPEN,
+    "browsers.sign-out": NOBODY,  # no browser asks here
+    "gateways.prove": OPEN,
+    "webhooks.receive": OPEN,
+    "health.get": OPEN,
+    "health.ready": OPEN,
+}
+"""What each operation needs; everyone below owner also takes part in the session or run that they name."""
+HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
+"""Operations of owners alone that answer others as if there were nothing."""
+LOOKS_FIRST = {"sessions.reset", "sessions.tree"}
+"""Operations that look for their target before they refuse a role: what others may not see does not exist first."""
+LAST = ("tokens.rotate", "tokens.revoke", "people.remove", "tokens.rotate-owner")
+"""Operations that take away what the others ask with."""
+WAYS = ("key", "id", "main", "alias", "other case", "missing")
+RANKS = (EVERYONE, USERS, OWNERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    operation: str
+    who: str
+    """`owner`, `user`, `guest`, `bound`, `suspended`, `none`."""
+    where: str
+    """The session: `shared`, in which all of them take part, or `hidden`."""
+    way: str
+    """How the target is named."""
+
+
+def expected(cell: Cell, kind: TargetKind) -> tuple[str, ...]:
+    """The possible outcomes, by the table above."""
+    least = LEAST[cell.operation]
+    match cell.who:
+        case "none":
+            return ("allowed",) if least == OPEN else ("token_missing",)
+        case "suspended":
+            return ("suspended",)
+        case "bound" if cell.operation != "tools.invoke":
+            return ("token_bound",)
+        case "bound" if cell.way == "other case":
+            return ("invalid",)
+        case "bound":
+            is_own = cell.where == "shared" and cell.way in ("key", "id", "alias")
+            return ("allowed",) if is_own else ("token_bound",)
+        case _:
+            pass
+    if least in (OPEN, NOBODY):
+        return ("allowed",) if least == OPEN else ("forbidden",)
+    if kind is TargetKind.SESSION and cell.way == "other case":
+        return ("invalid",)
+    is_reached = cell.way != "missing" and (cell.who == OWNERS or (cell.where == "shared" and cell.way != "main"))
+    if RANKS.index(cell.who) < RANKS.index(least):
+        if cell.operation in LOOKS_FIRST and not is_reached:
+            return ("not_found",)
+        return ("not_found",) if cell.operation in HIDES_ITSELF else ("forbidden",)
+    if kind is TargetKind.NONE:
+        return ("allowed",)
+    return ("allowed",) if is_reached else ("not_found",)
+
+
+def outcome(answer: httpx.Response, text: str) -> str:
+    """One word for what came back; `allowed` for everything that rights did not refuse."""
+    if answer.status_code < 400:
+        return "allowed"
+    code = json.loads(text)["error"]["code"]
+    match answer.status_code, code:
+        case (401, "token_missing") | (403, "token_bound" | "suspended" | "forbidden") | (404, "not_found"):
+            return code
+        case (400, "invalid_key"):
+            return "invalid"
+        case (403, "agent_not_open"):
+            return "forbidden"
+        case (403, "scope_missing"):
+            return code
+        case _:
+            return "allowed"
+
+
+NAMED = ("key", "sessionKey", "runId", "deliveryId", "approvalId", "tokenId", "personId")
+"""The parameters that name a target."""
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    app: App
+    tap: Tap
+    clients: dict[str, httpx.AsyncClient]
+    names: dict[tuple[str, str], str]
+    """The name of a session, by where and in which way."""
+    runs: dict[str, str] = field(default_factory=dict[str, str])
+    objects: dict[TargetKind, str] = field(default_factory=dict[TargetKind, str])
+    """The id of one of each of the other things."""
+
+    def name(self, cell: Cell, kind: TargetKind) -> str:
+        if kind is TargetKind.SESSION:
+            return self.names[cell.where, cell.way]
+        if kind is TargetKind.NONE:
+            return ""
+        if cell.way == "missing":
+            return {TargetKind.RUN: "run_nobody"}.get(kind, "nobody")
+        return self.runs[cell.where] if kind is TargetKind.RUN else self.objects[kind]
+
+    def request(self, cell: Cell) -> httpx.Request:
+        operation = TABLE[cell.operation]
+        name = self.name(cell, operation.target)
+        given: Json = dict.fromkeys(NAMED, name)
+        if operation.target is not TargetKind.SESSION:
+            del given["key"], given["sessionKey"]
+        if operation.name == "tokens.create":
+            del given["personId"]
+        client = self.clients[cell.who]
+        return request_of(client, operation, filled(operation, **given) | EXTRA.get(operation.name, {}))
+
+    async def ask(self, cell: Cell) -> tuple[str, str]:
+        """The outcome, and the answer's text; a stream's is empty."""
+        answer = await self.clients[cell.who].send(self.request(cell), stream=True)
+        try:
+            is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
+            text = "" if is_stream else (await answer.aread()).decode()
+            return outcome(answer, text), text
+        finally:
+            await answer.aclose()
+
+
+EXTRA: Mapping[str, Json] = {
+    "sessions.create": {"agentId": "main"},
+    "sessions.patch": {"description": "x"},
+    "tools.invoke": {"name": "session_status"},
+    "people.role": {"role": "user"},
+    "people.merge": {"into": "owner"},
+    "people.invite": {"name": "Nick"},
+    "approvals.resolve": {"decision": "deny"},
+}
+
+
+async def _let_in(tx: Transaction, session: SessionRow, principal: str) -> None:
+    await rows.add_participant(tx, session, principal)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    limits = {"guest": {"requestsPerMinute": 10**6, "burst": 10**6, "sessions": 10**4}}
+    settings = {"gateway": {"drain_seconds": 0}, "limits": limits}
+    tap = Tap()
+    async with AsyncExitStack() as stack:
+        app = await stack.enter_async_context(
+            open_app(tmp_path / "home", Config.model_validate(settings), Parts(connect=tap.connect))
+        )
+        url = await stack.enter_async_context(
+            serving(gateway_app(app, TOKEN), bind("127.0.0.1", 0), on_stop=app.services.hub.close)
+        )
+        owner = await stack.enter_async_context(new_client(url, TOKEN))
+        secrets: dict[str, str | None] = {"none": None}
+        for person, role in (("user", "user"), ("guest", "guest"), ("suspended", "user"), ("spare", "user")):
+            (await owner.post("/people", json={"name": person, "role": role, "agents": ["main"]})).raise_for_status()
+            _, secrets[person] = await app.services.tokens.create_for_person(OWNER, person, ALL_SCOPES)
+        found = {key: (await owner.post("/sessions", json={"key": key})).json() for key in (SHARED, HIDDEN, MAIN)}
+        for person in ("user", "guest", "suspended"):
+            session = await app.services.sessions.get(OWNER, app.services.sessions.target(SHARED))
+            await app.database.run(_let_in, session.session.row, f"person:{person}")
+        secrets["bound"] = (await owner.post("/tokens", json={"sessionKey": SHARED})).json()["token"]
+        (await owner.post("/people/suspended/suspend", json={})).raise_for_status()
+        clients = {who: await stack.enter_async_context(new_client(url, secret)) for who, secret in secrets.items()}
+        names: dict[tuple[str, str], str] = {}
+        for where, key in (("shared", SHARED), ("hidden", HIDDEN)):
+            alias, other_case = key.removeprefix("agent:main:"), key.replace("telegram", "Telegram")
+            forms = (key, found[key]["sessionId"], "main", alias, other_case, MISSING)
+            names |= {(where, way): form for way, form in zip(WAYS, forms, strict=True)}
+        world = World(app=app, tap=tap, clients={**clients, "owner": owner}, names=names)
+        for where, key in (("shared", SHARED), ("hidden", HIDDEN)):
+            posted = (await owner.post(f"/sessions/{key}/messages?wait=10", json={"text": "hello"})).json()
+            world.runs[where] = posted["runId"]
+        spare, _ = await app.services.tokens.create_for_person(OWNER, "spare")
+        world.objects = {TargetKind.TOKEN: spare.id, TargetKind.PERSON: "spare"}
+        yield world
+
+
+def cells_of(operation: AnyOperation) -> list[Cell]:
+    """Every cell of an operation's line."""
+    ways = {TargetKind.SESSION: WAYS, TargetKind.NONE: ("key",), TargetKind.RUN: ("key", "missing")}
+    found: list[Cell] = []
+    for who in ("none", "suspended", "bound", "guest", "user", "owner"):
+        for where in ("shared", "hidden"):
+            if operation.target in (TargetKind.DELIVERY, TargetKind.APPROVAL):
+                names: tuple[str, ...] = ("missing",)
+            else:
+                names = ways.get(operation.target, ("missing", "key"))
+            if operation.target not in (TargetKind.SESSION, TargetKind.RUN) and where == "hidden":
+                continue
+            found += [Cell(operation=operation.name, who=who, where=where, way=way) for way in names]
+    return found
+
+
+@requirement("access:1", "access:2", "access:4", "access:5", "answers:2")
+async def test_every_operation_answers_every_caller_as_the_table_says(world: World) -> None:
+    assert LEAST.keys() == TABLE.keys(), "an operation without a line, or a line without an operation"
+    wrong: list[str] = []
+    count = 0
+    last = [TABLE[name] for name in LAST]
+    for operation in [*(each for each in TABLE.values() if each not in last), *last]:
+        for cell in cells_of(operation):
+            found, text = await world.ask(cell)
+            count += 1
+            if found not in expected(cell, operation.target):
+                wrong.append(f"{cell}: {found}, not {expected(cell, operation.target)}: {text[:200]}")
+    print(f"{count} cells over HTTP")
+    assert not wrong, f"{len(wrong)} of {count} cells are wrong:\n" + "\n".join(wrong[:40])
+    assert count > 1_000
+
+
+@requirement("access:2", "access:5", "answers:2", "tools:1")
+async def test_tools_answer_every_caller_over_mcp_as_over_http(world: World) -> None:
+    wrong: list[str] = []
+    told: dict[Cell, str] = {}
+    for cell in cells_of(TABLE["tools.invoke"]):
+        call = {"name": "session_status", "arguments": {}}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        name = world.name(cell, TargetKind.SESSION)
+        headers = {"Accept": "application/json, text/event-stream", "Antiphon-Session": name}
+        answer = await world.clients[cell.who].post("/mcp", json=request, headers=headers)
+        found = outcome(answer, answer.text)
+        if answer.status_code == 200:
+            content = json.loads(answer.text[answer.text.index("{") :].splitlines()[0])["result"]["structuredContent"]
+            found = str(content.get("code", "allowed")).replace("invalid_key", "invalid")
+            told[cell] = without(json.dumps(content), name)
+        if found not in expected(cell, TargetKind.SESSION):
+            wrong.append(f"{cell}: {found}, not {expected(cell, TargetKind.SESSION)}: {answer.text[:200]}")
+    print(f"{len(cells_of(TABLE['tools.invoke']))} cells over MCP")
+    assert not wrong, "\n".join(wrong)
+    for who in OUTSIDERS:
+        cells = [Cell(operation="tools.invoke", who=who, where="hidden", way=way) for way in ("key", "missing")]
+        assert told[cells[0]] == told[cells[1]]
+
+
+def without(text: str, name: str) -> str:
+    """The text without the caller's own word for the target."""
+    return text.replace(name, "NAME")
+
+
+@requirement("answers:2", "access:1")
+@pytest.mark.parametrize("who", OUTSIDERS)
+async def test_hidden_and_missing_are_one_answer_of_the_same_statements(world: World, who: str) -> None:
+    """Byte by byte but for the name, for every operation that names a session or a run."""
+    named = [each for each in TABLE.values() if each.target in (TargetKind.SESSION, TargetKind.RUN)]
+    for operation in named:
+        told: dict[str, tuple[str, Counter[str]]] = {}
+        for way in ("key", "missing"):
+            cell = Cell(operation=operation.name, who=who, where="hidden", way=way)
+            common: Counter[str] | None = None
+            for _ in range(6):
+                world.tap.counts.clear()
+                found, text = await world.ask(cell)
+                common = world.tap.counts.copy() if common is None else common & world.tap.counts
+                assert found in ("not_found", "forbidden"), (cell, text)
+                told[way] = without(text, world.name(cell, operation.target)), common
+        assert told["key"][0] == told["missing"][0], operation.name
+        assert told["key"][1] == told["missing"][1], (operation.name, told["key"][1] - told["missing"][1])
+        assert sum(told["key"][1].values()) > 1, operation.name
