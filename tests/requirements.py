@@ -197,7 +197,7 @@ REQUIREMENTS = {
     # 9. Approvals
     "approvals:1": Requirement(
         "A call that needs approval is recorded and asked for days, then is denied.",
-        remaining="`tools.approval.people`; the classification and origin of a call come with information flow",
+        remaining="the classification and origin of a call come with information flow",
     ),
     "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
     "approvals:3": Requirement(

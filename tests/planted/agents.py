@@ -223,4 +223,11 @@ BUGS = (
         "if (other := find_identical(so_far.pending, asked)) and not other:",
         "engine/test_approvals.py::test_the_same_call_that_waits_already_is_not_asked_again[sqlite]",
     ),
+    Bug(
+        "a call begins by the rights that its person had when it was judged",
+        "agents/loop.py",
+        "if standing != judge.standing:",
+        "if not standing:",
+        "engine/test_people_asking.py::test_what_a_person_is_when_the_call_begins_decides[sqlite]",
+    ),
 )

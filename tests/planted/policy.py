@@ -145,4 +145,11 @@ BUGS = (
         "",
         "policy/test_approvals.py::test_session_tools_never_ask[sessions_send]",
     ),
+    Bug(
+        "a user's calls write unasked",
+        "policy/approvals.py",
+        "    if reaches_all(standing):",
+        "    if not standing.is_suspended:",
+        "engine/test_people_asking.py::test_what_a_user_writes_waits_and_what_the_owner_writes_does_not[sqlite]",
+    ),
 )

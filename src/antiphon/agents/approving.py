@@ -9,9 +9,10 @@ from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict, hash_of_text
 from antiphon.domain.transcript import OpenCall
+from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
-from antiphon.policy.approvals import ApprovalRules, NeedsApproval, decide_call
-from antiphon.policy.rights import is_guest
+from antiphon.policy.approvals import NeedsApproval, decide_call
+from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.standing import Standing
 
 RUN_COMMAND = "run_command"
@@ -28,18 +29,23 @@ class JudgedCall:
     """How to ask for it, if it needs an approval that it does not have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Judge:
     """Judges the calls of one run."""
 
-    rules: ApprovalRules
+    rules: Rules
     tools: Toolset
-    is_walled: bool
-    """Whether its commands run in a sandbox; on the host a command may delete anything."""
+    standing: Standing
+    """What the principal was when it was last read. A call begins only while this is still so."""
+    is_sandboxed: bool
+    """Whether the session's commands run in a sandbox; on the host a command may delete anything."""
 
     async def judge(self, context: RunContext, calls: Sequence[OpenCall]) -> list[JudgedCall]:
         """Every call, in order. Reads nothing if none needs an approval and the run has never asked."""
         needs = [self._need(call) for call in calls]
+        if any(needs):
+            self.standing = await context.standing()
+            needs = [self._need(call) for call in calls]
         if not any(needs) and context.run.approval is None:
             return [JudgedCall(call=call) for call in calls]
         so_far = await context.read_approvals()
@@ -52,12 +58,13 @@ class Judge:
     def _need(self, call: OpenCall) -> NeedsApproval | None:
         """None for a call that has begun, and for one that cannot run anyway."""
         tool = self.tools.find(call.part.name)
-        if tool is None or call.is_begun:
+        if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.guest_tools):
             return None
         decision = decide_call(
-            self.rules,
+            self.rules.approval,
             tool.schema.name,
-            effects_of(tool, is_walled=self.is_walled),
+            effects_of(tool, is_walled=is_walled(self.standing, is_sandboxed=self.is_sandboxed)),
+            self.standing,
             is_from_server=self.tools.is_from_server(tool.schema.name),
         )
         return decision if isinstance(decision, NeedsApproval) else None

@@ -69,7 +69,7 @@ class ToolCalls:
                 code="tool_not_given",
             )
         effects = effects_of(tool, is_walled=name == RUN_COMMAND and await self._is_walled(found.caller))
-        need = decide_call(self._rules.approval, name, effects, is_from_server=False)
+        need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
         if isinstance(need, NeedsApproval):
             return await self._call_approved(found.caller, tool, arguments, need, has_key=idempotency_key is not None)
         output = await tool.call(ToolContext(found.caller), arguments)

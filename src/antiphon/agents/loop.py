@@ -12,7 +12,7 @@ from typing import cast
 
 import anyio
 
-from antiphon.agents.approving import Judge, JudgedCall, is_walled
+from antiphon.agents.approving import Judge, JudgedCall
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
 from antiphon.agents.fence import PURPOSE, DataFences
@@ -74,8 +74,7 @@ class AgentLoop:
         tools = offered.for_session(agent.id, session.depth, standing, self._rules)
         is_group = session.source.type is SessionType.GROUP
         is_sandboxed = context.run.is_sandboxed or self._rules.are_sandboxed(session)
-        walled = is_walled(standing, is_sandboxed=is_sandboxed)
-        judge = Judge(rules=self._rules.approval, tools=tools, is_walled=walled)
+        judge = Judge(rules=self._rules, tools=tools, standing=standing, is_sandboxed=is_sandboxed)
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -216,21 +215,25 @@ class AgentLoop:
             try:
                 async with anyio.create_task_group() as tasks:
                     for each in judged:
-                        tasks.start_soon(self._run_call, context, each, tools)
+                        tasks.start_soon(self._run_call, context, each, judge)
             except ExceptionGroup as group:
                 raise group.exceptions[0] from None  # the error of recording, as if there had been one call
             return None
         for each in judged:
             if each.asked is not None:
                 asked = [other.asked for other in judged if other.asked is not None]
-                has_asked = await context.ask_approval(asked, judge.rules.expire_after)
+                has_asked = await context.ask_approval(asked, self._rules.approval.expire_after)
                 return AwaitsApproval() if has_asked else RunEnding(outcome=CANCELLED)
-            await self._run_call(context, each, tools)
+            if not await self._run_call(context, each, judge):
+                return None  # judged again, with the rights that the principal has now
         return None
 
-    async def _run_call(self, context: RunContext, judged: JudgedCall, tools: Toolset) -> None:
+    async def _run_call(self, context: RunContext, judged: JudgedCall, judge: Judge) -> bool:
+        """Whether the call has its result now; False if it must be judged again before it begins."""
         call = judged.call
-        output = judged.refusal or await self._call(context, call, tools)
+        output = judged.refusal or await self._call(context, call, judge)
+        if output is None:
+            return False
         await context.record_result(
             ToolResult(
                 message_id=context.ids.new("msg"),
@@ -242,12 +245,14 @@ class AgentLoop:
                 is_error=output.is_error,
             )
         )
+        return True
 
-    async def _call(self, context: RunContext, call: OpenCall, tools: Toolset) -> ToolOutput:
+    async def _call(self, context: RunContext, call: OpenCall, judge: Judge) -> ToolOutput | None:
+        """The call's output; None if it has not begun, because the principal's rights have changed meanwhile."""
         name = call.part.name
-        tool = tools.find(name)
+        tool = judge.tools.find(name)
         if tool is None:
-            return _tool_error("unknown_tool", f"Tool not found: {name!r}. Available tools: {', '.join(tools.names)}.")
+            return _unknown_tool(name, judge.tools)
         if call.is_begun and not tool.is_idempotent:
             return ToolOutput(OUTCOME_UNKNOWN, is_error=True)
         arguments = _parse_arguments(call.part.arguments)
@@ -256,7 +261,10 @@ class AgentLoop:
         if call.is_begun:
             standing = await context.standing()
         else:
-            standing = await context.record_call(call.message_seq, call.index, name)
+            standing = await context.record_call(call, judge.standing)
+            if standing != judge.standing:
+                judge.standing = standing
+                return None
         if not may_call(name, standing, self._rules.guest_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
         caller = Caller(
@@ -318,6 +326,10 @@ def _failures_in_a_row(steps: Sequence[Step]) -> int:
                 return failures
             failures += 1
     return failures
+
+
+def _unknown_tool(name: str, tools: Toolset) -> ToolOutput:
+    return _tool_error("unknown_tool", f"Tool not found: {name!r}. Available tools: {', '.join(tools.names)}.")
 
 
 def _tool_error(code: str, message: str) -> ToolOutput:

@@ -15,7 +15,7 @@ from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, Usage
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
-from antiphon.domain.transcript import Transcript
+from antiphon.domain.transcript import OpenCall, Transcript
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.fence import Fence, Fenced
@@ -128,22 +128,24 @@ class RunContext:
             [NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=self.run.id, message=message)]
         )
 
-    async def record_call(self, message_seq: int, index: int, tool: str) -> Standing:
+    async def record_call(self, call: OpenCall, judged_by: Standing) -> Standing:
         """Stores that a call begins; must return before the call has any effect. Contract: runs 8, access 1.
 
-        Returns the standing, in that moment, of the principal whose rights the call has.
+        Returns the standing, in that moment, of the principal whose rights the call has. If it is another than the one
+        that the call was judged by, the call has not begun.
         """
         begun = NewEvent(
             type=EventType.TOOL_CALL,
             actor=AGENT_ACTOR,
             run_id=self.run.id,
-            data={"messageSeq": message_seq, "index": index, "tool": tool},
+            data={"messageSeq": call.message_seq, "index": call.index, "tool": call.part.name},
         )
         standing = await self._database.run(
             lifecycle.begin_call,
             self._fence,
-            steps.Steps((begun,), self.is_counted),
-            self.clock.now_ms(),
+            lifecycle.BeginCall(
+                begun=steps.Steps((begun,), self.is_counted), judged_by=judged_by, at_ms=self.clock.now_ms()
+            ),
             sessions=(SessionRow(self.run.session),),
         )
         if standing is None:

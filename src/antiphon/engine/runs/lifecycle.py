@@ -191,16 +191,25 @@ async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int
     return await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
 
 
-async def begin_call(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> Standing | None:
-    """Appends that a call begins; returns the standing of the principal whose rights it has.
+class BeginCall(Struct, frozen=True, kw_only=True):
+    begun: Steps
+    judged_by: Standing
+    """What the principal was when the call was judged."""
+    at_ms: int
 
-    None if the fence is old or the run ended.
+
+async def begin_call(tx: Transaction, fence: Fence, command: BeginCall) -> Standing | None:
+    """Appends that a call begins, if the principal whose rights it has is still what it was.
+
+    Returns the principal's standing, also if it is another; None if the fence is old or the run ended.
     """
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
-    return await find_standing(tx, found.run.principal)
+    standing = await find_standing(tx, found.run.principal)
+    if standing == command.judged_by:
+        await record_steps(tx, found.run, command.begun, at_ms=command.at_ms, end=found.end)
+    return standing
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:
