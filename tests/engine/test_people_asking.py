@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts
-from antiphon.domain.actor import OWNER, Principal, session_principal
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.approval import Verdict
 from antiphon.domain.ids import RunId
 from antiphon.domain.person import PersonRole
@@ -15,7 +15,7 @@ from antiphon.domain.run import RunStatus
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
-from tests.engine.stage import config, open_session, wait_end
+from tests.engine.stage import config, wait_end
 from tests.engine.test_approvals import Disk, S, decide, pending
 from tests.engine.test_people import hear, invite
 
@@ -122,12 +122,12 @@ async def test_after_a_promotion_the_same_run_writes_unasked(open_home: OpenHome
 
 
 @requirement("approvals:5", "approvals:1")
-async def test_a_call_from_outside_that_nobody_stands_behind_waits(open_home: OpenHome) -> None:
+async def test_what_a_user_calls_from_outside_waits_too(open_home: OpenHome) -> None:
     disk = Disk()
     async with open_home(config(), disk.parts()) as app:
-        await open_session(app, S)
-        target = app.services.sessions.target(S)
-        bound = session_principal("agent:main:api:s")
-        answer = await app.tool_calls.call(bound, target, "note", {"text": "milk"})
-        assert answer["status"] == "pending" and disk.calls == []
+        ann = await invite(app)
+        await wait_end(app, await hear(app, ann, "one"))
+        target = app.services.sessions.target("agent:main:test:direct:one")
+        assert (await app.tool_calls.call(ann, target, "note", {"text": "milk"}))["status"] == "pending"
+        assert disk.calls == []
         assert (await app.tool_calls.call(OWNER, target, "note", {"text": "milk"}))["result"] == "noted milk"
