@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio import to_thread
 
+from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop
@@ -135,6 +136,7 @@ class App:
     tools: Toolset
     """This program's tools; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
+    approved_calls: ApprovedCalls
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
@@ -200,6 +202,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
             tasks.start_soon(app.services.credentials.run)
+            tasks.start_soon(app.approved_calls.run)
             tasks.start_soon(app.mcp.run)
             tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
             tasks.start_soon(app.services.health.run)
@@ -218,6 +221,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             finally:
                 with anyio.CancelScope(shield=True):
                     await app.drain.run()
+                    await app.approved_calls.drain(config.gateway.drain_seconds)
                     await app.models.aclose()
                 tasks.cancel_scope.cancel()
 
@@ -369,7 +373,7 @@ def _build(
         credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
-    outside = OutsideApprovals(database, rules, clock=clock, ids=ids)
+    outside = OutsideApprovals(database, waits, rules, process=process, clock=clock, ids=ids)
     tool_calls = ToolCalls(tools, callers, outside, rules, ids=ids)
     deliverer = Deliverer(
         database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
@@ -381,6 +385,7 @@ def _build(
         models=base.models,
         tools=tools,
         tool_calls=tool_calls,
+        approved_calls=ApprovedCalls(tools, outside, rules, notifier),
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,

@@ -16,7 +16,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.stage import config, wait_end
-from tests.engine.test_approvals import Disk, S, decide, pending
+from tests.engine.test_approvals import Disk, decide, pending
 from tests.engine.test_people import hear, invite
 
 pytestmark = pytest.mark.anyio

@@ -219,9 +219,9 @@ BUGS = (
     Bug(
         "the same call is asked about twice",
         "agents/approving.py",
-        "if other := find_identical(so_far.pending, asked):",
-        "if (other := find_identical(so_far.pending, asked)) and not other:",
-        "engine/test_approvals.py::test_the_same_call_that_waits_already_is_not_asked_again[sqlite]",
+        "if other := find_identical(so_far.pending, asked, self.standing.principal):",
+        "if (other := find_identical((), asked, self.standing.principal)) and not other:",
+        "engine/test_approvals.py::test_the_same_call_of_another_run_joins_the_open_request[sqlite]",
     ),
     Bug(
         "a call begins by the rights that its person had when it was judged",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
-from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict, hash_of_text
+from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical, hash_of_text
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
@@ -16,6 +16,10 @@ from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.standing import Standing
 
 RUN_COMMAND = "run_command"
+JOINED = (
+    "The same call already waits for approval (request {id}), and one decision counts for both. It runs once it is "
+    "approved, and its result comes where it was asked first. Do not call it again meanwhile."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +96,8 @@ class Judge:
             definition=hash_of_definition(tool.schema),
             reason=need.reason,
         )
-        if other := find_identical(so_far.pending, asked):
-            return JudgedCall(call=call, refusal=_waits_already(other))
+        if other := find_identical(so_far.pending, asked, self.standing.principal):
+            return JudgedCall(call=call, refusal=_joined(other))
         return JudgedCall(call=call, asked=asked)
 
 
@@ -133,7 +137,7 @@ def hash_of_definition(schema: ToolSchema) -> str:
 
 def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
     """The result of a call that was asked about and may not run; None if it may."""
-    if call.verdict is Verdict.ONCE:
+    if call.verdict is not None and call.verdict.allows:
         return None
     if approval.state is ApprovalState.EXPIRED:
         return _refused("approval_expired", f"Call was not approved in time (request {approval.id}). It did not run.")
@@ -143,17 +147,10 @@ def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
     return _refused("approval_denied", f"Call was denied (request {approval.id}). It did not run.{said}")
 
 
-def find_identical(pending: Sequence[Approval], asked: AskedCall) -> Approval | None:
-    """The open request for the same call of the same tool. Contract: approvals 3."""
-    for approval in pending:
-        if any((call.tool, call.sha256) == (asked.tool, asked.sha256) for call in approval.calls):
-            return approval
-    return None
-
-
-def _waits_already(approval: Approval) -> ToolOutput:
-    return _refused(
-        "approval_pending", f"The same call already waits for approval (request {approval.id}). It was not asked again."
+def _joined(approval: Approval) -> ToolOutput:
+    """The result of a call that joins the open request for the same call: it runs once, where it was asked first."""
+    return ToolOutput(
+        json.dumps({"status": "pending", "approvalId": approval.id, "message": JOINED.format(id=approval.id)})
     )
 
 

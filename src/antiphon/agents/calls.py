@@ -8,20 +8,25 @@ from antiphon.agents.approving import RUN_COMMAND, asked_from_outside, effects_o
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
 from antiphon.domain.actor import Principal
+from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
-from antiphon.domain.message import JsonObject
+from antiphon.domain.message import JsonObject, text_of
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.access.reach import target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
-from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
+from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.engine.rules import Rules
 from antiphon.policy.approvals import NeedsApproval, decide_call
 
 MAX_IDEMPOTENCY_KEY = 200
-PENDING = "The call waits for approval and has not run. Once it is approved, the same call with the same key runs it."
+PENDING = (
+    "The call waits for approval and has not run. It runs once it is approved; after that, the same call with the same "
+    "key has its result."
+)
+UNDER_WAY = "The call was approved and is under way. The same call with the same key has its result soon."
 
 
 class ToolCalls:
@@ -54,7 +59,7 @@ class ToolCalls:
 
         Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the principal may not see,
         `Denied` for a tool that the session does not have, `Conflict` for a key that was used for another call. A call
-        that needs an approval answers `pending`; repeated after the decision, it runs.
+        that needs an approval answers `pending`; repeated after the decision, it has the result.
         """
         found = await self._callers.find(principal, target, self._call_id(idempotency_key))
         tool, given = self._tools.find(name), self._given_to(found)
@@ -73,39 +78,39 @@ class ToolCalls:
         if isinstance(need, NeedsApproval):
             return await self._call_approved(found.caller, tool, arguments, need, has_key=idempotency_key is not None)
         output = await tool.call(ToolContext(found.caller), arguments)
-        return _object(output.text, is_error=output.is_error)
+        return answer_of(output.text, is_error=output.is_error)
 
     async def _call_approved(
         self, caller: Caller, tool: Tool, arguments: JsonObject, need: NeedsApproval, *, has_key: bool
     ) -> JsonObject:
         """The answer of a call that needs an approval: `pending` until then. It runs once. Contract: approvals 5.
 
-        A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has run.
+        A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
         """
         asked = asked_from_outside(tool, json.dumps(arguments, ensure_ascii=False), need)
         origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
         approval = await self._approvals.ask(caller, origin, asked)
-        (stored,) = approval.calls
-        if (stored.tool, stored.sha256) != (asked.tool, asked.sha256):
+        stored = next((call for call in approval.calls if (call.tool, call.sha256) == (asked.tool, asked.sha256)), None)
+        if stored is None:
             raise Conflict("Idempotency-Key was used for another call. Use a new one.", code="idempotency_key_reused")
         if approval.is_pending:
-            return {"status": "pending", "approvalId": approval.id, "message": PENDING}
-        if refusal := refusal_of(approval, stored):
-            await self._approvals.forget(approval, keeps_origin=has_key)
-            return _object(refusal.text, is_error=True)
-        if stored.definition != asked.definition:
-            raise Conflict(
-                f"Tool has changed since its call was approved: {asked.tool!r}. Call again with a new Idempotency-Key.",
-                code="approval_outdated",
-            )
-        if approval.outcome is not None:
-            return _object(approval.outcome, is_error=False)
-        if not await self._approvals.begin(approval, keeps_origin=has_key) and not tool.is_idempotent:
-            return {"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN}
-        output = await tool.call(ToolContext(caller), arguments)
-        answer = _object(output.text, is_error=output.is_error)
-        await self._approvals.end(approval, json.dumps(answer, ensure_ascii=False))
+            return _pending(approval, PENDING)
+        answer = await self._answer(approval, stored)
+        if answer is None:
+            return _pending(approval, UNDER_WAY)
+        if not has_key:
+            await self._approvals.forget(approval, origin)
         return answer
+
+    async def _answer(self, approval: Approval, call: AskedCall) -> JsonObject | None:
+        """The answer of a call that was decided; None if it is not over in time."""
+        if refusal := refusal_of(approval, call):
+            return answer_of(refusal.text, is_error=True)
+        if approval.run is not None:
+            result = await self._approvals.find_result(approval, call)
+            return None if result is None else answer_of(text_of(result.content), is_error=result.is_error)
+        outcome = await self._approvals.wait_outcome(approval, LONGEST_WAIT)
+        return None if outcome is None else answer_of(outcome, is_error=False)
 
     async def _is_walled(self, caller: Caller) -> bool:
         session, standing = await self._callers.session_of(caller)
@@ -147,7 +152,11 @@ class ToolCalls:
         return idempotency_key
 
 
-def _object(text: str, *, is_error: bool) -> JsonObject:
+def _pending(approval: Approval, message: str) -> JsonObject:
+    return {"status": "pending", "approvalId": approval.id, "message": message}
+
+
+def answer_of(text: str, *, is_error: bool) -> JsonObject:
     """A tool's answer as an object; plain text becomes its `text`."""
     try:
         value = json.loads(text)

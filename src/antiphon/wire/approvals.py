@@ -1,8 +1,10 @@
 """Approval requests, as deciders see them. Contract: approvals 3, gateway 4."""
 
+import json
 from collections.abc import Sequence
 
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
+from antiphon.domain.message import JsonObject
 from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
 
 
@@ -38,6 +40,8 @@ class ApprovalShape(Shape, frozen=True, kw_only=True):
     decided_at: int | None = None
     decided_by: str | None = None
     note: str | None = None
+    result: JsonObject | None = None
+    """The answer of an approved call from outside a run, once it has one."""
 
 
 class ApprovalList(Shape, frozen=True, kw_only=True):
@@ -60,6 +64,7 @@ def approval(approval: Approval) -> ApprovalShape:
         decided_at=optional_milliseconds(approval.decided_at),
         decided_by=None if approval.decided_by is None else str(approval.decided_by),
         note=approval.note,
+        result=None if approval.outcome is None else json.loads(approval.outcome),
     )
 
 

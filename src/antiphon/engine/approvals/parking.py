@@ -133,7 +133,7 @@ def decided_text(approval: Approval) -> str:
     tools = tools_of(approval.calls)
     if approval.state is ApprovalState.EXPIRED:
         return f"[Nobody answered the request to approve {tools} in time. The calls are denied.]"
-    allowed = tools_of([call for call in approval.calls if call.verdict is Verdict.ONCE])
+    allowed = tools_of([call for call in approval.calls if call.verdict is not None and call.verdict.allows])
     denied = tools_of([call for call in approval.calls if call.verdict is Verdict.DENY])
     said = "; ".join([*([f"approved: {allowed}"] if allowed else []), *([f"denied: {denied}"] if denied else [])])
     return f"[The calls that waited for approval were decided. {said[:1].upper()}{said[1:]}.]"

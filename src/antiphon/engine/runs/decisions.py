@@ -66,13 +66,16 @@ class Approvals:
         return accepted(await self._database.read(_find_for, principal, id))
 
     async def wait(self, principal: Principal, id: ApprovalId, timeout: timedelta) -> Approval:
-        """The request once it is not open any more, or as it is after that time. Raises like `get`."""
+        """The request once it is answered, or as it is after that time. Raises like `get`.
+
+        A call from outside a run that was approved has run by then, too.
+        """
         approval = await self.get(principal, id)
 
         async def is_answered() -> bool:
             nonlocal approval
             approval = await self.get(principal, id)
-            return not approval.is_pending
+            return approval.is_settled
 
         await self._waits.wait_until(approval.session, timeout, is_answered)
         return approval
@@ -183,6 +186,8 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) 
             session = await rows.find_by_row(tx, run.session)
             assert session is not None
             await continue_parked(tx, run, session, approval, at_ms=at_ms)
+        case Consequence.BEGIN:
+            tx.wake(approvals.APPROVED)
         case Consequence.NOTHING | Consequence.PARK:
             pass
     return True
