@@ -202,15 +202,14 @@ REQUIREMENTS = {
     "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
     "approvals:3": Requirement(
         "A person decides once, always or deny, for exactly the recorded call.",
-        remaining="`always`, the hash of the workspace of commands; deciders beside the owner come with people",
+        remaining="the hash of the workspace of commands, deciders beside the owner",
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
         remaining="standing approvals of tasks come with schedules, private channels of deciders with channels",
     ),
     "approvals:5": Requirement(
-        "A call from outside that needs a yes is pending, and repeats safely.",
-        remaining="the decision itself runs the call; until then the same call, sent again, does",
+        "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
     ),
     # 10. Checkpoints
     "checkpoints:1": Requirement(

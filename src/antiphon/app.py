@@ -54,6 +54,7 @@ from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.outside import OutsideApprovals
+from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
@@ -353,7 +354,8 @@ def _build(
         sessions=sessions,
         inbox=inbox,
         runs=Runs(database, rules, clock),
-        approvals=Approvals(database, waits, rules, clock),
+        approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
+        standing_approvals=StandingApprovals(database),
         resets=Resets(database, rules, clock, ids),
         forks=Forks(database, clock, ids),
         history=history,
@@ -373,7 +375,9 @@ def _build(
         credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
-    outside = OutsideApprovals(database, waits, rules, process=process, clock=clock, ids=ids)
+    outside = OutsideApprovals(
+        database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
+    )
     tool_calls = ToolCalls(tools, callers, outside, rules, ids=ids)
     deliverer = Deliverer(
         database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
@@ -385,7 +389,7 @@ def _build(
         models=base.models,
         tools=tools,
         tool_calls=tool_calls,
-        approved_calls=ApprovedCalls(tools, outside, rules, notifier),
+        approved_calls=ApprovedCalls(tools, outside, rules),
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,

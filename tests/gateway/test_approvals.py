@@ -85,7 +85,9 @@ async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHo
     [
         ({}, 400, "invalid_request"),
         ({"decision": "once", "decisions": [{"callId": "1", "decision": "deny"}]}, 400, "invalid_request"),
-        ({"decision": "always"}, 422, "invalid_request"),
+        ({"decision": "ever"}, 422, "invalid_request"),
+        ({"decision": "always", "fields": ["other"]}, 400, "invalid_always"),
+        ({"decision": "once", "fields": ["name"]}, 400, "invalid_always"),
         ({"decisions": []}, 400, "unknown_call"),
         ({"decisions": [{"callId": "2", "decision": "once"}]}, 400, "unknown_call"),
         ({"decisions": [{"callId": "1", "decision": "once"}] * 2}, 400, "invalid_request"),

@@ -225,9 +225,9 @@ BUGS = (
     ),
     Bug(
         "a call begins by the rights that its person had when it was judged",
-        "agents/loop.py",
-        "if standing != judge.standing:",
-        "if not standing:",
+        "engine/runs/lifecycle.py",
+        "if standing != command.judged_by or (",
+        "if (",
         "engine/test_people_asking.py::test_what_a_person_is_when_the_call_begins_decides[sqlite]",
     ),
 )

@@ -19,8 +19,6 @@ from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import FoundCaller
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.rules import Rules
-from antiphon.feed.notifier import Notifier
-from antiphon.store.approvals import APPROVED
 from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -34,11 +32,10 @@ MAX_AT_ONCE = 16
 class ApprovedCalls:
     """The approved calls that this process carries out."""
 
-    def __init__(self, tools: Toolset, approvals: OutsideApprovals, rules: Rules, notifier: Notifier) -> None:
+    def __init__(self, tools: Toolset, approvals: OutsideApprovals, rules: Rules) -> None:
         self._tools = tools
         self._approvals = approvals
         self._rules = rules
-        self._notifier = notifier
         self._at_work: set[str] = set()
         self._woken = asyncio.Event()
         self._is_stopped = False
@@ -51,7 +48,7 @@ class ApprovedCalls:
 
     async def run(self) -> None:
         """Looks after each wake, and from time to time, until it is drained or cancelled."""
-        unsubscribe = self._notifier.subscribe(APPROVED, self._woken.set)
+        unsubscribe = self._approvals.subscribe(self._woken.set)
         try:
             async with anyio.create_task_group() as tasks:
                 while not self._is_stopped:

@@ -8,14 +8,15 @@ from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical, hash_of_text
+from antiphon.domain.ids import StandingApprovalId
 from antiphon.domain.transcript import OpenCall
+from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
-from antiphon.policy.approvals import NeedsApproval, decide_call
+from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.standing import Standing
 
-RUN_COMMAND = "run_command"
 JOINED = (
     "The same call already waits for approval (request {id}), and one decision counts for both. It runs once it is "
     "approved, and its result comes where it was asked first. Do not call it again meanwhile."
@@ -31,6 +32,8 @@ class JudgedCall:
     """Its result, if it must not run."""
     asked: AskedCall | None = None
     """How to ask for it, if it needs an approval that it does not have."""
+    allowed_by: StandingApprovalId | None = None
+    """What lets it run unasked; a call begins only while that counts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +99,8 @@ class Judge:
             definition=hash_of_definition(tool.schema),
             reason=need.reason,
         )
+        if allowed := find_covering(so_far.standing, asked, so_far.run):
+            return JudgedCall(call=call, allowed_by=allowed.id)
         if other := find_identical(so_far.pending, asked, self.standing.principal):
             return JudgedCall(call=call, refusal=_joined(other))
         return JudgedCall(call=call, asked=asked)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import cast
 
-from antiphon.agents.approving import RUN_COMMAND, asked_from_outside, effects_of, is_walled, refusal_of
+from antiphon.agents.approving import asked_from_outside, effects_of, is_walled, refusal_of
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
 from antiphon.domain.actor import Principal
@@ -12,6 +12,7 @@ from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject, text_of
+from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import Callers, FoundCaller
@@ -19,7 +20,7 @@ from antiphon.engine.access.reach import target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.engine.rules import Rules
-from antiphon.policy.approvals import NeedsApproval, decide_call
+from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 
 MAX_IDEMPOTENCY_KEY = 200
 PENDING = (
@@ -77,7 +78,10 @@ class ToolCalls:
         need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
         if isinstance(need, NeedsApproval):
             return await self._call_approved(found.caller, tool, arguments, need, has_key=idempotency_key is not None)
-        output = await tool.call(ToolContext(found.caller), arguments)
+        return await self._run(found.caller, tool, arguments)
+
+    async def _run(self, caller: Caller, tool: Tool, arguments: JsonObject) -> JsonObject:
+        output = await tool.call(ToolContext(caller), arguments)
         return answer_of(output.text, is_error=output.is_error)
 
     async def _call_approved(
@@ -90,6 +94,8 @@ class ToolCalls:
         asked = asked_from_outside(tool, json.dumps(arguments, ensure_ascii=False), need)
         origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
         approval = await self._approvals.ask(caller, origin, asked)
+        if isinstance(approval, StandingApproval):
+            return await self._run(caller, tool, arguments)
         stored = next((call for call in approval.calls if (call.tool, call.sha256) == (asked.tool, asked.sha256)), None)
         if stored is None:
             raise Conflict("Idempotency-Key was used for another call. Use a new one.", code="idempotency_key_reused")

@@ -231,7 +231,7 @@ class AgentLoop:
     async def _run_call(self, context: RunContext, judged: JudgedCall, judge: Judge) -> bool:
         """Whether the call has its result now; False if it must be judged again before it begins."""
         call = judged.call
-        output = judged.refusal or await self._call(context, call, judge)
+        output = judged.refusal or await self._call(context, judged, judge)
         if output is None:
             return False
         await context.record_result(
@@ -247,8 +247,9 @@ class AgentLoop:
         )
         return True
 
-    async def _call(self, context: RunContext, call: OpenCall, judge: Judge) -> ToolOutput | None:
-        """The call's output; None if it has not begun, because the principal's rights have changed meanwhile."""
+    async def _call(self, context: RunContext, judged: JudgedCall, judge: Judge) -> ToolOutput | None:
+        """The call's output; None if it has not begun, because what it was judged by has changed meanwhile."""
+        call = judged.call
         name = call.part.name
         tool = judge.tools.find(name)
         if tool is None:
@@ -261,9 +262,9 @@ class AgentLoop:
         if call.is_begun:
             standing = await context.standing()
         else:
-            standing = await context.record_call(call, judge.standing)
-            if standing != judge.standing:
-                judge.standing = standing
+            begun = await context.record_call(call, judge.standing, judged.allowed_by)
+            standing = judge.standing = begun.standing
+            if not begun.has_begun:
                 return None
         if not may_call(name, standing, self._rules.guest_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")

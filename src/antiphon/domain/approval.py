@@ -30,6 +30,8 @@ class Verdict(StrEnum):
     """The answer to one call."""
 
     ONCE = "once"
+    ALWAYS = "always"
+    """Once now, and unasked from then on, as a standing approval says."""
     DENY = "deny"
 
     @property

@@ -18,6 +18,8 @@ REQUIRED = ("effect:deletes", "effect:spends", "effect:configures")
 """The patterns that apply unless others are configured. A command on the host counts as deleting."""
 PEOPLE = tuple(f"{EFFECT}{effect.value}" for effect in Effect if effect is not Effect.READS)
 """The patterns that apply to all but owners, unless others are configured."""
+RUN_COMMAND = "run_command"
+"""The tool whose standing approvals end with the run that asked."""
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
 _REASONS = {
     Effect.READS: "It reads.",

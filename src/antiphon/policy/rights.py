@@ -29,6 +29,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
     Act.APPROVE: (PersonRole.OWNER, "Only owners may decide requests for approval"),
+    Act.APPROVE_ALWAYS: (PersonRole.OWNER, "Only owners may allow calls always, and see and revoke what is allowed"),
     Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),
     Act.SET_MODEL: (PersonRole.OWNER, "Only the owner may set the model"),

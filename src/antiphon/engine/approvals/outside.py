@@ -3,7 +3,7 @@
 Contract: approvals 3, 5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -14,18 +14,21 @@ from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.ids import ApprovalId, Ids, ProcessId
 from antiphon.domain.message import ToolResult
 from antiphon.domain.session import Session, SessionStatus
+from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import FoundCaller, find_caller
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.asking import requested_event
+from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
+from antiphon.feed.notifier import Notifier
 from antiphon.policy.system import system_grant
-from antiphon.store import approvals, processes
+from antiphon.store import approvals, processes, standing_approvals
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, moment
@@ -61,17 +64,26 @@ class OutsideApprovals:
     """Approvals of calls that act as a session without being one of its runs."""
 
     def __init__(
-        self, database: Database, waits: Waits, rules: Rules, *, process: ProcessId, clock: Clock, ids: Ids
+        self,
+        *,
+        database: Database,
+        notifier: Notifier,
+        waits: Waits,
+        rules: Rules,
+        process: ProcessId,
+        clock: Clock,
+        ids: Ids,
     ) -> None:
         self._database = database
+        self._notifier = notifier
         self._waits = waits
         self._rules = rules
         self._process = process
         self._clock = clock
         self._ids = ids
 
-    async def ask(self, caller: Caller, origin: str, call: AskedCall) -> Approval:
-        """The request of the call, whatever became of it; a new one the first time.
+    async def ask(self, caller: Caller, origin: str, call: AskedCall) -> Approval | StandingApproval:
+        """The request of the call, whatever became of it; a new one the first time, unless it is allowed always.
 
         A call that is asked about already joins that request. Raises `NotFound`, `Conflict` (`too_many_approvals`).
         """
@@ -107,6 +119,10 @@ class OutsideApprovals:
         """The result of a call that the run of the request carried out; None if it has none yet."""
         return await self._database.read(_find_result, approval, call)
 
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Calls `wake` whenever a call was approved, until the returned function is called."""
+        return self._notifier.subscribe(approvals.APPROVED, wake)
+
     async def list_to_carry_out(self) -> Sequence[Approval]:
         """Requests with an approved call that no living process carries out."""
         return await self._database.read(approvals.list_to_carry_out, self._process, BATCH)
@@ -130,9 +146,12 @@ class OutsideApprovals:
         await self._database.run(end_call, approval, outcome, sessions=(approval.session,))
 
 
-async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | Refusal:
+async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | Refusal:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
+    standing = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id)
+    if allowed := find_covering(standing, command.call, None):
+        return allowed
     session = await rows.find_by_row(tx, command.caller.session)
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))

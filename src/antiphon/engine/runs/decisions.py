@@ -17,12 +17,13 @@ from antiphon.domain.approval import (
     on_expired,
 )
 from antiphon.domain.errors import Conflict, Invalid, NotFound, TooLarge
-from antiphon.domain.ids import ApprovalId
+from antiphon.domain.ids import ApprovalId, Ids, StandingApprovalId
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.access.reach import Rights, find_reach, refuse_act
 from antiphon.engine.approvals.answering import store_answer
 from antiphon.engine.approvals.parking import continue_parked
+from antiphon.engine.approvals.standing import Fields, refuse_always, store_always
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -44,18 +45,22 @@ class DecideApproval(Struct, frozen=True, kw_only=True):
     id: ApprovalId
     verdicts: Mapping[str, Verdict] | Verdict
     """By the call's id, or one for all calls."""
+    fields: Fields
     note: str | None
+    standing_ids: Mapping[str, StandingApprovalId]
+    """By the call's id, for what is allowed always."""
     at_ms: int
 
 
 class Approvals:
     """What people can do with requests for approval."""
 
-    def __init__(self, database: Database, waits: Waits, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, waits: Waits, rules: Rules, *, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._waits = waits
         self._rules = rules
         self._clock = clock
+        self._ids = ids
 
     async def list(self, principal: Principal, where: ApprovalFilter, *, limit: int) -> list[Approval]:
         """Newest first. Raises `Denied` for anyone but the owner."""
@@ -86,18 +91,27 @@ class Approvals:
         id: ApprovalId,
         verdicts: Mapping[str, Verdict] | Verdict,
         *,
+        fields: Fields | None = None,
         note: str | None = None,
     ) -> Approval:
         """Answers every call of the request, and lets its run go on. The first answer counts.
 
+        What is allowed always is not asked about again while the arguments that `fields` names stay the same.
         Raises `Denied` for anyone but the owner, `NotFound`, `Invalid` for an answer that does not name each call once
-        (`unknown_call`), and `Conflict` for a request that is not open any more (`approval_decided`,
-        `approval_expired`, `approval_withdrawn`). Contract: approvals 3.
+        (`unknown_call`) or allows always what cannot be (`invalid_always`), and `Conflict` for a request that is not
+        open any more (`approval_decided`, `approval_expired`, `approval_withdrawn`). Contract: approvals 3.
         """
         if note is not None and len(note.encode("utf-8", "surrogatepass")) > MAX_NOTE_BYTES:
             raise TooLarge(f"Note is larger than {MAX_NOTE_BYTES} bytes. Shorten it.", code="note_too_large")
         found = await self.get(principal, id)
-        command = DecideApproval(id=id, verdicts=verdicts, note=note or None, at_ms=self._clock.now_ms())
+        command = DecideApproval(
+            id=id,
+            verdicts=verdicts,
+            fields=fields or {},
+            note=note or None,
+            standing_ids={call.id: StandingApprovalId(self._ids.new("always")) for call in found.calls},
+            at_ms=self._clock.now_ms(),
+        )
         return accepted(await self._database.run(decide_approval, principal, command, sessions=(found.session,)))
 
     def _rights(self, principal: Principal) -> Rights:
@@ -130,16 +144,28 @@ async def decide_approval(tx: Transaction, principal: Principal, command: Decide
     verdicts = _verdicts(approval, command.verdicts)
     if isinstance(verdicts, Refusal):
         return verdicts
+    if Verdict.ALWAYS in verdicts.values() and (refusal := refuse_act(standing, Act.APPROVE_ALWAYS)):
+        return refusal
+    if refusal := refuse_always(approval, verdicts, command.fields):
+        return refusal
     at = moment(command.at_ms)
     if at >= approval.expires_at:
         await expire_approval(tx, approval.id, command.at_ms)
     else:
         decided = on_decided(approval, verdicts, by=standing.principal, note=command.note, at=at)
         if await _carry_out(tx, decided, command.at_ms):
+            await _store_always(tx, decided.approval, command)
             return decided.approval
     current = await approvals.find(tx, command.id)
     assert current is not None
     return Refusal(_answered(current))
+
+
+async def _store_always(tx: Transaction, decided: Approval, command: DecideApproval) -> None:
+    if any(call.verdict is Verdict.ALWAYS for call in decided.calls):
+        stored = await approvals.find(tx, decided.id)
+        assert stored is not None
+        await store_always(tx, stored, command.fields, command.standing_ids)
 
 
 def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Mapping[str, Verdict] | Refusal:

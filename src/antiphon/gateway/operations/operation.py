@@ -44,6 +44,7 @@ class TargetKind(StrEnum):
     RUN = "run"
     DELIVERY = "delivery"
     APPROVAL = "approval"
+    STANDING_APPROVAL = "standing_approval"
     TOKEN = "token"
     PERSON = "person"
 

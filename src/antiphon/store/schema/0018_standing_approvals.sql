@@ -1,7 +1,7 @@
 -- Other calls from outside a run that asked for the same; each finds the request by its own origin.
 CREATE TABLE approval_origins (
   origin TEXT PRIMARY KEY,
-  approval TEXT NOT NULL REFERENCES approvals(id)
+  approval TEXT NOT NULL
 ) $without_rowid;
 CREATE INDEX approval_origins_by_approval ON approval_origins (approval);
 
