@@ -338,7 +338,8 @@ def _build(
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
-        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, home_key, retry=parts.retry),
+        runner=parts.runner
+        or AgentLoop(base.models, mcp_tools, rules, home_key, workspaces=workspaces, retry=parts.retry),
         rules=rules,
         process=process,
         workspaces=workspaces,
@@ -378,7 +379,7 @@ def _build(
     outside = OutsideApprovals(
         database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
     )
-    tool_calls = ToolCalls(tools, callers, outside, rules, ids=ids)
+    tool_calls = ToolCalls(tools, callers, outside, rules, workspaces=workspaces, ids=ids)
     deliverer = Deliverer(
         database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
     )
@@ -389,7 +390,7 @@ def _build(
         models=base.models,
         tools=tools,
         tool_calls=tool_calls,
-        approved_calls=ApprovedCalls(tools, outside, rules),
+        approved_calls=ApprovedCalls(tools, callers, outside, rules, workspaces=workspaces),
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,

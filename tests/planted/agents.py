@@ -230,4 +230,12 @@ BUGS = (
         "if (",
         "engine/test_people_asking.py::test_what_a_person_is_when_the_call_begins_decides[sqlite]",
     ),
+    Bug(
+        "an approved command runs although its workspace has changed",
+        "agents/approving.py",
+        "asked.workspace in (None, workspace)",
+        "asked.workspace != ''",
+        "engine/test_approved_commands.py::"
+        "test_a_script_that_was_edited_while_its_approval_waits_is_asked_about_anew[sqlite]",
+    ),
 )

@@ -10,15 +10,16 @@ import logging
 
 import anyio
 
-from antiphon.agents.approving import hash_of_definition
+from antiphon.agents.approving import hash_of_definition, hash_of_workspace
 from antiphon.agents.calls import answer_of
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
 from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
-from antiphon.engine.access.callers import FoundCaller
+from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -32,8 +33,18 @@ MAX_AT_ONCE = 16
 class ApprovedCalls:
     """The approved calls that this process carries out."""
 
-    def __init__(self, tools: Toolset, approvals: OutsideApprovals, rules: Rules) -> None:
+    def __init__(
+        self,
+        tools: Toolset,
+        callers: Callers,
+        approvals: OutsideApprovals,
+        rules: Rules,
+        *,
+        workspaces: Workspaces,
+    ) -> None:
         self._tools = tools
+        self._callers = callers
+        self._workspaces = workspaces
         self._approvals = approvals
         self._rules = rules
         self._at_work: set[str] = set()
@@ -112,8 +123,20 @@ class ApprovedCalls:
                 "approval_outdated",
                 f"Tool has changed since its call was approved: {name!r}. Call again with a new Idempotency-Key.",
             )
+        if await self._is_workspace_changed(found, asked):
+            return _refused(
+                "approval_outdated",
+                "Workspace has changed since the command was approved. Call again with a new Idempotency-Key.",
+            )
         output = await tool.call(ToolContext(found.caller), json.loads(asked.arguments))
         return answer_of(output.text, is_error=output.is_error)
+
+    async def _is_workspace_changed(self, found: FoundCaller, asked: AskedCall) -> bool:
+        if asked.workspace is None:
+            return False
+        session, _ = await self._callers.session_of(found.caller)
+        workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
+        return await hash_of_workspace(workspace) != asked.workspace
 
     async def _end(self, approval: Approval, outcome: str) -> None:
         """Stores the outcome, however long the store cannot take it."""

@@ -4,6 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anyio import to_thread
+from msgspec.structs import replace
+
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
@@ -13,6 +16,7 @@ from antiphon.domain.transcript import OpenCall
 from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
+from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.standing import Standing
@@ -46,6 +50,7 @@ class Judge:
     """What the principal was when it was last read. A call begins only while this is still so."""
     is_sandboxed: bool
     """Whether the session's commands run in a sandbox; on the host a command may delete anything."""
+    workspace: Workspace
 
     async def judge(self, context: RunContext, calls: Sequence[OpenCall]) -> list[JudgedCall]:
         """Every call, in order. Reads nothing if none needs an approval and the run has never asked."""
@@ -56,11 +61,20 @@ class Judge:
         if not any(needs) and context.run.approval is None:
             return [JudgedCall(call=call) for call in calls]
         so_far = await context.read_approvals()
+        workspace = await self._workspace_now(so_far)
         asked: list[JudgedCall] = []
         for call, need in zip(calls, needs, strict=True):
             number = 1 + sum(judged.asked is not None for judged in asked)
-            asked.append(self._judge_one(call, need, so_far, id=str(number)))
+            asked.append(self._judge_one(call, need, so_far, workspace, id=str(number)))
         return asked
+
+    async def asked(self, judged: Sequence[JudgedCall]) -> list[AskedCall]:
+        """What to ask: commands with the workspace as it is now, after the calls before them have run."""
+        asked = [each.asked for each in judged if each.asked is not None]
+        if not any(call.tool == RUN_COMMAND for call in asked):
+            return asked
+        workspace = await hash_of_workspace(self.workspace)
+        return [replace(call, workspace=workspace) if call.tool == RUN_COMMAND else call for call in asked]
 
     def _need(self, call: OpenCall) -> NeedsApproval | None:
         """None for a call that has begun, and for one that cannot run anyway."""
@@ -76,7 +90,16 @@ class Judge:
         )
         return decision if isinstance(decision, NeedsApproval) else None
 
-    def _judge_one(self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, *, id: str) -> JudgedCall:
+    async def _workspace_now(self, so_far: ApprovalsSoFar) -> str | None:
+        """The hash of the workspace, if a command was approved that must find it as it was."""
+        answered = [call for approval in so_far.own if not approval.is_pending for call in approval.calls]
+        if all(call.workspace is None for call in answered):
+            return None
+        return await hash_of_workspace(self.workspace)
+
+    def _judge_one(
+        self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, workspace: str | None, *, id: str
+    ) -> JudgedCall:
         tool = self.tools.find(call.part.name)
         is_approved = False
         for approval in so_far.own:
@@ -86,7 +109,7 @@ class Judge:
             if refusal := refusal_of(approval, answered):
                 return JudgedCall(call=call, refusal=refusal)
             # What was approved may not be what would run now: then it is asked again.
-            is_approved |= tool is not None and is_same(call, tool, answered)
+            is_approved |= tool is not None and is_same(call, tool, answered, workspace)
         if need is None or tool is None or is_approved:
             return JudgedCall(call=call)
         asked = AskedCall(
@@ -130,9 +153,16 @@ def effects_of(tool: Tool, *, is_walled: bool) -> frozenset[Effect]:
     return tool.effects
 
 
-def is_same(call: OpenCall, tool: Tool, asked: AskedCall) -> bool:
-    """Whether the call and its tool are, byte for byte, what was asked about. Contract: approvals 3."""
-    return hash_of_text(call.part.arguments) == asked.sha256 and hash_of_definition(tool.schema) == asked.definition
+def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str | None) -> bool:
+    """Whether the call, its tool and the workspace of a command are what was asked about. Contract: approvals 3."""
+    is_same_call = hash_of_text(call.part.arguments) == asked.sha256
+    is_same_tool = hash_of_definition(tool.schema) == asked.definition
+    return is_same_call and is_same_tool and asked.workspace in (None, workspace)
+
+
+async def hash_of_workspace(workspace: Workspace) -> str:
+    """The hash of what a command finds in the workspace."""
+    return await to_thread.run_sync(workspace.hash_listing)
 
 
 def hash_of_definition(schema: ToolSchema) -> str:

@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable
 from typing import cast
 
-from antiphon.agents.approving import asked_from_outside, effects_of, is_walled, refusal_of
+from msgspec.structs import replace
+
+from antiphon.agents.approving import asked_from_outside, effects_of, hash_of_workspace, is_walled, refusal_of
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
 from antiphon.domain.actor import Principal
@@ -20,6 +22,7 @@ from antiphon.engine.access.reach import target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 
 MAX_IDEMPOTENCY_KEY = 200
@@ -34,12 +37,20 @@ class ToolCalls:
     """The tools, for callers that act as a session without being one of its runs."""
 
     def __init__(
-        self, tools: Toolset, callers: Callers, approvals: OutsideApprovals, rules: Rules, *, ids: Ids
+        self,
+        tools: Toolset,
+        callers: Callers,
+        approvals: OutsideApprovals,
+        rules: Rules,
+        *,
+        workspaces: Workspaces,
+        ids: Ids,
     ) -> None:
         self._tools = tools
         self._callers = callers
         self._approvals = approvals
         self._rules = rules
+        self._workspaces = workspaces
         self._ids = ids
 
     @property
@@ -92,6 +103,10 @@ class ToolCalls:
         A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
         """
         asked = asked_from_outside(tool, json.dumps(arguments, ensure_ascii=False), need)
+        if asked.tool == RUN_COMMAND:
+            session, _ = await self._callers.session_of(caller)
+            workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
+            asked = replace(asked, workspace=await hash_of_workspace(workspace))
         origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
         approval = await self._approvals.ask(caller, origin, asked)
         if isinstance(approval, StandingApproval):

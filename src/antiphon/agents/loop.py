@@ -34,6 +34,7 @@ from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
+from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import YIELD_TOOL
 
@@ -52,11 +53,13 @@ class AgentLoop:
         rules: Rules,
         home_key: HomeKey,
         *,
+        workspaces: Workspaces,
         retry: RetryPolicy | None = None,
     ) -> None:
         self._models = models
         self._tools = tools
         self._rules = rules
+        self._workspaces = workspaces
         self._fence_key = home_key.subkey(PURPOSE)
         self._retry = retry or RetryPolicy()
 
@@ -74,7 +77,13 @@ class AgentLoop:
         tools = offered.for_session(agent.id, session.depth, standing, self._rules)
         is_group = session.source.type is SessionType.GROUP
         is_sandboxed = context.run.is_sandboxed or self._rules.are_sandboxed(session)
-        judge = Judge(rules=self._rules, tools=tools, standing=standing, is_sandboxed=is_sandboxed)
+        judge = Judge(
+            rules=self._rules,
+            tools=tools,
+            standing=standing,
+            is_sandboxed=is_sandboxed,
+            workspace=self._workspaces.of(session.agent_id, session.row, session.created_at),
+        )
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -221,8 +230,7 @@ class AgentLoop:
             return None
         for each in judged:
             if each.asked is not None:
-                asked = [other.asked for other in judged if other.asked is not None]
-                has_asked = await context.ask_approval(asked, self._rules.approval.expire_after)
+                has_asked = await context.ask_approval(await judge.asked(judged), self._rules.approval.expire_after)
                 return AwaitsApproval() if has_asked else RunEnding(outcome=CANCELLED)
             if not await self._run_call(context, each, judge):
                 return None  # judged again, with the rights that the principal has now

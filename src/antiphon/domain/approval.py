@@ -55,6 +55,8 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hash of the arguments."""
     definition: str
     """The hash of the tool's name, description and schema."""
+    workspace: str | None = None
+    """For a command: the hash of its workspace's listing."""
     reason: str
     """Why it needs an approval; one sentence for people."""
     verdict: Verdict | None = None
