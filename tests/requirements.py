@@ -202,7 +202,6 @@ REQUIREMENTS = {
     "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
     "approvals:3": Requirement(
         "A person decides once, always or deny, for exactly the recorded call.",
-        remaining="deciders beside the owner",
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",

@@ -205,7 +205,7 @@ BUGS = (
     Bug(
         "what was approved runs although its tool has changed",
         "agents/approving.py",
-        "is_approved |= tool is not None and is_same(call, tool, answered)",
+        "is_approved |= tool is not None and is_same(call, tool, answered, workspace)",
         "is_approved = True",
         "engine/test_approvals.py::test_a_tool_whose_definition_changed_is_asked_about_again[sqlite]",
     ),

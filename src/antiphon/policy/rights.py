@@ -28,7 +28,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
-    Act.APPROVE: (PersonRole.OWNER, "Only owners may decide requests for approval"),
+    Act.APPROVE: (PersonRole.USER, "Guests may not decide requests for approval"),
     Act.APPROVE_ALWAYS: (PersonRole.OWNER, "Only owners may allow calls always, and see and revoke what is allowed"),
     Act.LINK: (PersonRole.OWNER, "Only the owner may create sign-in links"),
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from antiphon.domain.approval import Approval, ApprovalState
 from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
-from antiphon.policy.reach import Reach
+from antiphon.policy.deciders import Deciding
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import within
 from antiphon.store.select_list import SelectList
 
 _APPROVAL = SelectList(
@@ -150,10 +149,12 @@ async def list_pending(query: Query, session: SessionRow) -> list[Approval]:
     return [_APPROVAL.read(row) for row in rows]
 
 
-async def list_page(query: Query, reach: Reach, where: ApprovalFilter, *, limit: int) -> list[Approval]:
-    """Requests of sessions in the reach, newest first."""
-    inside = await within(query, reach, "a.session")
-    conditions, values = [inside.text], list(inside.values)
+async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, limit: int) -> list[Approval]:
+    """The requests that a person sees, newest first."""
+    conditions, values = ["1 = 1"], list[SqlValue]()
+    if deciding.agents is not None:
+        conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")
+        values += sorted(deciding.agents)
     if where.session is not None:
         conditions.append("a.session = ?")
         values.append(where.session)
