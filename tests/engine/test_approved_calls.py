@@ -63,7 +63,7 @@ async def test_a_call_that_differs_does_not_join(open_home: OpenHome, differs: s
         target = app.services.sessions.target(chat)
 
         async def delete(who: Any, name: str, arguments: Any) -> str:
-            return (await app.tool_calls.call(who, target, name, arguments))["approvalId"]
+            return str((await app.tool_calls.call(who, target, name, arguments))["approvalId"])
 
         first = await delete(ann, "delete", {"name": "old"})
         match differs:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ async def test_what_a_person_is_when_the_call_begins_decides(open_home: OpenHome
         await app.services.people.change_role(OWNER, "ann", next(roles))
         return "changed"
 
-    calls = [{"name": "change", "arguments": {}}, {"name": "note", "arguments": {"text": "milk"}}]
+    calls: list[dict[str, Any]] = [{"name": "change", "arguments": {}}, {"name": "note", "arguments": {"text": "milk"}}]
     home.mkdir(mode=0o700, exist_ok=True)
     script = {"sessions": {"*": [[{"calls": calls}, {"calls": calls}, {"text": "done"}]]}}
     (home / "calls.json").write_text(json.dumps(script), "utf-8")

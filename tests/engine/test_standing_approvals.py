@@ -203,7 +203,7 @@ async def test_what_is_revoked_before_its_call_begins_does_not_run(open_home: Op
             await app.services.standing_approvals.revoke(OWNER, id)
         return "revoked"
 
-    calls = [{"name": "change", "arguments": {}}, {"name": "note", "arguments": {"text": "milk"}}]
+    calls: list[dict[str, Any]] = [{"name": "change", "arguments": {}}, {"name": "note", "arguments": {"text": "milk"}}]
     home.mkdir(mode=0o700, exist_ok=True)
     script = {"sessions": {"*": [[{"calls": calls}, {"calls": calls}, {"text": "done"}]]}}
     (home / "calls.json").write_text(json.dumps(script), "utf-8")

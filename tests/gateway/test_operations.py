@@ -73,7 +73,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     if (
         operation.http.method == "GET"
         and operation.scope is not None
-        and operation.noun not in ("tokens", "people", "approvals", "standing-approvals")
+        and operation.noun not in ("tokens", "people", "approvals", "standing")
     ):
         assert operation.scope is TokenScope.READ
 
@@ -81,7 +81,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
 @requirement("access:5")
 def test_every_shape_is_made_of_shapes_and_plain_values() -> None:
     """Nothing that goes out is an object without a type, but where people or tools decide what is in it."""
-    free = {"metadata", "parameters", "arguments", "data"}
+    free = {"metadata", "parameters", "arguments", "data", "result"}
     pending: list[Any] = [each.answer for each in TABLE.values() if each.name not in UNTYPED]
     seen: set[type[Struct]] = set()
     while pending:
@@ -258,8 +258,8 @@ async def approve(journey: Journey) -> None:
     decided = await journey.ask("approvals.wait", approvalId=approval["approvalId"], wait=1.0)
     assert decided["status"] == "decided"
     await journey.ask("runs.wait", runId=posted["runId"], wait=60.0)
-    (standing,) = (await journey.ask("standing-approvals.list"))["standing"]
-    assert (await journey.ask("standing-approvals.revoke", standingId=standing["standingId"]))["tool"] == "wipe"
+    (standing,) = (await journey.ask("standing.list"))["standing"]
+    assert (await journey.ask("standing.revoke", standingId=standing["standingId"]))["tool"] == "wipe"
 
 
 async def deliver(journey: Journey, channel: FakeChannel) -> None:

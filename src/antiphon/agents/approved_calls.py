@@ -65,7 +65,7 @@ class ApprovedCalls:
                 while not self._is_stopped:
                     self._woken.clear()
                     for approval in await self._due():
-                        tool = self._tools.find(approval.calls[0].tool)
+                        tool = next((self._tools.find(call.tool) for call in approval.calls), None)
                         if tool is None or approval.id in self._at_work:
                             continue  # a process that has the tool carries it out
                         if len(self._at_work) < MAX_AT_ONCE:

@@ -97,9 +97,12 @@ async def find_by_origin(query: Query, origin: str) -> Approval | None:
     return None if row is None else _APPROVAL.read(row)
 
 
-async def join(tx: Transaction, origin: str, id: ApprovalId) -> None:
+async def join(tx: Transaction, origin: str, approval: Approval) -> None:
     """Notes that another call from outside a run asked for the same."""
-    await tx.execute("INSERT INTO approval_origins (origin, approval) VALUES (?, ?)", (origin, id))
+    await tx.execute(
+        "INSERT INTO approval_origins (origin, session, approval) VALUES (?, ?, ?)",
+        (origin, approval.session, approval.id),
+    )
 
 
 async def forget_origin(tx: Transaction, origin: str) -> None:
@@ -192,9 +195,7 @@ async def make_due(tx: Transaction, runs: Sequence[RunId]) -> None:
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
-    await tx.execute(
-        "DELETE FROM approval_origins WHERE approval IN (SELECT id FROM approvals WHERE session = ?)", (session,)
-    )
+    await tx.execute("DELETE FROM approval_origins WHERE session = ?", (session,))
     await tx.execute("DELETE FROM approvals WHERE session = ?", (session,))
 
 

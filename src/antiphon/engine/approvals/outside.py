@@ -157,7 +157,7 @@ async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
     pending = await approvals.list_pending(tx, session.row)
     if found := find_identical(pending, command.call, command.caller.principal):
-        await approvals.join(tx, command.origin, found.id)
+        await approvals.join(tx, command.origin, found)
         return found
     if session.pending_approvals >= MAX_OPEN:
         return Refusal(

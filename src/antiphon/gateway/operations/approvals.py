@@ -140,7 +140,7 @@ async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalSh
 
 
 @operation(
-    "standing-approvals.list",
+    "standing.list",
     ListStandingApprovals,
     wire.StandingApprovalList,
     Http(method="GET", path="/standing-approvals"),
@@ -155,7 +155,7 @@ async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wi
 
 
 @operation(
-    "standing-approvals.revoke",
+    "standing.revoke",
     NamedStandingApproval,
     wire.StandingApprovalShape,
     Http(method="DELETE", path="/standing-approvals/{standing_id}"),

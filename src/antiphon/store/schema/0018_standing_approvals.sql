@@ -1,9 +1,10 @@
 -- Other calls from outside a run that asked for the same; each finds the request by its own origin.
 CREATE TABLE approval_origins (
   origin TEXT PRIMARY KEY,
+  session BIGINT NOT NULL,
   approval TEXT NOT NULL
 ) $without_rowid;
-CREATE INDEX approval_origins_by_approval ON approval_origins (approval);
+CREATE INDEX approval_origins_by_session ON approval_origins (session);
 
 -- `is_due` from the yes for a call from outside a run until its outcome is stored; `begun_by` is the process that began it.
 ALTER TABLE approvals ADD COLUMN is_due SMALLINT NOT NULL DEFAULT 0;
