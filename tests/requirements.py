@@ -197,20 +197,18 @@ REQUIREMENTS = {
     # 9. Approvals
     "approvals:1": Requirement(
         "A call that needs approval is recorded and asked for days, then is denied.",
-        remaining="`tools.approval.people`; the classification and origin of a call come with information flow",
+        remaining="the classification and origin of a call come with information flow",
     ),
     "approvals:2": Requirement("It does not hold its session; the decision queues the continuation."),
     "approvals:3": Requirement(
         "A person decides once, always or deny, for exactly the recorded call.",
-        remaining="`always`, the hash of the workspace of commands; deciders beside the owner come with people",
     ),
     "approvals:4": Requirement(
         "Runs without a person ask or are denied; one step is one request.",
         remaining="standing approvals of tasks come with schedules, private channels of deciders with channels",
     ),
     "approvals:5": Requirement(
-        "A call from outside that needs a yes is pending, and repeats safely.",
-        remaining="the decision itself runs the call; until then the same call, sent again, does",
+        "A call from outside that needs a yes is pending, runs once decided, and repeats safely."
     ),
     # 10. Checkpoints
     "checkpoints:1": Requirement(

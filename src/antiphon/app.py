@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio import to_thread
 
+from antiphon.agents.approved_calls import ApprovedCalls
 from antiphon.agents.asking import RetryPolicy
 from antiphon.agents.calls import ToolCalls
 from antiphon.agents.loop import AgentLoop
@@ -53,6 +54,7 @@ from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.outside import OutsideApprovals
+from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
@@ -135,6 +137,7 @@ class App:
     tools: Toolset
     """This program's tools; `mcp_tools` adds those of agents' servers."""
     tool_calls: ToolCalls
+    approved_calls: ApprovedCalls
     mcp_tools: McpTools
     mcp: Endpoint
     database: Database
@@ -200,6 +203,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
             tasks.start_soon(app.services.credentials.run)
+            tasks.start_soon(app.approved_calls.run)
             tasks.start_soon(app.mcp.run)
             tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
             tasks.start_soon(app.services.health.run)
@@ -218,6 +222,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             finally:
                 with anyio.CancelScope(shield=True):
                     await app.drain.run()
+                    await app.approved_calls.drain(config.gateway.drain_seconds)
                     await app.models.aclose()
                 tasks.cancel_scope.cancel()
 
@@ -333,7 +338,8 @@ def _build(
     mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
     worker = Worker(
         Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
-        runner=parts.runner or AgentLoop(base.models, mcp_tools, rules, home_key, retry=parts.retry),
+        runner=parts.runner
+        or AgentLoop(base.models, mcp_tools, rules, home_key, workspaces=workspaces, retry=parts.retry),
         rules=rules,
         process=process,
         workspaces=workspaces,
@@ -349,7 +355,8 @@ def _build(
         sessions=sessions,
         inbox=inbox,
         runs=Runs(database, rules, clock),
-        approvals=Approvals(database, waits, rules, clock),
+        approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
+        standing_approvals=StandingApprovals(database),
         resets=Resets(database, rules, clock, ids),
         forks=Forks(database, clock, ids),
         history=history,
@@ -369,8 +376,10 @@ def _build(
         credentials=Credentials(database, clock),
         health=Health(database, backend.processes),
     )
-    outside = OutsideApprovals(database, rules, clock=clock, ids=ids)
-    tool_calls = ToolCalls(tools, callers, outside, rules, ids=ids)
+    outside = OutsideApprovals(
+        database=database, notifier=notifier, waits=waits, rules=rules, process=process, clock=clock, ids=ids
+    )
+    tool_calls = ToolCalls(tools, callers, outside, rules, workspaces=workspaces, ids=ids)
     deliverer = Deliverer(
         database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
     )
@@ -381,6 +390,7 @@ def _build(
         models=base.models,
         tools=tools,
         tool_calls=tool_calls,
+        approved_calls=ApprovedCalls(tools, callers, outside, rules, workspaces=workspaces),
         mcp_tools=mcp_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,

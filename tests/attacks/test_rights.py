@@ -118,7 +118,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
         "channels": {"webhook": {"door": {"secret": DOOR_SECRET, "agent": "porter"}}},
         "tools": {
             "run_command": {"mode": "host"},
-            "approval": {"require": []},
+            "approval": {"require": [], "people": []},
             "sessions": {"visibility": "all"},
             "agent_to_agent": {"enabled": True},
             "subagents": {"tools": ["sessions_send", "sessions_history", "sessions_list"]},

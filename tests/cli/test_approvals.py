@@ -39,3 +39,23 @@ def test_a_command_on_the_host_waits_until_it_is_approved_or_denied(home: Path) 
             assert run["status"] == "ok" and text in run["reply"]
             again = antiphon("approvals", word, asked["approvalId"], home=home)
             assert again.returncode != 0 and "already decided" in again.stderr
+
+
+def test_what_is_allowed_always_is_shown_and_revoked(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "antiphon.toml").write_text('[tools.run_command]\nmode = "host"\n', "utf-8")
+    with serving(home):
+        assert "Nothing is allowed always." in antiphon("approvals", "standing", home=home).stdout
+        run = antiphon_json("sessions", "send", "main", to_call("run_command", command="sleep 60"), home=home)
+        asked = until_asked(home)
+        assert "(1 to approve)" in antiphon("who", home=home).stdout
+        wrong = antiphon("approvals", "approve", asked["approvalId"], "--field", "command", home=home)
+        assert wrong.returncode != 0 and "--always" in wrong.stderr
+        decided = antiphon_json("approvals", "approve", asked["approvalId"], "--always", home=home)
+        assert decided["calls"][0]["decision"] == "always"
+        shown = antiphon("approvals", "standing", home=home).stdout
+        assert "sleep 60" in shown and "until" in shown
+        (standing,) = antiphon_json("approvals", "standing", home=home)["standing"]
+        assert "sleep 60" in antiphon("approvals", "revoke", standing["standingId"], home=home).stdout
+        assert antiphon_json("approvals", "standing", home=home)["standing"] == []
+        antiphon("runs", "cancel", run["runId"], home=home)

@@ -15,6 +15,7 @@ from antiphon.domain.approval import (
     AskedCall,
     Consequence,
     Verdict,
+    find_identical,
     hash_of_text,
     moved,
     on_decided,
@@ -71,7 +72,12 @@ EVENTS: dict[str, Callable[[Approval], ApprovalTransition]] = {
 }
 FOLLOWING: dict[str, dict[tuple[RunId | None, bool], Consequence]] = {
     "other run": {(RUN, False): Consequence.PARK},
-    "decided": {(RUN, False): Consequence.RESUME, (RUN, True): Consequence.CONTINUE},
+    "decided": {
+        (RUN, False): Consequence.RESUME,
+        (RUN, True): Consequence.CONTINUE,
+        (None, False): Consequence.BEGIN,
+        (None, True): Consequence.BEGIN,
+    },
     "expired": {(RUN, False): Consequence.RESUME, (RUN, True): Consequence.CONTINUE},
     "withdrawn": {},
 }
@@ -125,3 +131,20 @@ def test_the_answers_move_with_the_calls_to_the_continuation() -> None:
 def test_half_a_surrogate_pair_has_a_hash_of_its_own() -> None:
     assert hash_of_text('{"a": "\ud800"}') != hash_of_text('{"a": "?"}')
     assert tools_of([*CALLS, *CALLS]) == "delete, pay"
+
+
+def test_only_an_approved_call_from_outside_is_carried_out() -> None:
+    outside = replace(ASKED, run=None)
+    denied = on_decided(outside, dict.fromkeys(("1", "2"), Verdict.DENY), by=OWNER, note=None, at=LATER)
+    assert denied.then is Consequence.NOTHING and denied.approval.is_settled
+    approved = on_decided(outside, VERDICTS, by=OWNER, note=None, at=LATER).approval
+    assert approved.is_due and not approved.is_settled
+    assert on_decided(ASKED, VERDICTS, by=OWNER, note=None, at=LATER).approval.is_settled
+
+
+@pytest.mark.parametrize("name", ["tool", "sha256", "definition"])
+def test_an_identical_call_has_the_same_bytes_tool_and_asker(name: str) -> None:
+    asked = replace(CALLS[1], id="9", index=7, reason="Another.")
+    assert find_identical([ASKED], asked, GUEST) is ASKED
+    assert find_identical([ASKED], asked, OWNER) is None
+    assert find_identical([ASKED], replace(asked, **{name: "other"}), GUEST) is None

@@ -25,6 +25,7 @@ from antiphon.domain.message import (
     text_content,
 )
 from antiphon.domain.run import Outcome, QueueMode, RunStatus
+from antiphon.domain.transcript import OpenCall
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, Exchanges
 from antiphon.engine.runs.context import RunContext
@@ -125,7 +126,9 @@ class StoppingRunner:
         part = ToolCallPart(call_id="c", name="sessions_send", arguments="{}")
         step = AssistantMessage(message_id=context.ids.new("msg"), content=(part,), saw=transcript.last_seq)
         seq = await context.record_step(step)
-        await context.record_call(seq, 0, part.name)
+        await context.record_call(
+            OpenCall(message_seq=seq, index=0, part=part, is_begun=False), await context.standing()
+        )
         caller = Caller(
             session=SessionRow(context.run.session),
             agent_id=context.agent.id,

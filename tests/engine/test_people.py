@@ -110,7 +110,7 @@ async def test_a_run_queued_for_a_person_suspended_since_then_ends_plainly(open_
 
 @requirement("access:1", "access:4")
 async def test_a_run_loses_the_tools_that_its_person_lost_while_it_worked(open_home: OpenHome) -> None:
-    async with telling(open_home) as story:
+    async with telling(open_home, tools__approval={"people": []}) as story:
         people = story.app.services.people
         ann = await invite(story.app)
         room = await story.opens("room")

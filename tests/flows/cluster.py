@@ -27,7 +27,8 @@ import httpx
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
-from antiphon.app import App, Parts, gateway_app, open_app
+from antiphon.agents.toolset import DeclaredFunction
+from antiphon.app import App, Parts, gateway_app, open_app, tool
 from antiphon.config.config import Config
 from antiphon.domain.event import Event
 from antiphon.domain.message import AssistantMessage, UserMessage, text_content, text_of
@@ -163,6 +164,7 @@ async def live(number: int, member: Member) -> None:
     config = Config.model_validate({"gateway": role, "database": database, "tools": tools})
     parts = Parts(
         runner=JournalRunner(member),
+        tools=[wiping(Path(member.home))],
         clock=ShiftedClock(timedelta(seconds=member.clock_shift_seconds)),
         commit_hook=Suspender(member.suspend_at),
     )
@@ -171,6 +173,25 @@ async def live(number: int, member: Member) -> None:
             _say({"number": number, "pid": os.getpid(), "url": url})
             gc.freeze()
             await anext(signals)
+
+
+def wiping(home: Path) -> DeclaredFunction:
+    """A tool that needs an approval, and notes each call where all members see it."""
+
+    def wipe(name: str) -> str:
+        """Wipes."""
+        file = os.open(wiped_file(home), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, f"{name}\n".encode())
+        finally:
+            os.close(file)
+        return f"wiped {name}"
+
+    return tool(wipe, effects=["deletes"])
+
+
+def wiped_file(home: Path) -> Path:
+    return home.parent / "wiped"
 
 
 @asynccontextmanager

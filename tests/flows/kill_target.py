@@ -159,6 +159,8 @@ class Program:
                     await self._example(app)
                 case "outbox":
                     await self._outbox(app)
+                case "outside":
+                    await self._calls_from_outside(app)
                 case "waits":
                     await self._waits(app)
                 case "spawns":
@@ -345,6 +347,23 @@ class Program:
             if asked is not None and (await app.app.services.approvals.get(OWNER, asked)).is_pending:
                 await app.app.services.approvals.resolve(OWNER, asked, verdict)
             await run.wait()
+
+    async def _calls_from_outside(self, app: Antiphon) -> None:
+        """Calls from outside a run, approved and denied, of which the last life notes the answers."""
+        session = await app.sessions.open("outside")
+        target, services = app.app.services.sessions.target(session.key), app.app.services
+        answers: JsonObject = {}
+        for key, verdict in (("o-1", Verdict.ONCE), ("o-2", Verdict.DENY), ("o-3", Verdict.ONCE)):
+            arguments: JsonObject = {"text": key}
+            while True:
+                answer = await app.app.tool_calls.call(OWNER, target, "wipe", arguments, idempotency_key=key)
+                if answer.get("status") != "pending":
+                    break
+                id = ApprovalId(str(answer["approvalId"]))
+                if (await services.approvals.get(OWNER, id)).is_pending:
+                    await services.approvals.resolve(OWNER, id, verdict)
+            answers[key] = answer
+        (self._outside / "answers.json").write_text(json.dumps(answers), "utf-8")
 
     async def _until_asked(self, app: Antiphon, run_id: RunId) -> ApprovalId | None:
         """The request of the run; None if its work is over already, or another run continues it."""

@@ -2,11 +2,13 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 import anyio
+import httpx
 import pytest
 
 from tests.claims import requirement
@@ -24,7 +26,9 @@ from tests.flows.cluster import (
     read_journal,
     read_ledger,
     takeovers,
+    wiped_file,
 )
+from tests.gateway.served import TOKEN, new_client
 from tests.postgres import fresh_database
 from tests.waiting import PROCESS_SECONDS
 
@@ -94,6 +98,47 @@ async def test_a_worker_that_was_suspended_while_its_run_was_taken_over_changes_
             await clients.post("api:held", "again", "work")
             assert (await clients.wait(clients.run_of("api:held", "again")))["reply"] == "done by 1 worker-1"
             check_ledger(await read_ledger(database), clients.acknowledged)
+
+
+@requirement("approvals:3", "approvals:5")
+async def test_of_two_deciders_in_two_processes_one_wins_and_the_call_runs_once_or_never(
+    home: Path, database: str, *, is_soak: bool
+) -> None:
+    races, won = 1_000 if is_soak else 50, Counter[str]()
+    async with open_cluster(home, database) as cluster:
+        gateways = [await cluster.start(f"gateway-{number}", "gateway") for number in (1, 2)]
+        async with new_client(gateways[0].url, TOKEN) as one, new_client(gateways[1].url, TOKEN) as other:
+            await one.post("/sessions", json={"key": "agent:main:api:desk"})
+            for number in range(races):
+                call = {"sessionKey": "agent:main:api:desk", "arguments": {"name": f"n-{number}"}}
+                asking = await one.post("/tools/wipe", json=call, headers={"Idempotency-Key": f"k-{number}"})
+                won[await decide_at_once(one, other, asking.json()["approvalId"])] += 1
+        wiped = wiped_file(home).read_text("utf-8").split()
+    assert len(wiped) == len(set(wiped)) == won["once"]
+    assert sum(won.values()) == races and len(won) == 2, "each wins sometimes"
+
+
+async def decide_at_once(one: httpx.AsyncClient, other: httpx.AsyncClient, approval: str) -> str:
+    """What was decided by two deciders behind one barrier: one wins, the other is told by whom and what."""
+    begin, answers = anyio.Event(), dict[str, httpx.Response]()
+
+    async def decide(client: httpx.AsyncClient, decision: str) -> None:
+        await begin.wait()
+        answers[decision] = await client.post(f"/approvals/{approval}", json={"decision": decision, "note": decision})
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(decide, one, "once")
+        tasks.start_soon(decide, other, "deny")
+        begin.set()
+    assert sorted(answer.status_code for answer in answers.values()) == [200, 409]
+    (word,) = [word for word, answer in answers.items() if answer.status_code == 200]
+    (late,) = [answer.json()["error"] for answer in answers.values() if answer.status_code == 409]
+    assert late["code"] == "approval_decided" and "by person:owner" in late["message"]
+    assert f"wipe: {word}" in late["message"]
+    settled = (await other.get(f"/approvals/{approval}", params={"wait": PROCESS_SECONDS / 2})).json()
+    assert (settled["note"], settled["calls"][0]["decision"]) == (word, word)
+    assert ("result" in settled) is (word == "once")
+    return word
 
 
 @requirement("runs:8")

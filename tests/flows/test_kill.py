@@ -277,6 +277,34 @@ def check_deliveries(directory: Path, dump: Dump) -> int:
     return len(taken) - len(first)
 
 
+@requirement("approvals:5", "runs:8")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_approved_call_from_outside_runs_once_or_is_reported_as_unknown_wherever_the_process_is_killed(
+    killer: Killer, places: Places, tmp_path: Path, backend: str, moment: str, *, is_soak: bool
+) -> None:
+    killer.carry_out_to_end(places("outside", tmp_path / "undisturbed"))
+    commits = read_dump(tmp_path / "undisturbed")["commits"]
+    step = 1 if is_soak or backend == "sqlite" else 2
+    kills = unknown = 0
+    for number in range(1, commits + 1, step):
+        directory = tmp_path / str(number)
+        request = replace(places("outside", directory), kill_at=number, moment=moment)
+        kills += killer.carry_out(request) == -9
+        bury_the_dead(request)
+        killer.carry_out_to_end(request)
+        answers = json.loads((directory / "answers.json").read_text("utf-8"))
+        effects = Counter(line.split()[-1] for line in (directory / "effects").read_text("utf-8").splitlines())
+        assert answers["o-2"]["code"] == "approval_denied" and "o-2" not in effects
+        for key in ("o-1", "o-3"):
+            if answers[key].get("code") == "outcome_unknown":
+                assert effects[key] <= 1
+                unknown += 1
+            else:
+                assert (answers[key]["result"], effects[key]) == (f"noted {key}", 1)
+    assert kills > 0.7 * len(range(1, commits + 1, step))
+    assert unknown > 0 or step > 1
+
+
 @requirement("cli:1", "sessions:4", "runs:3")
 def test_the_python_example_goes_through_a_kill_with_one_message_and_one_reply(killer: Killer, tmp_path: Path) -> None:
     for number in range(1, 5):

@@ -58,6 +58,8 @@ async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHo
         assert (run["status"], run["approvalId"]) == ("awaiting_approval", approval["approvalId"])
         (row,) = (await served.client.get("/sessions")).json()["sessions"]
         assert (row["status"], row["pendingApprovals"]) == ("awaiting_approval", 1)
+        (busy,) = (await served.client.get("/who")).json()["sessions"]
+        assert (busy["run"]["status"], busy["pendingApprovals"]) == ("awaiting_approval", 1)
         path = f"/approvals/{approval['approvalId']}"
         assert (await served.client.get(path, params={"wait": 0})).json() == approval
         waited: list[Json] = []
@@ -85,7 +87,9 @@ async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHo
     [
         ({}, 400, "invalid_request"),
         ({"decision": "once", "decisions": [{"callId": "1", "decision": "deny"}]}, 400, "invalid_request"),
-        ({"decision": "always"}, 422, "invalid_request"),
+        ({"decision": "ever"}, 422, "invalid_request"),
+        ({"decision": "always", "fields": ["other"]}, 400, "invalid_always"),
+        ({"decision": "once", "fields": ["name"]}, 400, "invalid_always"),
         ({"decisions": []}, 400, "unknown_call"),
         ({"decisions": [{"callId": "2", "decision": "once"}]}, 400, "unknown_call"),
         ({"decisions": [{"callId": "1", "decision": "once"}] * 2}, 400, "invalid_request"),
@@ -130,3 +134,42 @@ async def test_a_follower_sees_the_request_and_the_decision(open_home: OpenHome)
                     if text.count("event: approval") == 2:
                         break
         assert "approval_requested" in text and "approval_resolved" in text and "keep it" in text
+
+
+@requirement("approvals:5", "gateway:4")
+async def test_the_result_of_an_approved_call_from_outside_is_waited_for_at_its_request(open_home: OpenHome) -> None:
+    async with desk(open_home) as served:
+        call: Json = {"sessionKey": KEY, "arguments": {"name": "old"}}
+        headers = {"Idempotency-Key": "k"}
+        asking = (await served.client.post("/tools/wipe", json=call, headers=headers)).json()
+        assert asking["status"] == "pending"
+        path = f"/approvals/{asking['approvalId']}"
+        waited: list[Json] = []
+
+        async def wait() -> None:
+            waited.append((await served.client.get(path, params={"wait": SECONDS / 2})).json())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await served.client.post(path, json={"decision": "once"})
+        assert waited[0]["status"] == "decided" and waited[0]["result"]["result"] == "wiped old"
+        again = (await served.client.post("/tools/wipe", json=call, headers=headers)).json()
+        assert again == waited[0]["result"]
+
+
+@requirement("approvals:3", "gateway:4")
+async def test_what_is_allowed_always_is_listed_and_revoked(open_home: OpenHome) -> None:
+    async with desk(open_home) as served:
+        _, approval = await asked(served)
+        body = {"decisions": [{"callId": "1", "decision": "always", "fields": ["name"]}]}
+        assert (await decide(served, approval, body)).json()["calls"][0]["decision"] == "always"
+        (standing,) = (await served.client.get("/standing-approvals")).json()["standing"]
+        assert (standing["tool"], standing["fields"], standing["arguments"]) == ("wipe", ["name"], '{"name":"old"}')
+        assert (standing["principal"], standing["createdBy"]) == ("person:owner", "person:owner")
+        call: Json = {"sessionKey": KEY, "arguments": {"name": "old"}}
+        assert (await served.client.post("/tools/wipe", json=call)).json()["result"] == "wiped old"
+        path = f"/standing-approvals/{standing['standingId']}"
+        assert (await served.client.delete(path)).json() == standing
+        assert (await served.client.delete(path)).status_code == 404
+        assert (await served.client.get("/standing-approvals")).json() == {"count": 0, "standing": []}
+        assert (await served.client.post("/tools/wipe", json=call)).json()["status"] == "pending"

@@ -50,6 +50,7 @@ NAMES = {
     TargetKind.RUN: ("run_id",),
     TargetKind.DELIVERY: ("delivery_id",),
     TargetKind.APPROVAL: ("approval_id",),
+    TargetKind.STANDING_APPROVAL: ("standing_id",),
 }
 
 operations = pytest.mark.parametrize("operation", [pytest.param(each, id=each.name) for each in TABLE.values()])
@@ -73,7 +74,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     if (
         operation.http.method == "GET"
         and operation.scope is not None
-        and operation.noun not in ("tokens", "people", "approvals")
+        and operation.noun not in ("tokens", "people", "approvals", "standing")
     ):
         assert operation.scope is TokenScope.READ
 
@@ -81,7 +82,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
 @requirement("access:5")
 def test_every_shape_is_made_of_shapes_and_plain_values() -> None:
     """Nothing that goes out is an object without a type, but where people or tools decide what is in it."""
-    free = {"metadata", "parameters", "arguments", "data"}
+    free = {"metadata", "parameters", "arguments", "data", "result"}
     pending: list[Any] = [each.answer for each in TABLE.values() if each.name not in UNTYPED]
     seen: set[type[Struct]] = set()
     while pending:
@@ -255,10 +256,12 @@ async def approve(journey: Journey) -> None:
             await anyio.sleep(0.01)
     (approval,) = asked["approvals"]
     await journey.ask("approvals.get", approvalId=approval["approvalId"])
-    await journey.ask("approvals.resolve", approvalId=approval["approvalId"], decision="once", note="go on")
+    await journey.ask("approvals.resolve", approvalId=approval["approvalId"], decision="always", note="go on")
     decided = await journey.ask("approvals.wait", approvalId=approval["approvalId"], wait=1.0)
     assert decided["status"] == "decided"
     await journey.ask("runs.wait", runId=posted["runId"], wait=60.0)
+    (standing,) = (await journey.ask("standing.list"))["standing"]
+    assert (await journey.ask("standing.revoke", standingId=standing["standingId"]))["tool"] == "wipe"
 
 
 async def deliver(journey: Journey, channel: FakeChannel) -> None:

@@ -67,3 +67,25 @@ def test_a_message_beside_is_answered_while_the_card_waits(page: Page) -> None:
     expect(page.locator(".entry.agent").last).to_contain_text("echo: hello")
     card.get_by_role("button", name="Approve once").click()
     expect(page.locator(".entry.agent details.tool.done")).to_have_count(2)
+
+
+def test_a_call_is_allowed_always_and_that_is_revoked(page: Page) -> None:
+    send(page, CALL)
+    card = page.locator(".entry.approval").last
+    expect(card).to_contain_text("with exactly these arguments, for person:owner without asking")
+    card.get_by_role("button", name="Always allow").click()
+    expect(page.locator(".entry.decision").last).to_contain_text("wipe: allowed always by person:owner")
+    expect(page.locator(".entry.agent").last).to_contain_text("wiped")
+    send(page, CALL)
+    expect(page.locator(".entry.agent").last).to_contain_text("wiped")
+    expect(page.locator(".entry.approval")).to_have_count(1)
+    page.get_by_role("button", name="Allowed always").click()
+    standing = page.locator("#standing li")
+    expect(standing).to_have_count(1)
+    expect(standing).to_contain_text('{"name":"<b>old</b>"}')
+    standing.get_by_role("button", name="Revoke wipe").click()
+    expect(page.locator("#standing")).to_contain_text("Nothing is allowed always.")
+    page.locator("#standing").get_by_role("button", name="Close").click()
+    send(page, CALL)
+    expect(page.locator(".entry.approval")).to_have_count(2)
+    page.locator(".entry.approval").last.get_by_role("button", name="Deny").click()

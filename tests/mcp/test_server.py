@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
 from antiphon.agents.toolset import ToolContext
+from antiphon.agents.toolset import tool as declared
 from antiphon.app import Parts
 from tests.claims import requirement
 from tests.cli.program import antiphon, environment, on_terminal, serving
@@ -155,7 +156,7 @@ async def test_the_same_idempotency_key_reaches_the_tool_as_the_same_call(open_h
         return "noted"
 
     with anyio.fail_after(SECONDS):
-        async with serve(open_home, parts=Parts(tools=[note])) as served:
+        async with serve(open_home, parts=Parts(tools=[declared(note, effects=["reads"])])) as served:
             token = (await bound_token(served))["token"]
             async with connected(f"{served.url}/mcp", bearer(token)) as client:
                 for key in ("once", "once", "twice"):

@@ -205,7 +205,7 @@ BUGS = (
     Bug(
         "what was approved runs although its tool has changed",
         "agents/approving.py",
-        "is_approved |= tool is not None and is_same(call, tool, answered)",
+        "is_approved |= tool is not None and is_same(call, tool, answered, workspace)",
         "is_approved = True",
         "engine/test_approvals.py::test_a_tool_whose_definition_changed_is_asked_about_again[sqlite]",
     ),
@@ -219,8 +219,23 @@ BUGS = (
     Bug(
         "the same call is asked about twice",
         "agents/approving.py",
-        "if other := find_identical(so_far.pending, asked):",
-        "if (other := find_identical(so_far.pending, asked)) and not other:",
-        "engine/test_approvals.py::test_the_same_call_that_waits_already_is_not_asked_again[sqlite]",
+        "if other := find_identical(so_far.pending, asked, self.standing.principal):",
+        "if (other := find_identical((), asked, self.standing.principal)) and not other:",
+        "engine/test_approvals.py::test_the_same_call_of_another_run_joins_the_open_request[sqlite]",
+    ),
+    Bug(
+        "a call begins by the rights that its person had when it was judged",
+        "engine/runs/lifecycle.py",
+        "if standing != command.judged_by or (",
+        "if (",
+        "engine/test_people_asking.py::test_what_a_person_is_when_the_call_begins_decides[sqlite]",
+    ),
+    Bug(
+        "an approved command runs although its workspace has changed",
+        "agents/approving.py",
+        "asked.workspace in (None, workspace)",
+        "asked.workspace != ''",
+        "engine/test_approved_commands.py::"
+        "test_a_script_that_was_edited_while_its_approval_waits_is_asked_about_anew[sqlite]",
     ),
 )

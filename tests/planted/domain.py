@@ -200,4 +200,11 @@ BUGS = (
         "return Consequence.RESUME",
         "engine/test_approvals.py::test_two_parked_runs_of_a_session_are_decided_in_any_order[sqlite]",
     ),
+    Bug(
+        "a command is allowed always after its run has ended",
+        "domain/standing_approval.py",
+        "(self.run is None or self.run == run)",
+        "(self.run is None or bool(self.run))",
+        "engine/test_standing_approvals.py::test_a_command_is_allowed_until_its_run_ends[sqlite-undisturbed]",
+    ),
 )

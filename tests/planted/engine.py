@@ -642,4 +642,32 @@ BUGS = (
         "        pass\n",
         "engine/test_approvals.py::test_cancelling_a_parent_withdraws_what_its_child_asked[sqlite]",
     ),
+    Bug(
+        "an approved call that was cut runs again",
+        "engine/approvals/outside.py",
+        "        if not command.is_idempotent:",
+        "        if not command.rules:",
+        "engine/test_approved_calls.py::test_a_call_that_was_cut_is_reported_as_unknown_unless_it_may_be_repeated[sqlite-False]",
+    ),
+    Bug(
+        "an approved call that is under way begins again",
+        "engine/approvals/outside.py",
+        "        if approval.begun_by == command.process or await",
+        "        if await",
+        "engine/test_approved_calls.py::test_while_a_living_process_carries_it_out_no_other_begins_it[sqlite]",
+    ),
+    Bug(
+        "what was revoked lets a call begin that was judged before",
+        "engine/runs/lifecycle.py",
+        " or (allowed_by and not await standing_approvals.counts(tx, allowed_by)):",
+        ":",
+        "engine/test_standing_approvals.py::test_what_is_revoked_before_its_call_begins_does_not_run[sqlite]",
+    ),
+    Bug(
+        "a file that was changed and set back in time counts as unchanged",
+        "engine/sessions/workspaces.py",
+        "state.st_mtime_ns, state.st_ctime_ns, target)",
+        "state.st_mtime_ns, 0, target)",
+        "engine/test_approved_commands.py::test_each_change_of_a_workspace_changes_its_hash",
+    ),
 )

@@ -145,4 +145,32 @@ BUGS = (
         "",
         "policy/test_approvals.py::test_session_tools_never_ask[sessions_send]",
     ),
+    Bug(
+        "a user's calls write unasked",
+        "policy/approvals.py",
+        "    if reaches_all(standing):",
+        "    if not standing.is_suspended:",
+        "engine/test_people_asking.py::test_what_a_user_writes_waits_and_what_the_owner_writes_does_not[sqlite]",
+    ),
+    Bug(
+        "a user approves what they caused themselves",
+        "policy/deciders.py",
+        "    if is_own(standing, approval) and not reaches_all(standing):",
+        "    if is_own(standing, approval) and standing.role is None:",
+        "engine/test_deciders.py::test_nobody_below_owner_decides_what_they_asked_for[sqlite]",
+    ),
+    Bug(
+        "a user allows calls always",
+        "policy/deciders.py",
+        "    if Verdict.ALWAYS in verdicts.values():",
+        "    if not verdicts:",
+        "engine/test_deciders.py::test_only_owners_allow_always[sqlite]",
+    ),
+    Bug(
+        "a user decides for all agents",
+        "policy/deciders.py",
+        "return self.agents is None or approval.agent_id in self.agents",
+        "return self.agents is None or bool(self.agents)",
+        "engine/test_deciders.py::test_a_request_of_another_agent_is_as_good_as_missing[sqlite]",
+    ),
 )

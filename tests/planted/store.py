@@ -361,4 +361,11 @@ BUGS = (
         "",
         "gateway/test_revocation.py::test_a_suspended_person_is_let_in_nowhere[sqlite]",
     ),
+    Bug(
+        "what is allowed to one person is allowed to everybody",
+        "store/standing_approvals.py",
+        "AND g.principal = ? AND g.agent_id = ?",
+        "AND ? <> '' AND g.agent_id = ?",
+        "engine/test_standing_approvals.py::test_what_is_allowed_to_one_person_is_allowed_to_nobody_else[sqlite]",
+    ),
 )

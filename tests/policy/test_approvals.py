@@ -2,15 +2,19 @@
 
 import pytest
 
+from antiphon.domain.actor import OWNER, SYSTEM, session_principal
 from antiphon.domain.agent import Effect
+from antiphon.domain.person import PersonRole
 from antiphon.policy.approvals import ApprovalRules, NeedsApproval, decide_call, problem_of_pattern
 from antiphon.policy.decision import ALLOW
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.standing import Standing
 from tests.claims import requirement
 
 pytestmark = [requirement("approvals:1")]
 
 DEFAULT = ApprovalRules()
+MADE_OWNER = Standing(principal=OWNER, role=PersonRole.OWNER)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +29,7 @@ DEFAULT = ApprovalRules()
     ],
 )
 def test_deleting_spending_and_configuring_ask_by_default(effect: Effect, *, asks: bool) -> None:
-    decision = decide_call(DEFAULT, "tidy", {Effect.READS, effect}, is_from_server=False)
+    decision = decide_call(DEFAULT, "tidy", {Effect.READS, effect}, MADE_OWNER, is_from_server=False)
     assert isinstance(decision, NeedsApproval) is asks
     if isinstance(decision, NeedsApproval):
         assert decision.pattern == f"effect:{effect.value}" and decision.reason.endswith(".")
@@ -48,14 +52,35 @@ def test_deleting_spending_and_configuring_ask_by_default(effect: Effect, *, ask
 )
 def test_patterns_name_tools_and_those_of_servers(pattern: str, tool: str, is_from_server: bool, asks: bool) -> None:
     rules = ApprovalRules(require=(pattern,))
-    decision = decide_call(rules, tool, {Effect.READS}, is_from_server=is_from_server)
+    decision = decide_call(rules, tool, {Effect.READS}, MADE_OWNER, is_from_server=is_from_server)
     assert isinstance(decision, NeedsApproval) is asks
+
+
+@pytest.mark.parametrize(
+    ("standing", "asks"),
+    [
+        (MADE_OWNER, False),
+        (Standing(principal=OWNER, role=PersonRole.OWNER, is_suspended=True), True),
+        (Standing(principal=OWNER, role=PersonRole.USER), True),
+        (Standing(principal=OWNER, role=PersonRole.GUEST), True),
+        (Standing(principal=session_principal("agent:main:api:s"), role=None), True),
+        (Standing(principal=SYSTEM, role=None), True),
+    ],
+)
+def test_every_effect_beyond_reading_asks_unless_an_owner_caused_it(standing: Standing, *, asks: bool) -> None:
+    for effect in (Effect.WRITES, Effect.LEAVES):
+        decision = decide_call(DEFAULT, "tidy", {effect}, standing, is_from_server=False)
+        assert isinstance(decision, NeedsApproval) is asks
+        assert decide_call(ApprovalRules(people=()), "tidy", {effect}, standing, is_from_server=False) is ALLOW
+    assert decide_call(DEFAULT, "look", {Effect.READS}, standing, is_from_server=False) is ALLOW
+    for tool in SESSION_TOOLS:
+        assert decide_call(DEFAULT, tool, set(Effect), standing, is_from_server=False) is ALLOW
 
 
 @pytest.mark.parametrize("tool", sorted(SESSION_TOOLS))
 def test_session_tools_never_ask(tool: str) -> None:
     rules = ApprovalRules(require=("*", "mcp:*", *(f"effect:{effect.value}" for effect in Effect)))
-    assert decide_call(rules, tool, set(Effect), is_from_server=False) is ALLOW
+    assert decide_call(rules, tool, set(Effect), MADE_OWNER, is_from_server=False) is ALLOW
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,9 @@ import pytest
 import antiphon as antiphon_library
 from antiphon.backends import DATABASE_NAME, inspect_database
 from antiphon.config.sections.gateway import DatabaseSection
+from antiphon.domain.actor import OWNER
+from antiphon.domain.approval import Verdict
+from antiphon.domain.ids import ApprovalId
 from antiphon.store.inspection import JSON_COLUMNS
 from antiphon.store.migrations import StoreUnusable, newest_schema
 from antiphon.store.schema_origin import expected_columns
@@ -18,6 +22,7 @@ from tests.cli.program import antiphon, antiphon_json, free_port
 from tests.conftest import OpenHome
 from tests.gateway.served import serve
 from tests.store.test_damage import WORD, change, damage_payload, zero_root
+from tests.waiting import SECONDS
 
 KEY = "agent:main:cli:damaged"
 PROCESS = "INSERT INTO processes VALUES ('proc_old', 'all', 'here', 1, '0', '', '[]', 0, 0)"
@@ -104,7 +109,9 @@ def wipe() -> str:
 async def test_the_remedy_for_a_damaged_value_mends_it(home: Path, table: str, column: str) -> None:
     async with antiphon_library.open(home, tools=[antiphon_library.tool(wipe, effects=["deletes"])]) as app:
         session = await app.sessions.open("one")
-        await app.tools.call("wipe", session=session)
+        asked = ApprovalId(str((await app.tools.call("wipe", session=session))["approvalId"]))
+        await app.app.services.approvals.resolve(OWNER, asked, Verdict.ALWAYS)
+        await app.app.services.approvals.wait(OWNER, asked, timedelta(seconds=SECONDS))
         child = await app.tools.call("sessions_spawn", {"task": "hello"}, session=session)
         await app.run(str(child["runId"])).wait()
     change(home, PROCESS, f"UPDATE {table} SET {column} = '{{'")

@@ -203,6 +203,8 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "people",
         "identities",
         "approvals",
+        "approval_origins",
+        "standing_approvals",
     }
     for table in counts:
         here, there = rows_of_file(old, table), rows_of_server(url, table)

@@ -4,17 +4,27 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anyio import to_thread
+from msgspec.structs import replace
+
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
-from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict, hash_of_text
+from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical, hash_of_text
+from antiphon.domain.ids import StandingApprovalId
 from antiphon.domain.transcript import OpenCall
+from antiphon.engine.approvals.standing import find_covering
+from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
-from antiphon.policy.approvals import ApprovalRules, NeedsApproval, decide_call
-from antiphon.policy.rights import is_guest
+from antiphon.engine.sessions.workspaces import Workspace
+from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
+from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.standing import Standing
 
-RUN_COMMAND = "run_command"
+JOINED = (
+    "The same call already waits for approval (request {id}), and one decision counts for both. It runs once it is "
+    "approved, and its result comes where it was asked first. Do not call it again meanwhile."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,43 +36,70 @@ class JudgedCall:
     """Its result, if it must not run."""
     asked: AskedCall | None = None
     """How to ask for it, if it needs an approval that it does not have."""
+    allowed_by: StandingApprovalId | None = None
+    """What lets it run unasked; a call begins only while that counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Judge:
     """Judges the calls of one run."""
 
-    rules: ApprovalRules
+    rules: Rules
     tools: Toolset
-    is_walled: bool
-    """Whether its commands run in a sandbox; on the host a command may delete anything."""
+    standing: Standing
+    """What the principal was when it was last read. A call begins only while this is still so."""
+    is_sandboxed: bool
+    """Whether the session's commands run in a sandbox; on the host a command may delete anything."""
+    workspace: Workspace
 
     async def judge(self, context: RunContext, calls: Sequence[OpenCall]) -> list[JudgedCall]:
         """Every call, in order. Reads nothing if none needs an approval and the run has never asked."""
         needs = [self._need(call) for call in calls]
+        if any(needs):
+            self.standing = await context.standing()
+            needs = [self._need(call) for call in calls]
         if not any(needs) and context.run.approval is None:
             return [JudgedCall(call=call) for call in calls]
         so_far = await context.read_approvals()
+        workspace = await self._workspace_now(so_far)
         asked: list[JudgedCall] = []
         for call, need in zip(calls, needs, strict=True):
             number = 1 + sum(judged.asked is not None for judged in asked)
-            asked.append(self._judge_one(call, need, so_far, id=str(number)))
+            asked.append(self._judge_one(call, need, so_far, workspace, id=str(number)))
         return asked
+
+    async def asked(self, judged: Sequence[JudgedCall]) -> list[AskedCall]:
+        """What to ask: commands with the workspace as it is now, after the calls before them have run."""
+        asked = [each.asked for each in judged if each.asked is not None]
+        if not any(call.tool == RUN_COMMAND for call in asked):
+            return asked
+        workspace = await hash_of_workspace(self.workspace)
+        return [replace(call, workspace=workspace) if call.tool == RUN_COMMAND else call for call in asked]
 
     def _need(self, call: OpenCall) -> NeedsApproval | None:
         """None for a call that has begun, and for one that cannot run anyway."""
         tool = self.tools.find(call.part.name)
-        if tool is None or call.is_begun:
+        if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.guest_tools):
             return None
         decision = decide_call(
-            self.rules,
+            self.rules.approval,
             tool.schema.name,
-            effects_of(tool, is_walled=self.is_walled),
+            effects_of(tool, is_walled=is_walled(self.standing, is_sandboxed=self.is_sandboxed)),
+            self.standing,
             is_from_server=self.tools.is_from_server(tool.schema.name),
         )
         return decision if isinstance(decision, NeedsApproval) else None
 
-    def _judge_one(self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, *, id: str) -> JudgedCall:
+    async def _workspace_now(self, so_far: ApprovalsSoFar) -> str | None:
+        """The hash of the workspace, if a command was approved that must find it as it was."""
+        answered = [call for approval in so_far.own if not approval.is_pending for call in approval.calls]
+        if all(call.workspace is None for call in answered):
+            return None
+        return await hash_of_workspace(self.workspace)
+
+    def _judge_one(
+        self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, workspace: str | None, *, id: str
+    ) -> JudgedCall:
         tool = self.tools.find(call.part.name)
         is_approved = False
         for approval in so_far.own:
@@ -72,7 +109,7 @@ class Judge:
             if refusal := refusal_of(approval, answered):
                 return JudgedCall(call=call, refusal=refusal)
             # What was approved may not be what would run now: then it is asked again.
-            is_approved |= tool is not None and is_same(call, tool, answered)
+            is_approved |= tool is not None and is_same(call, tool, answered, workspace)
         if need is None or tool is None or is_approved:
             return JudgedCall(call=call)
         asked = AskedCall(
@@ -85,8 +122,10 @@ class Judge:
             definition=hash_of_definition(tool.schema),
             reason=need.reason,
         )
-        if other := find_identical(so_far.pending, asked):
-            return JudgedCall(call=call, refusal=_waits_already(other))
+        if allowed := find_covering(so_far.standing, asked, so_far.run):
+            return JudgedCall(call=call, allowed_by=allowed.id)
+        if other := find_identical(so_far.pending, asked, self.standing.principal):
+            return JudgedCall(call=call, refusal=_joined(other))
         return JudgedCall(call=call, asked=asked)
 
 
@@ -114,9 +153,16 @@ def effects_of(tool: Tool, *, is_walled: bool) -> frozenset[Effect]:
     return tool.effects
 
 
-def is_same(call: OpenCall, tool: Tool, asked: AskedCall) -> bool:
-    """Whether the call and its tool are, byte for byte, what was asked about. Contract: approvals 3."""
-    return hash_of_text(call.part.arguments) == asked.sha256 and hash_of_definition(tool.schema) == asked.definition
+def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str | None) -> bool:
+    """Whether the call, its tool and the workspace of a command are what was asked about. Contract: approvals 3."""
+    is_same_call = hash_of_text(call.part.arguments) == asked.sha256
+    is_same_tool = hash_of_definition(tool.schema) == asked.definition
+    return is_same_call and is_same_tool and asked.workspace in (None, workspace)
+
+
+async def hash_of_workspace(workspace: Workspace) -> str:
+    """The hash of what a command finds in the workspace."""
+    return await to_thread.run_sync(workspace.hash_listing)
 
 
 def hash_of_definition(schema: ToolSchema) -> str:
@@ -126,7 +172,7 @@ def hash_of_definition(schema: ToolSchema) -> str:
 
 def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
     """The result of a call that was asked about and may not run; None if it may."""
-    if call.verdict is Verdict.ONCE:
+    if call.verdict is not None and call.verdict.allows:
         return None
     if approval.state is ApprovalState.EXPIRED:
         return _refused("approval_expired", f"Call was not approved in time (request {approval.id}). It did not run.")
@@ -136,17 +182,10 @@ def refusal_of(approval: Approval, call: AskedCall) -> ToolOutput | None:
     return _refused("approval_denied", f"Call was denied (request {approval.id}). It did not run.{said}")
 
 
-def find_identical(pending: Sequence[Approval], asked: AskedCall) -> Approval | None:
-    """The open request for the same call of the same tool. Contract: approvals 3."""
-    for approval in pending:
-        if any((call.tool, call.sha256) == (asked.tool, asked.sha256) for call in approval.calls):
-            return approval
-    return None
-
-
-def _waits_already(approval: Approval) -> ToolOutput:
-    return _refused(
-        "approval_pending", f"The same call already waits for approval (request {approval.id}). It was not asked again."
+def _joined(approval: Approval) -> ToolOutput:
+    """The result of a call that joins the open request for the same call: it runs once, where it was asked first."""
+    return ToolOutput(
+        json.dumps({"status": "pending", "approvalId": approval.id, "message": JOINED.format(id=approval.id)})
     )
 
 

@@ -4,35 +4,52 @@ import json
 from collections.abc import Callable
 from typing import cast
 
-from antiphon.agents.approving import RUN_COMMAND, asked_from_outside, effects_of, is_walled, refusal_of
+from msgspec.structs import replace
+
+from antiphon.agents.approving import asked_from_outside, effects_of, hash_of_workspace, is_walled, refusal_of
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
+from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
-from antiphon.domain.message import JsonObject
+from antiphon.domain.message import JsonObject, text_of
+from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.access.reach import Outsider, TokenHolder, target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
-from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
+from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.engine.rules import Rules
-from antiphon.policy.approvals import NeedsApproval, decide_call
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 
 MAX_IDEMPOTENCY_KEY = 200
-PENDING = "The call waits for approval and has not run. Once it is approved, the same call with the same key runs it."
+PENDING = (
+    "The call waits for approval and has not run. It runs once it is approved; after that, the same call with the same "
+    "key has its result."
+)
+UNDER_WAY = "The call was approved and is under way. The same call with the same key has its result soon."
 
 
 class ToolCalls:
     """The tools, for callers that act as a session without being one of its runs."""
 
     def __init__(
-        self, tools: Toolset, callers: Callers, approvals: OutsideApprovals, rules: Rules, *, ids: Ids
+        self,
+        tools: Toolset,
+        callers: Callers,
+        approvals: OutsideApprovals,
+        rules: Rules,
+        *,
+        workspaces: Workspaces,
+        ids: Ids,
     ) -> None:
         self._tools = tools
         self._callers = callers
         self._approvals = approvals
         self._rules = rules
+        self._workspaces = workspaces
         self._ids = ids
 
     @property
@@ -53,7 +70,7 @@ class ToolCalls:
 
         Raises `NotFound` for a tool that does not exist (`unknown_tool`) and for a session the actor may not see,
         `Denied` for a tool that the session does not have, `Conflict` for a key that was used for another call. A call
-        that needs an approval answers `pending`; repeated after the decision, it runs.
+        that needs an approval answers `pending`; repeated after the decision, it has the result.
         """
         found = await self._callers.find(actor, target, self._call_id(idempotency_key))
         tool, given = self._tools.find(name), self._given_to(found)
@@ -68,43 +85,52 @@ class ToolCalls:
                 code="tool_not_given",
             )
         effects = effects_of(tool, is_walled=name == RUN_COMMAND and await self._is_walled(found.caller))
-        need = decide_call(self._rules.approval, name, effects, is_from_server=False)
+        need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
         if isinstance(need, NeedsApproval):
             return await self._call_approved(found.caller, tool, arguments, need, has_key=idempotency_key is not None)
-        output = await tool.call(ToolContext(found.caller), arguments)
-        return _object(output.text, is_error=output.is_error)
+        return await self._run(found.caller, tool, arguments)
+
+    async def _run(self, caller: Caller, tool: Tool, arguments: JsonObject) -> JsonObject:
+        output = await tool.call(ToolContext(caller), arguments)
+        return answer_of(output.text, is_error=output.is_error)
 
     async def _call_approved(
         self, caller: Caller, tool: Tool, arguments: JsonObject, need: NeedsApproval, *, has_key: bool
     ) -> JsonObject:
         """The answer of a call that needs an approval: `pending` until then. It runs once. Contract: approvals 5.
 
-        A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has run.
+        A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
         """
         asked = asked_from_outside(tool, json.dumps(arguments, ensure_ascii=False), need)
+        if asked.tool == RUN_COMMAND:
+            session, _ = await self._callers.session_of(caller)
+            workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
+            asked = replace(asked, workspace=await hash_of_workspace(workspace))
         origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
         approval = await self._approvals.ask(caller, origin, asked)
-        (stored,) = approval.calls
-        if (stored.tool, stored.sha256) != (asked.tool, asked.sha256):
+        if isinstance(approval, StandingApproval):
+            return await self._run(caller, tool, arguments)
+        stored = next((call for call in approval.calls if (call.tool, call.sha256) == (asked.tool, asked.sha256)), None)
+        if stored is None:
             raise Conflict("Idempotency-Key was used for another call. Use a new one.", code="idempotency_key_reused")
         if approval.is_pending:
-            return {"status": "pending", "approvalId": approval.id, "message": PENDING}
-        if refusal := refusal_of(approval, stored):
-            await self._approvals.forget(approval, keeps_origin=has_key)
-            return _object(refusal.text, is_error=True)
-        if stored.definition != asked.definition:
-            raise Conflict(
-                f"Tool has changed since its call was approved: {asked.tool!r}. Call again with a new Idempotency-Key.",
-                code="approval_outdated",
-            )
-        if approval.outcome is not None:
-            return _object(approval.outcome, is_error=False)
-        if not await self._approvals.begin(approval, keeps_origin=has_key) and not tool.is_idempotent:
-            return {"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN}
-        output = await tool.call(ToolContext(caller), arguments)
-        answer = _object(output.text, is_error=output.is_error)
-        await self._approvals.end(approval, json.dumps(answer, ensure_ascii=False))
+            return _pending(approval, PENDING)
+        answer = await self._answer(approval, stored)
+        if answer is None:
+            return _pending(approval, UNDER_WAY)
+        if not has_key:
+            await self._approvals.forget(approval, origin)
         return answer
+
+    async def _answer(self, approval: Approval, call: AskedCall) -> JsonObject | None:
+        """The answer of a call that was decided; None if it is not over in time."""
+        if refusal := refusal_of(approval, call):
+            return answer_of(refusal.text, is_error=True)
+        if approval.run is not None:
+            result = await self._approvals.find_result(approval, call)
+            return None if result is None else answer_of(text_of(result.content), is_error=result.is_error)
+        outcome = await self._approvals.wait_outcome(approval, LONGEST_WAIT)
+        return None if outcome is None else answer_of(outcome, is_error=False)
 
     async def _is_walled(self, caller: Caller) -> bool:
         session, standing = await self._callers.session_of(caller)
@@ -150,7 +176,11 @@ class ToolCalls:
         return idempotency_key
 
 
-def _object(text: str, *, is_error: bool) -> JsonObject:
+def _pending(approval: Approval, message: str) -> JsonObject:
+    return {"status": "pending", "approvalId": approval.id, "message": message}
+
+
+def answer_of(text: str, *, is_error: bool) -> JsonObject:
     """A tool's answer as an object; plain text becomes its `text`."""
     try:
         value = json.loads(text)

@@ -12,7 +12,7 @@ from typing import cast
 
 import anyio
 
-from antiphon.agents.approving import Judge, JudgedCall, is_walled
+from antiphon.agents.approving import Judge, JudgedCall
 from antiphon.agents.asking import Asking, RetryPolicy, Room, RoomExceeded
 from antiphon.agents.compaction import FILL_LIMIT, compact, estimate_tokens
 from antiphon.agents.fence import PURPOSE, DataFences
@@ -34,6 +34,7 @@ from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
+from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import YIELD_TOOL
 
@@ -52,11 +53,13 @@ class AgentLoop:
         rules: Rules,
         home_key: HomeKey,
         *,
+        workspaces: Workspaces,
         retry: RetryPolicy | None = None,
     ) -> None:
         self._models = models
         self._tools = tools
         self._rules = rules
+        self._workspaces = workspaces
         self._fence_key = home_key.subkey(PURPOSE)
         self._retry = retry or RetryPolicy()
 
@@ -74,8 +77,13 @@ class AgentLoop:
         tools = offered.for_session(agent.id, session.depth, standing, self._rules)
         is_group = session.source.type is SessionType.GROUP
         is_sandboxed = context.run.is_sandboxed or self._rules.are_sandboxed(session)
-        walled = is_walled(standing, is_sandboxed=is_sandboxed)
-        judge = Judge(rules=self._rules.approval, tools=tools, is_walled=walled)
+        judge = Judge(
+            rules=self._rules,
+            tools=tools,
+            standing=standing,
+            is_sandboxed=is_sandboxed,
+            workspace=self._workspaces.of(session.agent_id, session.row, session.created_at),
+        )
         is_shortened = False
         while True:
             transcript = await context.read_log()
@@ -216,21 +224,24 @@ class AgentLoop:
             try:
                 async with anyio.create_task_group() as tasks:
                     for each in judged:
-                        tasks.start_soon(self._run_call, context, each, tools)
+                        tasks.start_soon(self._run_call, context, each, judge)
             except ExceptionGroup as group:
                 raise group.exceptions[0] from None  # the error of recording, as if there had been one call
             return None
         for each in judged:
             if each.asked is not None:
-                asked = [other.asked for other in judged if other.asked is not None]
-                has_asked = await context.ask_approval(asked, judge.rules.expire_after)
+                has_asked = await context.ask_approval(await judge.asked(judged), self._rules.approval.expire_after)
                 return AwaitsApproval() if has_asked else RunEnding(outcome=CANCELLED)
-            await self._run_call(context, each, tools)
+            if not await self._run_call(context, each, judge):
+                return None  # judged again, with the rights that the principal has now
         return None
 
-    async def _run_call(self, context: RunContext, judged: JudgedCall, tools: Toolset) -> None:
+    async def _run_call(self, context: RunContext, judged: JudgedCall, judge: Judge) -> bool:
+        """Whether the call has its result now; False if it must be judged again before it begins."""
         call = judged.call
-        output = judged.refusal or await self._call(context, call, tools)
+        output = judged.refusal or await self._call(context, judged, judge)
+        if output is None:
+            return False
         await context.record_result(
             ToolResult(
                 message_id=context.ids.new("msg"),
@@ -242,12 +253,15 @@ class AgentLoop:
                 is_error=output.is_error,
             )
         )
+        return True
 
-    async def _call(self, context: RunContext, call: OpenCall, tools: Toolset) -> ToolOutput:
+    async def _call(self, context: RunContext, judged: JudgedCall, judge: Judge) -> ToolOutput | None:
+        """The call's output; None if it has not begun, because what it was judged by has changed meanwhile."""
+        call = judged.call
         name = call.part.name
-        tool = tools.find(name)
+        tool = judge.tools.find(name)
         if tool is None:
-            return _tool_error("unknown_tool", f"Tool not found: {name!r}. Available tools: {', '.join(tools.names)}.")
+            return _unknown_tool(name, judge.tools)
         if call.is_begun and not tool.is_idempotent:
             return ToolOutput(OUTCOME_UNKNOWN, is_error=True)
         arguments = _parse_arguments(call.part.arguments)
@@ -256,7 +270,10 @@ class AgentLoop:
         if call.is_begun:
             standing = await context.standing()
         else:
-            standing = await context.record_call(call.message_seq, call.index, name)
+            begun = await context.record_call(call, judge.standing, judged.allowed_by)
+            standing = judge.standing = begun.standing
+            if not begun.has_begun:
+                return None
         if not may_call(name, standing, self._rules.guest_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
         caller = Caller(
@@ -318,6 +335,10 @@ def _failures_in_a_row(steps: Sequence[Step]) -> int:
                 return failures
             failures += 1
     return failures
+
+
+def _unknown_tool(name: str, tools: Toolset) -> ToolOutput:
+    return _tool_error("unknown_tool", f"Tool not found: {name!r}. Available tools: {', '.join(tools.names)}.")
 
 
 def _tool_error(code: str, message: str) -> ToolOutput:

@@ -168,6 +168,7 @@ class Config(Section):
             subagent_tools=frozenset(self.tools.subagents.tools),
             guest_tools=frozenset(self.access.roles.guest.tools),
             user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),
+            user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
             names_provider=self.compat == "s0",
         )

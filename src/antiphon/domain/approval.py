@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
 
 
 class ApprovalState(StrEnum):
@@ -30,7 +30,13 @@ class Verdict(StrEnum):
     """The answer to one call."""
 
     ONCE = "once"
+    ALWAYS = "always"
+    """Once now, and unasked from then on, as a standing approval says."""
     DENY = "deny"
+
+    @property
+    def allows(self) -> bool:
+        return self is not Verdict.DENY
 
 
 class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,9 +55,15 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The hash of the arguments."""
     definition: str
     """The hash of the tool's name, description and schema."""
+    workspace: str | None = None
+    """For a command: the hash of its workspace's listing."""
     reason: str
     """Why it needs an approval; one sentence for people."""
     verdict: Verdict | None = None
+
+    def is_like(self, other: "AskedCall") -> bool:
+        """Whether both call the same tool, as it is described now, with byte for byte the same arguments."""
+        return (self.tool, self.sha256, self.definition) == (other.tool, other.sha256, other.definition)
 
 
 class Approval(Struct, frozen=True, kw_only=True):
@@ -79,14 +91,22 @@ class Approval(Struct, frozen=True, kw_only=True):
     decided_by: Principal | None = None
     note: str | None = None
     """What the decider says to the model."""
+    is_due: bool = False
+    """Whether it allows a call from outside a run that has no outcome yet."""
     begun_at: datetime | None = None
     """When an approved call from outside a run began; it begins once."""
+    begun_by: ProcessId | None = None
     outcome: str | None = None
     """The answer of that call, as JSON."""
 
     @property
     def is_pending(self) -> bool:
         return self.state is ApprovalState.PENDING
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is answered, and the call from outside a run that it allows has its outcome."""
+        return not self.is_pending and not self.is_due
 
     def find_call(self, message_seq: int, index: int) -> AskedCall | None:
         return next((call for call in self.calls if (call.message_seq, call.index) == (message_seq, index)), None)
@@ -102,6 +122,8 @@ class Consequence(StrEnum):
     """The run goes on, with the answers."""
     CONTINUE = "continue"
     """Another run continues it, repeats its open calls and goes on."""
+    BEGIN = "begin"
+    """A process carries out the call, which came from outside a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +148,17 @@ def on_decided(
     if not approval.is_pending:
         return ApprovalTransition(approval)
     assert verdicts.keys() == {call.id for call in approval.calls}
+    is_allowed = any(verdict.allows for verdict in verdicts.values())
     decided = replace(
         approval,
         state=ApprovalState.DECIDED,
+        is_due=approval.run is None and is_allowed,
         calls=tuple(replace(call, verdict=verdicts[call.id]) for call in approval.calls),
         decided_at=at,
         decided_by=by,
         note=note,
     )
-    return ApprovalTransition(decided, _going_on(approval))
+    return ApprovalTransition(decided, Consequence.BEGIN if decided.is_due else _going_on(approval))
 
 
 def on_expired(approval: Approval, *, at: datetime) -> ApprovalTransition:
@@ -149,6 +173,14 @@ def on_withdrawn(approval: Approval, *, at: datetime) -> ApprovalTransition:
     if not approval.is_pending:
         return ApprovalTransition(approval)
     return ApprovalTransition(replace(approval, state=ApprovalState.WITHDRAWN, decided_at=at))
+
+
+def find_identical(pending: Sequence[Approval], asked: AskedCall, principal: Principal) -> Approval | None:
+    """The open request for the same call, asked with the rights of the same principal. Contract: approvals 3."""
+    for approval in pending:
+        if approval.principal == principal and any(call.is_like(asked) for call in approval.calls):
+            return approval
+    return None
 
 
 def moved(approval: Approval, run: RunId, places: Mapping[tuple[int, int], tuple[int, int]]) -> Approval:

@@ -17,6 +17,7 @@ ProcessId = NewType("ProcessId", str)
 RunId = NewType("RunId", str)
 MessageId = NewType("MessageId", str)
 ApprovalId = NewType("ApprovalId", str)
+StandingApprovalId = NewType("StandingApprovalId", str)
 
 
 class Ids(Protocol):

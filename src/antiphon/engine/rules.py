@@ -98,6 +98,8 @@ class Rules:
     """Session tools that sub-agents have besides sending to their requester."""
     user_agents: frozenset[AgentId] = frozenset()
     """Agents with which all users may open sessions."""
+    user_approves: frozenset[AgentId] = frozenset()
+    """Agents whose calls users may approve."""
     guest_tools: frozenset[str] = frozenset()
     """Tools that guests have besides those of their own session."""
     approval: ApprovalRules = field(default_factory=ApprovalRules)

@@ -12,6 +12,7 @@ from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
+from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
@@ -42,6 +43,7 @@ class Services:
     inbox: Inbox
     runs: Runs
     approvals: Approvals
+    standing_approvals: StandingApprovals
     resets: Resets
     forks: Forks
     history: History

@@ -31,6 +31,8 @@ class Act(StrEnum):
     """Manage bound tokens, browsers and the owner's token."""
     APPROVE = "approve"
     """List and decide requests for approval."""
+    APPROVE_ALWAYS = "approve_always"
+    """Allow calls always, and see and revoke what is allowed."""
     LINK = "link"
     """Create sign-in links."""
     PEOPLE = "people"

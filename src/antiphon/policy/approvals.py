@@ -1,4 +1,4 @@
-"""Decides which calls of tools a person must approve. Contract: approvals 1."""
+"""Decides which calls of tools a person must approve. Contract: approvals 1, 4."""
 
 import re
 from collections.abc import Collection
@@ -8,12 +8,18 @@ from datetime import timedelta
 from antiphon.domain.agent import Effect
 from antiphon.policy.decision import ALLOW, Allow
 from antiphon.policy.patterns import matches
+from antiphon.policy.rights import reaches_all
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.standing import Standing
 
 EFFECT = "effect:"
 SERVER = "mcp:"
 REQUIRED = ("effect:deletes", "effect:spends", "effect:configures")
 """The patterns that apply unless others are configured. A command on the host counts as deleting."""
+PEOPLE = tuple(f"{EFFECT}{effect.value}" for effect in Effect if effect is not Effect.READS)
+"""The patterns that apply to all but owners, unless others are configured."""
+RUN_COMMAND = "run_command"
+"""The tool whose standing approvals end with the run that asked."""
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
 _REASONS = {
     Effect.READS: "It reads.",
@@ -31,6 +37,8 @@ class ApprovalRules:
 
     require: tuple[str, ...] = REQUIRED
     """Patterns: names of tools, `mcp:<names>`, `effect:<effect>`."""
+    people: tuple[str, ...] = PEOPLE
+    """Patterns of calls that only owners cause unasked."""
     expire_after: timedelta = timedelta(hours=168)
 
 
@@ -45,22 +53,31 @@ class NeedsApproval:
 
 
 def decide_call(
-    rules: ApprovalRules, tool: str, effects: Collection[Effect], *, is_from_server: bool
+    rules: ApprovalRules, tool: str, effects: Collection[Effect], standing: Standing, *, is_from_server: bool
 ) -> Allow | NeedsApproval:
-    """Whether a call of the tool may run at once. Session tools always may."""
+    """Whether a call of the tool may run at once, with the rights of the principal. Session tools always may."""
     if tool in SESSION_TOOLS:
         return ALLOW
     for pattern in rules.require:
-        if pattern.startswith(EFFECT):
-            effect = Effect(pattern.removeprefix(EFFECT))
-            if effect in effects:
-                return NeedsApproval(pattern, _REASONS[effect])
-        elif pattern.startswith(SERVER):
-            if is_from_server and matches(tool, pattern.removeprefix(SERVER)):
-                return NeedsApproval(pattern, "It is a tool of an MCP server.")
-        elif matches(tool, pattern):
-            return NeedsApproval(pattern, "The configuration asks before every call of it.")
+        if reason := _reason_of(pattern, tool, effects, is_from_server=is_from_server):
+            return NeedsApproval(pattern, reason)
+    if reaches_all(standing):
+        return ALLOW
+    for pattern in rules.people:
+        if reason := _reason_of(pattern, tool, effects, is_from_server=is_from_server):
+            return NeedsApproval(pattern, f"{reason} Only owners do that without asking.")
     return ALLOW
+
+
+def _reason_of(pattern: str, tool: str, effects: Collection[Effect], *, is_from_server: bool) -> str | None:
+    """Why the pattern fits the call, for people; None if it does not."""
+    if pattern.startswith(EFFECT):
+        effect = Effect(pattern.removeprefix(EFFECT))
+        return _REASONS[effect] if effect in effects else None
+    if pattern.startswith(SERVER):
+        is_meant = is_from_server and matches(tool, pattern.removeprefix(SERVER))
+        return "It is a tool of an MCP server." if is_meant else None
+    return "The configuration asks before every call of it." if matches(tool, pattern) else None
 
 
 def problem_of_pattern(pattern: str) -> str | None:

@@ -54,6 +54,8 @@ class Activity:
     """Whether the run has ended and waits for its children before it is continued."""
     waits_for: tuple[AwaitedSession, ...] = ()
     waits_until: datetime | None = None
+    pending_approvals: int
+    """Open requests of the session."""
     unfinished: int
     """Runs of the session that have not ended, including this one."""
 
@@ -76,7 +78,7 @@ class LastRun:
 _ACTIVITY = SelectList(
     Activity,
     "r.session, s.key AS session_key, COALESCE(s.label, s.display_name) AS label, r.agent_id, r.id AS run, r.seq, "
-    "r.status, r.created_at, r.started_at, r.process, s.preview, "
+    "r.status, r.created_at, r.started_at, r.process, s.preview, s.pending_approvals, "
     "CASE WHEN r.status = 'awaiting_approval' THEN 0 ELSE r.is_parked END AS is_parked, placed.runs AS unfinished",
     status=codec.member_of(RunStatus),
     created_at=codec.moment,

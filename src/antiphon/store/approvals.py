@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from antiphon.domain.approval import Approval, ApprovalState
-from antiphon.domain.ids import ApprovalId, RunId, SessionRow
-from antiphon.policy.reach import Reach
+from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
+from antiphon.policy.deciders import Deciding
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import within
 from antiphon.store.select_list import SelectList
 
 _APPROVAL = SelectList(
     Approval,
     "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.origin, a.agent_id, a.principal, "
-    "a.state, a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, a.begun_at, "
-    "a.outcome",
+    "a.state, a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, a.is_due, "
+    "a.begun_at, a.begun_by, a.outcome",
     principal=codec.stored_principal,
     state=codec.member_of(ApprovalState),
     calls=codec.asked_calls,
@@ -25,11 +24,16 @@ _APPROVAL = SelectList(
     expires_at=codec.moment,
     decided_at=codec.moment,
     decided_by=codec.stored_principal,
+    is_due=bool,
     begun_at=codec.moment,
 )
 _SELECT = f"SELECT {_APPROVAL.text} FROM approvals a JOIN sessions s ON s.id = a.session"
-_CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note")
+_CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note", "is_due")
 _SET = ", ".join(f"{column} = ?" for column in _CHANGING)
+
+
+APPROVED = SessionRow(-3)
+"""Woken when a call from outside a run was approved."""
 
 
 class DueApproval(NamedTuple):
@@ -84,24 +88,51 @@ async def find(query: Query, id: ApprovalId) -> Approval | None:
 
 
 async def find_by_origin(query: Query, origin: str) -> Approval | None:
-    """The request of that call from outside a run."""
-    row = await query.fetch_one(f"{_SELECT} WHERE a.origin = ?", (origin,))
+    """The request that the call from outside a run asked with, or that it joined."""
+    row = await query.fetch_one(
+        f"{_SELECT} WHERE a.id = COALESCE((SELECT x.id FROM approvals x WHERE x.origin = ?), "
+        "(SELECT o.approval FROM approval_origins o WHERE o.origin = ?))",
+        (origin, origin),
+    )
     return None if row is None else _APPROVAL.read(row)
 
 
-async def begin(tx: Transaction, id: ApprovalId, at_ms: int, *, keeps_origin: bool) -> bool:
-    """Notes that the approved call from outside begins; False if it has begun before."""
-    origin = "" if keeps_origin else ", origin = NULL"
-    statement = f"UPDATE approvals SET begun_at = ?{origin} WHERE id = ? AND state = 'decided' AND begun_at IS NULL"
-    return await tx.change(statement, (at_ms, id)) == 1
+async def join(tx: Transaction, origin: str, approval: Approval) -> None:
+    """Notes that another call from outside a run asked for the same."""
+    await tx.execute(
+        "INSERT INTO approval_origins (origin, session, approval) VALUES (?, ?, ?)",
+        (origin, approval.session, approval.id),
+    )
 
 
-async def forget_origin(tx: Transaction, id: ApprovalId) -> None:
-    await tx.execute("UPDATE approvals SET origin = NULL WHERE id = ?", (id,))
+async def forget_origin(tx: Transaction, origin: str) -> None:
+    """The same call asks anew from now on."""
+    await tx.execute("DELETE FROM approval_origins WHERE origin = ?", (origin,))
+    await tx.execute("UPDATE approvals SET origin = NULL WHERE origin = ?", (origin,))
+
+
+async def list_to_carry_out(query: Query, process: ProcessId, limit: int) -> list[Approval]:
+    """Requests with an approved call from outside a run that no living process carries out, the oldest first."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE a.is_due = 1 AND (a.begun_by IS NULL OR (a.begun_by <> ? AND NOT EXISTS "
+        "(SELECT 1 FROM processes p WHERE p.id = a.begun_by))) ORDER BY a.decided_at LIMIT ?",
+        (process, limit),
+    )
+    return [_APPROVAL.read(row) for row in rows]
+
+
+async def begin(tx: Transaction, approval: Approval, process: ProcessId, at_ms: int) -> bool:
+    """Notes that the process carries out the call; False if another process was faster."""
+    changed = await tx.change(
+        "UPDATE approvals SET begun_at = ?, begun_by = ? WHERE id = ? AND is_due = 1 AND COALESCE(begun_by, '') = ?",
+        (at_ms, process, approval.id, approval.begun_by or ""),
+    )
+    return changed == 1
 
 
 async def store_outcome(tx: Transaction, id: ApprovalId, outcome: str) -> None:
-    await tx.execute("UPDATE approvals SET outcome = ? WHERE id = ?", (outcome, id))
+    """Stores the answer of the call that the request allowed, unless it has one."""
+    await tx.execute("UPDATE approvals SET outcome = ?, is_due = 0 WHERE id = ? AND is_due = 1", (outcome, id))
 
 
 async def find_pending_of_run(query: Query, run: RunId) -> Approval | None:
@@ -121,10 +152,12 @@ async def list_pending(query: Query, session: SessionRow) -> list[Approval]:
     return [_APPROVAL.read(row) for row in rows]
 
 
-async def list_page(query: Query, reach: Reach, where: ApprovalFilter, *, limit: int) -> list[Approval]:
-    """Requests of sessions in the reach, newest first."""
-    inside = await within(query, reach, "a.session")
-    conditions, values = [inside.text], list(inside.values)
+async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, limit: int) -> list[Approval]:
+    """The requests that a person sees, newest first."""
+    conditions, values = ["1 = 1"], list[SqlValue]()
+    if deciding.agents is not None:
+        conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")
+        values += sorted(deciding.agents)
     if where.session is not None:
         conditions.append("a.session = ?")
         values.append(where.session)
@@ -162,6 +195,7 @@ async def make_due(tx: Transaction, runs: Sequence[RunId]) -> None:
 
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
+    await tx.execute("DELETE FROM approval_origins WHERE session = ?", (session,))
     await tx.execute("DELETE FROM approvals WHERE session = ?", (session,))
 
 
@@ -175,4 +209,5 @@ def _changing(approval: Approval) -> dict[str, SqlValue]:
         "decided_at": None if decided_at is None else codec.milliseconds(decided_at),
         "decided_by": None if decided_by is None else str(decided_by),
         "note": approval.note,
+        "is_due": int(approval.is_due),
     }

@@ -29,6 +29,7 @@ JSON_COLUMNS = {
     "spawns": {"attach_as": json_object, "receipt": json_object},
     "processes": {"agents": json_list},
     "approvals": {"calls": asked_calls},
+    "standing_approvals": {"fields": json_list},
 }
 """The columns with JSON text, by table, and what reads them."""
 
@@ -40,6 +41,7 @@ NAMES = {
     "spawns": ("child",),
     "processes": ("id",),
     "approvals": ("id",),
+    "standing_approvals": ("id",),
 }
 """The columns that name a row for people."""
 
@@ -62,6 +64,8 @@ REMEDIES = {
     "DELETE FROM processes WHERE id = 'ID'. That loses nothing: each process writes its row at its start.",
     "approvals": "These requests can neither be shown nor decided, and lists with them answer store_corrupt. "
     f"{_MEND} UPDATE approvals SET calls = '[]' WHERE id = 'ID'. Then deny the request: its run asks anew.",
+    "standing_approvals": "Calls that they may cover answer store_corrupt. Revoke them: stop Antiphon and run in the "
+    "database: DELETE FROM standing_approvals WHERE id = 'ID'. Their calls ask again.",
 }
 """What to do about values of a table that cannot be read; COLUMN stands for the damaged one."""
 

@@ -170,7 +170,7 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
         (new, old),
     )
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
-    for table in ("runs", "exchanges", "reports", "tokens"):
+    for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
 
 
@@ -180,5 +180,6 @@ async def delete(tx: Transaction, id: PersonId) -> None:
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
+    await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
     await tx.execute("DELETE FROM people WHERE merged_into = ?", (id,))
     await tx.execute("DELETE FROM people WHERE id = ?", (id,))

@@ -1,8 +1,11 @@
 """Approval requests, as deciders see them. Contract: approvals 3, gateway 4."""
 
+import json
 from collections.abc import Sequence
 
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
+from antiphon.domain.message import JsonObject
+from antiphon.domain.standing_approval import StandingApproval
 from antiphon.wire.encoding import Shape, milliseconds, optional_milliseconds
 
 
@@ -38,11 +41,51 @@ class ApprovalShape(Shape, frozen=True, kw_only=True):
     decided_at: int | None = None
     decided_by: str | None = None
     note: str | None = None
+    result: JsonObject | None = None
+    """The answer of an approved call from outside a run, once it has one."""
 
 
 class ApprovalList(Shape, frozen=True, kw_only=True):
     count: int
     approvals: Sequence[ApprovalShape]
+
+
+class StandingApprovalShape(Shape, frozen=True, kw_only=True):
+    """What an owner allows always: calls of a tool, by one agent, caused by one principal."""
+
+    standing_id: str
+    agent_id: str
+    principal: str
+    tool: str
+    fields: Sequence[str] | None = None
+    """The arguments that calls must have as in `arguments`; missing if they must have all of them and no other."""
+    arguments: str
+    """JSON text."""
+    run_id: str | None = None
+    """The only run whose calls are allowed: a command."""
+    approval_id: str
+    created_at: int
+    created_by: str
+
+
+class StandingApprovalList(Shape, frozen=True, kw_only=True):
+    count: int
+    standing: Sequence[StandingApprovalShape]
+
+
+def standing_approval(standing: StandingApproval) -> StandingApprovalShape:
+    return StandingApprovalShape(
+        standing_id=standing.id,
+        agent_id=standing.agent_id,
+        principal=str(standing.principal),
+        tool=standing.tool,
+        fields=standing.fields,
+        arguments=standing.arguments,
+        run_id=standing.run,
+        approval_id=standing.approval,
+        created_at=milliseconds(standing.created_at),
+        created_by=str(standing.created_by),
+    )
 
 
 def approval(approval: Approval) -> ApprovalShape:
@@ -60,6 +103,7 @@ def approval(approval: Approval) -> ApprovalShape:
         decided_at=optional_milliseconds(approval.decided_at),
         decided_by=None if approval.decided_by is None else str(approval.decided_by),
         note=approval.note,
+        result=None if approval.outcome is None else json.loads(approval.outcome),
     )
 
 

@@ -66,6 +66,7 @@ class BusySession(Shape, frozen=True, kw_only=True):
     request: str | None = None
     run: CurrentRun
     unfinished_runs: int
+    pending_approvals: int | None = None
     process_id: str | None = None
 
 
@@ -136,6 +137,7 @@ def work(work: Work) -> WorkShape:
                 request=work.requests.get(activity.run) or activity.preview,
                 run=_current_run(activity),
                 unfinished_runs=activity.unfinished,
+                pending_approvals=activity.pending_approvals or None,
                 process_id=activity.process if activity.process in work.processes else None,
             )
             for activity in work.activities

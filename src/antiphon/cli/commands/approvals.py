@@ -9,7 +9,7 @@ from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 from antiphon.domain.text import exact
 
-app = typer.Typer(no_args_is_help=True, help="List, show, approve and deny calls of tools that wait for approval.")
+app = typer.Typer(no_args_is_help=True, help="List, show, approve and deny calls that wait for approval.")
 ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="A request's id, as `list` shows it.")]
 CallOption = Annotated[
     list[str] | None,
@@ -84,13 +84,27 @@ def show_approval(
 def approve(
     approval: ApprovalArgument,
     call: CallOption = None,
+    always: Annotated[
+        bool, typer.Option("--always", help="Also allow such calls from now on, for the principal and the agent shown.")
+    ] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="NAME",
+            help="With --always: later calls need only this argument as it is now, instead of all. May be repeated.",
+        ),
+    ] = None,
     note: NoteOption = None,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let the calls of a request run once, exactly as they are shown."""
-    _decide(approval, ("once", "deny"), call, note, home=home, config=config, as_json=as_json)
+    if field and not always:
+        raise typer.BadParameter("goes with --always.", param_hint="--field")
+    words = ("always" if always else "once", "deny")
+    _decide(approval, words, call, note, field, home=home, config=config, as_json=as_json)
 
 
 @app.command("deny")
@@ -104,7 +118,74 @@ def deny(
     as_json: JsonOption = False,
 ) -> None:
     """Deny the calls of a request. They do not run; the agent reads the note and goes on."""
-    _decide(approval, ("deny", "once"), call, note, home=home, config=config, as_json=as_json)
+    _decide(approval, ("deny", "once"), call, note, None, home=home, config=config, as_json=as_json)
+
+
+@app.command("standing")
+@command
+def list_standing(
+    limit: LimitOption = 20,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="STANDING", help="Only older ones; give the last one of a page.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what is allowed always, newest first."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        answer = client.get("/standing-approvals", limit=limit, before=before)
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "standing")
+    if not rows:
+        show("Nothing is allowed always.", "dim")
+        return
+    show_table(
+        ["Standing", "Agent", "For", "Calls", "By"],
+        [
+            [
+                str(row["standingId"]),
+                str(row["agentId"]),
+                str(row["principal"]),
+                _covered(row),
+                str(row["createdBy"]),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _covered(standing: JsonObject) -> str:
+    """Which calls it allows, for people."""
+    with_ = "with" if standing.get("fields") is None else "if they have"
+    until = f", until {standing['runId']} ends" if standing.get("runId") else ""
+    return f"{standing['tool']} {with_} {exact(str(standing['arguments']))}{until}"
+
+
+@app.command("revoke")
+@command
+def revoke(
+    standing: Annotated[str, typer.Argument(metavar="STANDING", help="Its id, as `standing` shows it.")],
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop allowing calls always; they ask again."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        revoked = client.delete(f"/standing-approvals/{standing}")
+    if as_json:
+        show_json(revoked)
+    else:
+        show(f"Revoked: {_covered(revoked)}")
 
 
 def _decide(
@@ -112,6 +193,7 @@ def _decide(
     words: tuple[str, str],
     calls: list[str] | None,
     note: str | None,
+    fields: list[str] | None,
     *,
     home: HomeOption,
     config: ConfigOption,
@@ -123,13 +205,15 @@ def _decide(
 
     word, other = words
     with connect(home, config) as client:
-        body: JsonObject = {"decision": word}
+        named: JsonObject = {"fields": [*fields]} if fields else {}
+        body: JsonObject = {"decision": word, **named}
         if calls:
             asked = [str(each["callId"]) for each in rows_of(client.get(f"/approvals/{approval}"), "calls")]
             # A call that the request does not have is sent too, so that the gateway refuses it.
-            named = list(dict.fromkeys([*asked, *calls]))
+            every = dict.fromkeys([*asked, *calls])
+            yes: JsonObject = {"decision": word, **named}
             body = {
-                "decisions": [{"callId": each, "decision": word if each in calls else other} for each in named],
+                "decisions": [{"callId": each, **(yes if each in calls else {"decision": other})} for each in every],
             }
         if note is not None:
             body["note"] = note

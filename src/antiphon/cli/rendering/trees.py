@@ -257,6 +257,8 @@ def _sessions_at_work(rows: Sequence[JsonObject], processes: Mapping[str, JsonOb
     for row in rows:
         unfinished = _number(row["unfinishedRuns"])
         behind = f" (+{unfinished - 1} queued)" if unfinished > 1 else ""
+        if asks := row.get("pendingApprovals"):
+            behind += f" ({asks} to approve)"
         process = processes.get(str(row.get("processId")))
         others.append(
             [

@@ -73,6 +73,9 @@ class GuestSection(Section):
 class UserSection(Section):
     agents: tuple[AgentName, ...] = ()
     """Agents with which users may open sessions; an invitation may name more for one person."""
+    approve: tuple[AgentName, ...] = ()
+    """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
+    sessions that they do not see."""
 
 
 class RolesSection(Section):

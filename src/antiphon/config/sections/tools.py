@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from antiphon.config.sections.section import MOST_DAYS, Section
 from antiphon.domain.sandbox import CommandMode
-from antiphon.policy.approvals import REQUIRED, ApprovalRules, problem_of_pattern
+from antiphon.policy.approvals import PEOPLE, REQUIRED, ApprovalRules, problem_of_pattern
 from antiphon.policy.visibility import Visibility
 
 
@@ -37,10 +37,13 @@ class ApprovalSection(Section):
     require: tuple[str, ...] = REQUIRED
     """Calls that a person must approve before they run, as patterns: a tool's name (`run_command`, `git_*`), `mcp:*`
     for tools of MCP servers, `effect:deletes` for what a tool does. A command on the host counts as deleting."""
+    people: tuple[str, ...] = PEOPLE
+    """Calls that a person must approve in addition, unless an owner caused them, in the same patterns: by default
+    every effect beyond reading."""
     expire_hours: float = Field(default=168, gt=0, le=MOST_DAYS * 24)
     """How long a request waits for an answer; then its calls are denied, and the run goes on."""
 
-    @field_validator("require")
+    @field_validator("require", "people")
     @classmethod
     def _may_match(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in patterns:
@@ -49,7 +52,7 @@ class ApprovalSection(Section):
         return patterns
 
     def rules(self) -> ApprovalRules:
-        return ApprovalRules(require=self.require, expire_after=timedelta(hours=self.expire_hours))
+        return ApprovalRules(require=self.require, people=self.people, expire_after=timedelta(hours=self.expire_hours))
 
 
 class ToolsSection(Section):

@@ -33,7 +33,7 @@ class Callers:
 
     async def find(self, actor: Outsider, target: NamedTarget, call_id: str) -> FoundCaller:
         """A client outside that acts as the session. Raises `NotFound` if it is missing or out of reach."""
-        return accepted(await self._database.read(_find_caller, Rights(actor, self._rules), target, call_id))
+        return accepted(await self._database.read(find_caller, Rights(actor, self._rules), target, call_id))
 
     async def are_one(self, target: NamedTarget, other: NamedTarget) -> bool:
         """Whether both targets name the same existing session."""
@@ -56,7 +56,7 @@ async def _are_one(query: Query, target: NamedTarget, other: NamedTarget) -> boo
     return one is not None and another is not None and one.session.row == another.session.row
 
 
-async def _find_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller | Refusal:
+async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id: str) -> FoundCaller | Refusal:
     found = await find_session(query, rights, Act.CALL, target)
     if isinstance(found, Refusal):
         return found

@@ -1,28 +1,44 @@
-"""Calls from outside a run that need an approval: asked, and begun once after the decision. Contract: approvals 5."""
+"""Calls from outside a run that need an approval: asked, and carried out once after the decision.
 
-from datetime import datetime
+Contract: approvals 3, 5.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.approval import Approval, ApprovalState, AskedCall
+from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical
 from antiphon.domain.errors import Conflict, NotFound
-from antiphon.domain.ids import ApprovalId, Ids
-from antiphon.domain.session import SessionStatus
+from antiphon.domain.ids import ApprovalId, Ids, ProcessId
+from antiphon.domain.message import ToolResult
+from antiphon.domain.session import Session, SessionStatus
+from antiphon.domain.standing_approval import StandingApproval
+from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.callers import FoundCaller, find_caller
+from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.asking import requested_event
+from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.ledger.append import append_events
+from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
+from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
-from antiphon.store import approvals
+from antiphon.feed.notifier import Notifier
+from antiphon.policy.system import system_grant
+from antiphon.store import approvals, processes, standing_approvals
+from antiphon.store import events as log
 from antiphon.store import sessions as rows
-from antiphon.store.codec import moment
-from antiphon.store.database import Database, SqlValue, Transaction
+from antiphon.store.codec import json_text, moment
+from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.spawns import DUE
 
 MAX_OPEN = 50
 """Open requests of one session, beyond which calls from outside are refused instead of asked about."""
+BATCH = 100
 
 
 class AskFromOutside(Struct, frozen=True, kw_only=True):
@@ -35,17 +51,42 @@ class AskFromOutside(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class BeginApprovedCall(Struct, frozen=True, kw_only=True):
+    id: ApprovalId
+    process: ProcessId
+    rules: Rules
+    is_idempotent: bool
+    """Whether a call that was cut may run again."""
+    at_ms: int
+
+
 class OutsideApprovals:
     """Approvals of calls that act as a session without being one of its runs."""
 
-    def __init__(self, database: Database, rules: Rules, *, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        notifier: Notifier,
+        waits: Waits,
+        rules: Rules,
+        process: ProcessId,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
         self._database = database
+        self._notifier = notifier
+        self._waits = waits
         self._rules = rules
+        self._process = process
         self._clock = clock
         self._ids = ids
 
-    async def ask(self, caller: Caller, origin: str, call: AskedCall) -> Approval:
-        """The request of the call, whatever became of it; a new one the first time. Raises `NotFound`."""
+    async def ask(self, caller: Caller, origin: str, call: AskedCall) -> Approval | StandingApproval:
+        """The request of the call, whatever became of it; a new one the first time, unless it is allowed always.
+
+        A call that is asked about already joins that request. Raises `NotFound`, `Conflict` (`too_many_approvals`).
+        """
         command = AskFromOutside(
             id=ApprovalId(self._ids.new("appr")),
             caller=caller,
@@ -56,28 +97,68 @@ class OutsideApprovals:
         )
         return accepted(await self._database.run(ask_from_outside, command, sessions=(caller.session,)))
 
-    async def begin(self, approval: Approval, *, keeps_origin: bool) -> bool:
-        """Whether the approved call may begin now: it may once. Without its origin, the same call asks again later."""
-        return await self._database.run(
-            begin_call, approval, self._clock.now_ms(), keeps_origin, sessions=(approval.session,)
-        )
+    async def forget(self, approval: Approval, origin: str) -> None:
+        """The same call asks anew from now on."""
+        await self._database.run(approvals.forget_origin, origin, sessions=(approval.session,))
 
-    async def forget(self, approval: Approval, *, keeps_origin: bool) -> None:
-        """Without its origin, the same call asks again after a refusal."""
-        if not keeps_origin:
-            await self._database.run(approvals.forget_origin, approval.id, sessions=(approval.session,))
+    async def wait_outcome(self, approval: Approval, timeout: timedelta) -> str | None:
+        """The answer of the approved call, as JSON; None if it has none after that time."""
+        outcome = approval.outcome
+
+        async def has_outcome() -> bool:
+            nonlocal outcome
+            found = await self._database.read(approvals.find, approval.id)
+            outcome = None if found is None else found.outcome
+            return found is None or not found.is_due
+
+        if approval.is_due:
+            await self._waits.wait_until(approval.session, timeout, has_outcome)
+        return outcome
+
+    async def find_result(self, approval: Approval, call: AskedCall) -> ToolResult | None:
+        """The result of a call that the run of the request carried out; None if it has none yet."""
+        return await self._database.read(_find_result, approval, call)
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Calls `wake` whenever a call was approved, until the returned function is called."""
+        return self._notifier.subscribe(approvals.APPROVED, wake)
+
+    async def list_to_carry_out(self) -> Sequence[Approval]:
+        """Requests with an approved call that no living process carries out."""
+        return await self._database.read(approvals.list_to_carry_out, self._process, BATCH)
+
+    async def begin(self, approval: Approval, *, is_idempotent: bool) -> FoundCaller | None:
+        """The caller of the approved call, which this process is to carry out now; None if it is not to.
+
+        A call that may have taken effect in a process that died has its outcome then, unless it is idempotent.
+        """
+        command = BeginApprovedCall(
+            id=approval.id,
+            process=self._process,
+            rules=self._rules,
+            is_idempotent=is_idempotent,
+            at_ms=self._clock.now_ms(),
+        )
+        return await self._database.run(begin_call, command, sessions=(approval.session,))
 
     async def end(self, approval: Approval, outcome: str) -> None:
         """Stores the answer, which repetitions of the call get."""
-        await self._database.run(approvals.store_outcome, approval.id, outcome, sessions=(approval.session,))
+        await self._database.run(end_call, approval, outcome, sessions=(approval.session,))
 
 
-async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | Refusal:
+async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval | StandingApproval | Refusal:
     if found := await approvals.find_by_origin(tx, command.origin):
         return found
+    standing = await standing_approvals.list_of(tx, command.caller.principal, command.caller.agent_id)
+    if allowed := find_covering(standing, command.call, None):
+        return allowed
     session = await rows.find_by_row(tx, command.caller.session)
     if session is None:
         return Refusal(NotFound("Session not found: the caller's own session was deleted."))
+    pending = await approvals.list_pending(tx, session.row)
+    if found := find_identical(pending, command.call, command.caller.principal):
+        await approvals.join(tx, command.origin, found)
+        return found
     if session.pending_approvals >= MAX_OPEN:
         return Refusal(
             Conflict(
@@ -85,6 +166,11 @@ async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval
                 code="too_many_approvals",
             )
         )
+    return await _store(tx, session, command)
+
+
+async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> Approval:
+    """A new request, with its event."""
     approval = Approval(
         id=command.id,
         session=session.row,
@@ -115,5 +201,45 @@ async def ask_from_outside(tx: Transaction, command: AskFromOutside) -> Approval
     return approval
 
 
-async def begin_call(tx: Transaction, approval: Approval, at_ms: int, keeps_origin: bool) -> bool:
-    return await approvals.begin(tx, approval.id, at_ms, keeps_origin=keeps_origin)
+async def begin_call(tx: Transaction, command: BeginApprovedCall) -> FoundCaller | None:
+    """Notes that the process carries out the call, with the rights that its principal has in this moment."""
+    approval = await approvals.find(tx, command.id)
+    if approval is None or not approval.is_due:
+        return None
+    if approval.begun_at is not None:
+        if approval.begun_by == command.process or await processes.is_alive(tx, approval.begun_by):
+            return None
+        if not command.is_idempotent:
+            unknown = {"status": "error", "code": "outcome_unknown", "error": OUTCOME_UNKNOWN}
+            await end_call(tx, approval, json_text(unknown))
+            return None
+    found = await find_caller(
+        tx,
+        Rights(approval.principal, command.rules),
+        NamedTarget(None, approval.session_id),
+        approval.id,
+    )
+    if isinstance(found, Refusal):
+        refused = {"status": "error", "code": found.error.code, "error": found.error.message}
+        await end_call(tx, approval, json_text(refused))
+        return None
+    return found if await approvals.begin(tx, approval, command.process, command.at_ms) else None
+
+
+async def end_call(tx: Transaction, approval: Approval, outcome: str) -> None:
+    await approvals.store_outcome(tx, approval.id, outcome)
+    tx.wake(approval.session)
+
+
+async def _find_result(query: Query, approval: Approval, call: AskedCall) -> ToolResult | None:
+    assert approval.run is not None
+    events = await log.read_run(query, system_grant(approval.session), approval.run, from_seq=call.message_seq)
+    results = (event.message for event in events)
+    return next(
+        (
+            result
+            for result in results
+            if isinstance(result, ToolResult) and (result.call_seq, result.call_index) == (call.message_seq, call.index)
+        ),
+        None,
+    )

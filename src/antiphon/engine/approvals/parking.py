@@ -27,7 +27,7 @@ from antiphon.engine.ledger.append import Arrival, Words, derived_id
 from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, record_steps
 from antiphon.engine.reports.parking import continuation_of, go_on
 from antiphon.policy.system import system_grant
-from antiphon.store import approvals
+from antiphon.store import approvals, standing_approvals
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store.database import Transaction
@@ -96,6 +96,7 @@ async def continue_parked(tx: Transaction, parked: Run, session: Session, approv
     seq = await record_steps(tx, continuation.run, Steps([event], is_counted=False), at_ms=at_ms, end=continuation.end)
     places = {(repeated.seq, old): (seq, new) for new, old in enumerate(repeated.indexes)}
     await approvals.move(tx, moved(approval, run_id, places))
+    await standing_approvals.move(tx, parked.id, run_id)
 
 
 def _repeated(events: list[Event], approval: Approval) -> _Repeated:
@@ -133,7 +134,7 @@ def decided_text(approval: Approval) -> str:
     tools = tools_of(approval.calls)
     if approval.state is ApprovalState.EXPIRED:
         return f"[Nobody answered the request to approve {tools} in time. The calls are denied.]"
-    allowed = tools_of([call for call in approval.calls if call.verdict is Verdict.ONCE])
+    allowed = tools_of([call for call in approval.calls if call.verdict is not None and call.verdict.allows])
     denied = tools_of([call for call in approval.calls if call.verdict is Verdict.DENY])
     said = "; ".join([*([f"approved: {allowed}"] if allowed else []), *([f"denied: {denied}"] if denied else [])])
     return f"[The calls that waited for approval were decided. {said[:1].upper()}{said[1:]}.]"

@@ -11,11 +11,12 @@ from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.delay import Delay, DelayOver, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
-from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow
+from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
 from antiphon.domain.message import AssistantMessage, ToolResult, Usage
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
-from antiphon.domain.transcript import Transcript
+from antiphon.domain.standing_approval import StandingApproval
+from antiphon.domain.transcript import OpenCall, Transcript
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.fence import Fence, Fenced
@@ -24,7 +25,7 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.runs import lifecycle
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
-from antiphon.store import approvals, people
+from antiphon.store import approvals, people, standing_approvals
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -128,27 +129,34 @@ class RunContext:
             [NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=self.run.id, message=message)]
         )
 
-    async def record_call(self, message_seq: int, index: int, tool: str) -> Standing:
+    async def record_call(
+        self, call: OpenCall, judged_by: Standing, allowed_by: StandingApprovalId | None = None
+    ) -> lifecycle.BegunCall:
         """Stores that a call begins; must return before the call has any effect. Contract: runs 8, access 1.
 
-        Returns the standing, in that moment, of the principal whose rights the call has.
+        It does not begin if the principal whose rights it has is not any more what it was when the call was judged, or
+        if the standing approval that allowed it does not count any more.
         """
         begun = NewEvent(
             type=EventType.TOOL_CALL,
             actor=AGENT_ACTOR,
             run_id=self.run.id,
-            data={"messageSeq": message_seq, "index": index, "tool": tool},
+            data={"messageSeq": call.message_seq, "index": call.index, "tool": call.part.name},
         )
-        standing = await self._database.run(
+        found = await self._database.run(
             lifecycle.begin_call,
             self._fence,
-            steps.Steps((begun,), self.is_counted),
-            self.clock.now_ms(),
+            lifecycle.BeginCall(
+                begun=steps.Steps((begun,), self.is_counted),
+                judged_by=judged_by,
+                allowed_by=allowed_by,
+                at_ms=self.clock.now_ms(),
+            ),
             sessions=(SessionRow(self.run.session),),
         )
-        if standing is None:
+        if found is None:
             raise Fenced
-        return standing
+        return found
 
     async def standing(self) -> Standing:
         """The present standing of the principal whose rights the run has."""
@@ -291,11 +299,18 @@ class ApprovalsSoFar:
     """Of the run."""
     pending: Sequence[Approval]
     """The open ones of its session."""
+    standing: Sequence[StandingApproval]
+    """What counts for its agent and the principal whose rights it has."""
+    run: RunId
 
 
 async def _read_approvals(query: Query, run: Run) -> ApprovalsSoFar:
+    principal, agent = run.principal, AgentId(run.agent_id)
     return ApprovalsSoFar(
-        await approvals.list_of_run(query, run.id), await approvals.list_pending(query, SessionRow(run.session))
+        own=await approvals.list_of_run(query, run.id),
+        pending=await approvals.list_pending(query, SessionRow(run.session)),
+        standing=await standing_approvals.list_of(query, principal, agent),
+        run=run.id,
     )
 
 

@@ -16,18 +16,20 @@ from antiphon.domain.approval import (
     on_decided,
     on_expired,
 )
-from antiphon.domain.errors import Conflict, Invalid, NotFound, TooLarge
-from antiphon.domain.ids import ApprovalId
+from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.ids import ApprovalId, Ids, StandingApprovalId
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
-from antiphon.engine.access.reach import Rights, find_reach, refuse_act
+from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.answering import store_answer
 from antiphon.engine.approvals.parking import continue_parked
+from antiphon.engine.approvals.standing import Fields, refuse_always, store_always
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
-from antiphon.policy.acts import Act
+from antiphon.policy.deciders import decide_answer, decide_deciding, is_own
+from antiphon.policy.decision import Deny
 from antiphon.policy.standing import Standing
 from antiphon.store import approvals
 from antiphon.store import runs as ledger
@@ -41,38 +43,46 @@ MAX_NOTE_BYTES = 4_000
 
 
 class DecideApproval(Struct, frozen=True, kw_only=True):
+    rights: Rights
     id: ApprovalId
     verdicts: Mapping[str, Verdict] | Verdict
     """By the call's id, or one for all calls."""
+    fields: Fields
     note: str | None
+    standing_ids: Mapping[str, StandingApprovalId]
+    """By the call's id, for what is allowed always."""
     at_ms: int
 
 
 class Approvals:
     """What people can do with requests for approval."""
 
-    def __init__(self, database: Database, waits: Waits, rules: Rules, clock: Clock) -> None:
+    def __init__(self, database: Database, waits: Waits, rules: Rules, *, clock: Clock, ids: Ids) -> None:
         self._database = database
         self._waits = waits
         self._rules = rules
         self._clock = clock
+        self._ids = ids
 
     async def list(self, principal: Principal, where: ApprovalFilter, *, limit: int) -> list[Approval]:
-        """Newest first. Raises `Denied` for anyone but the owner."""
+        """Newest first, those that the principal may decide. Raises `Denied` for a principal that may decide none."""
         return accepted(await self._database.read(_list, self._rights(principal), where, limit))
 
     async def get(self, principal: Principal, id: ApprovalId) -> Approval:
-        """Raises `Denied` for anyone but the owner, and `NotFound`."""
-        return accepted(await self._database.read(_find_for, principal, id))
+        """For those who may decide it, and for the one who asked. Raises `Denied`, `NotFound`."""
+        return accepted(await self._database.read(_find_for, self._rights(principal), id))
 
     async def wait(self, principal: Principal, id: ApprovalId, timeout: timedelta) -> Approval:
-        """The request once it is not open any more, or as it is after that time. Raises like `get`."""
+        """The request once it is answered, or as it is after that time. Raises like `get`.
+
+        A call from outside a run that was approved has run by then, too.
+        """
         approval = await self.get(principal, id)
 
         async def is_answered() -> bool:
             nonlocal approval
             approval = await self.get(principal, id)
-            return not approval.is_pending
+            return approval.is_settled
 
         await self._waits.wait_until(approval.session, timeout, is_answered)
         return approval
@@ -83,43 +93,69 @@ class Approvals:
         id: ApprovalId,
         verdicts: Mapping[str, Verdict] | Verdict,
         *,
+        fields: Fields | None = None,
         note: str | None = None,
     ) -> Approval:
         """Answers every call of the request, and lets its run go on. The first answer counts.
 
-        Raises `Denied` for anyone but the owner, `NotFound`, `Invalid` for an answer that does not name each call once
-        (`unknown_call`), and `Conflict` for a request that is not open any more (`approval_decided`,
-        `approval_expired`, `approval_withdrawn`). Contract: approvals 3.
+        What is allowed always is not asked about again while the arguments that `fields` names stay the same.
+        Raises `Denied` for those who may not decide, or not this (`own_request`), `NotFound`, `Invalid` for an answer
+        that does not name each call once (`unknown_call`) or allows always what cannot be (`invalid_always`), and
+        `Conflict` for a request that is not open any more (`approval_decided`, `approval_expired`,
+        `approval_withdrawn`). Contract: approvals 3.
         """
         if note is not None and len(note.encode("utf-8", "surrogatepass")) > MAX_NOTE_BYTES:
             raise TooLarge(f"Note is larger than {MAX_NOTE_BYTES} bytes. Shorten it.", code="note_too_large")
         found = await self.get(principal, id)
-        command = DecideApproval(id=id, verdicts=verdicts, note=note or None, at_ms=self._clock.now_ms())
-        return accepted(await self._database.run(decide_approval, principal, command, sessions=(found.session,)))
+        command = DecideApproval(
+            rights=self._rights(principal),
+            id=id,
+            verdicts=verdicts,
+            fields=fields or {},
+            note=note or None,
+            standing_ids={call.id: StandingApprovalId(self._ids.new("always")) for call in found.calls},
+            at_ms=self._clock.now_ms(),
+        )
+        return accepted(await self._database.run(decide_approval, command, sessions=(found.session,)))
 
     def _rights(self, principal: Principal) -> Rights:
         return Rights(principal, self._rules)
 
 
 async def _list(query: Query, rights: Rights, where: ApprovalFilter, limit: int) -> list[Approval] | Refusal:
-    reach = await find_reach(query, rights, Act.APPROVE)
-    return reach if isinstance(reach, Refusal) else await approvals.list_page(query, reach, where, limit=limit)
+    deciding = decide_deciding(await find_standing(query, rights.principal), rights.rules.user_approves)
+    if isinstance(deciding, Deny):
+        return _denied(deciding)
+    return await approvals.list_page(query, deciding, where, limit=limit)
 
 
-async def _find_for(query: Query, principal: Principal, id: ApprovalId) -> Approval | Refusal:
-    return await _find(query, await find_standing(query, principal), id)
+async def _find_for(query: Query, rights: Rights, id: ApprovalId) -> Approval | Refusal:
+    """The request, for those who may decide it and for the one who asked."""
+    standing = await find_standing(query, rights.principal)
+    approval = await approvals.find(query, id)
+    if approval is not None and is_own(standing, approval):
+        return approval
+    return _admit(standing, rights.rules, id, approval)
 
 
-async def _find(query: Query, standing: Standing, id: ApprovalId) -> Approval | Refusal:
-    if refusal := refuse_act(standing, Act.APPROVE):
-        return refusal
-    return await approvals.find(query, id) or Refusal(NotFound(f"Request for approval not found: {id[:80]!r}"))
+def _admit(standing: Standing, rules: Rules, id: ApprovalId, approval: Approval | None) -> Approval | Refusal:
+    """The request, if the person sees it as a decider. A hidden request and a missing one get the same answer."""
+    deciding = decide_deciding(standing, rules.user_approves)
+    if isinstance(deciding, Deny):
+        return _denied(deciding)
+    if approval is None or not deciding.covers(approval):
+        return Refusal(NotFound(f"Request for approval not found: {id[:80]!r}"))
+    return approval
 
 
-async def decide_approval(tx: Transaction, principal: Principal, command: DecideApproval) -> Approval | Refusal:
+def _denied(decision: Deny) -> Refusal:
+    return Refusal(Denied(decision.reason, code=decision.rule))
+
+
+async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval | Refusal:
     """Stores the decision with its event, and lets the run go on, in one unit."""
-    standing = await find_standing(tx, principal)
-    approval = await _find(tx, standing, command.id)
+    standing = await find_standing(tx, command.rights.principal)
+    approval = _admit(standing, command.rights.rules, command.id, await approvals.find(tx, command.id))
     if isinstance(approval, Refusal):
         return approval
     if not approval.is_pending:
@@ -127,16 +163,28 @@ async def decide_approval(tx: Transaction, principal: Principal, command: Decide
     verdicts = _verdicts(approval, command.verdicts)
     if isinstance(verdicts, Refusal):
         return verdicts
+    if isinstance(decision := decide_answer(standing, approval, verdicts), Deny):
+        return _denied(decision)
+    if refusal := refuse_always(approval, verdicts, command.fields):
+        return refusal
     at = moment(command.at_ms)
     if at >= approval.expires_at:
         await expire_approval(tx, approval.id, command.at_ms)
     else:
         decided = on_decided(approval, verdicts, by=standing.principal, note=command.note, at=at)
         if await _carry_out(tx, decided, command.at_ms):
+            await _store_always(tx, decided.approval, command)
             return decided.approval
     current = await approvals.find(tx, command.id)
     assert current is not None
     return Refusal(_answered(current))
+
+
+async def _store_always(tx: Transaction, decided: Approval, command: DecideApproval) -> None:
+    if any(call.verdict is Verdict.ALWAYS for call in decided.calls):
+        stored = await approvals.find(tx, decided.id)
+        assert stored is not None
+        await store_always(tx, stored, command.fields, command.standing_ids)
 
 
 def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Mapping[str, Verdict] | Refusal:
@@ -183,6 +231,8 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) 
             session = await rows.find_by_row(tx, run.session)
             assert session is not None
             await continue_parked(tx, run, session, approval, at_ms=at_ms)
+        case Consequence.BEGIN:
+            tx.wake(approvals.APPROVED)
         case Consequence.NOTHING | Consequence.PARK:
             pass
     return True

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.delay import Delay
 from antiphon.domain.event import EventType, NewEvent
-from antiphon.domain.ids import AgentId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, RunId, SessionRow, StandingApprovalId
 from antiphon.domain.message import (
     AssistantMessage,
     JsonObject,
@@ -34,7 +34,7 @@ from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
-from antiphon.store import processes, spawns
+from antiphon.store import processes, spawns, standing_approvals
 from antiphon.store import runs as ledger
 from antiphon.store.codec import json_text, milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
@@ -191,16 +191,33 @@ async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int
     return await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
 
 
-async def begin_call(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> Standing | None:
-    """Appends that a call begins; returns the standing of the principal whose rights it has.
+class BeginCall(Struct, frozen=True, kw_only=True):
+    begun: Steps
+    judged_by: Standing
+    """What the principal was when the call was judged."""
+    allowed_by: StandingApprovalId | None = None
+    at_ms: int
 
-    None if the fence is old or the run ended.
-    """
+
+@dataclass(frozen=True, slots=True)
+class BegunCall:
+    """Whether the call has begun, and what the principal whose rights it has is in this moment."""
+
+    standing: Standing
+    has_begun: bool
+
+
+async def begin_call(tx: Transaction, fence: Fence, command: BeginCall) -> BegunCall | None:
+    """Appends that a call begins, if all that let it begin still counts. None if the fence is old or the run ended."""
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
-    return await find_standing(tx, found.run.principal)
+    standing = await find_standing(tx, found.run.principal)
+    allowed_by = command.allowed_by
+    if standing != command.judged_by or (allowed_by and not await standing_approvals.counts(tx, allowed_by)):
+        return BegunCall(standing, has_begun=False)
+    await record_steps(tx, found.run, command.begun, at_ms=command.at_ms, end=found.end)
+    return BegunCall(standing, has_begun=True)
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:

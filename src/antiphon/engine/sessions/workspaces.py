@@ -14,12 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from itertools import count
+from itertools import count, islice
 from pathlib import Path, PurePosixPath
 
 from antiphon.domain.attachments import MANIFEST_NAME, Attachment, receipt
-from antiphon.domain.errors import Conflict, Unavailable
+from antiphon.domain.errors import AntiphonError, Conflict, Unavailable
 from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED, ListedEntry, hash_of_listing
 
 WORKSPACES_NAME = "workspaces"
 """The name of their directory in the home."""
@@ -79,6 +80,18 @@ class Workspace:
             os.rename(unfinished, name, src_dir_fd=parent, dst_dir_fd=parent)
             os.fsync(parent)
             remove_entry(parent, doomed)
+
+    def hash_listing(self) -> str:
+        """The hash of what lies in it: names, kinds, rights, sizes and times of change, of a bounded number of entries.
+
+        Reads no content. A workspace that cannot be listed has a hash of its own.
+        """
+        try:
+            with self._opened() as workspace:
+                entries = list(islice(_listed(workspace), MAX_LISTED + 1))
+        except (AntiphonError, OSError) as error:
+            return hash_of_listing([ListedEntry(str(error), 0)], is_whole=False)
+        return hash_of_listing(entries[:MAX_LISTED], is_whole=len(entries) <= MAX_LISTED)
 
     def remove(self) -> None:
         """Removes the workspace and everything in it, but not the targets of its links."""
@@ -140,6 +153,25 @@ class Workspaces:
                     if _NAME.fullmatch(path.name)
                 }
         return found
+
+
+def _listed(directory: int) -> Iterator[ListedEntry]:
+    """Everything in the directory, in an order that does not change; follows no link, and stops at a depth."""
+    for path, directories, files, descriptor in os.fwalk(".", follow_symlinks=False, dir_fd=directory):
+        directories.sort()
+        for name in sorted([*directories, *files]):
+            with suppress(FileNotFoundError):
+                yield _listed_entry(f"{path}/{name}", name, descriptor)
+        if path.count("/") >= MAX_DEPTH:
+            directories.clear()
+
+
+def _listed_entry(path: str, name: str, directory: int) -> ListedEntry:
+    state = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if stat.S_ISDIR(state.st_mode):
+        return ListedEntry(path, state.st_mode)
+    target = os.readlink(name, dir_fd=directory) if stat.S_ISLNK(state.st_mode) else ""
+    return ListedEntry(path, state.st_mode, state.st_size, state.st_mtime_ns, state.st_ctime_ns, target)
 
 
 def _directories(parent: Path) -> list[Path]:

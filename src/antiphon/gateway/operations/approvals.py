@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from antiphon.domain.approval import ApprovalState, Verdict
 from antiphon.domain.errors import Invalid
-from antiphon.domain.ids import ApprovalId
+from antiphon.domain.ids import ApprovalId, StandingApprovalId
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.runs.decisions import ApprovalFilter
 from antiphon.gateway.operations.following import Seconds
@@ -19,6 +19,7 @@ from antiphon.wire import approvals as wire
 MAX_LIMIT = 200
 
 CallId: TypeAlias = Annotated[str, Meta(max_length=20)]
+FieldName: TypeAlias = Annotated[str, Meta(max_length=200)]
 
 
 class ListApprovals(Params, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ class CallDecision(Params, frozen=True, kw_only=True):
 
     call_id: CallId
     decision: Verdict
+    fields: list[FieldName] | None = None
+    """For `always`: the arguments that later calls must have in common with this one; all of them by default."""
 
 
 class ResolveApproval(NamedApproval, frozen=True, kw_only=True):
@@ -48,8 +51,19 @@ class ResolveApproval(NamedApproval, frozen=True, kw_only=True):
     """For all calls of the request."""
     decisions: list[CallDecision] | None = None
     """For each call, instead of `decision`."""
+    fields: list[FieldName] | None = None
+    """For `always`: the arguments that later calls must have in common with these; all of them by default."""
     note: str | None = None
     """Words for the agent."""
+
+
+class ListStandingApprovals(Params, frozen=True, kw_only=True):
+    limit: Limit = 50
+    before: str | None = None
+
+
+class NamedStandingApproval(Params, frozen=True, kw_only=True):
+    standing_id: str
 
 
 @operation(
@@ -93,7 +107,10 @@ async def get_approval(ask: Ask, params: NamedApproval) -> wire.ApprovalShape:
     target=TargetKind.APPROVAL,
 )
 async def wait_for_decision(ask: Ask, params: WaitForApproval) -> wire.ApprovalShape:
-    """With `wait`, returns the request once it is not pending any more, or as it is when the wait is over."""
+    """With `wait`, returns the request once it is decided, or as it is when the wait is over.
+
+    An approved call from outside a run has its `result` then, unless it still runs.
+    """
     id, timeout = ApprovalId(params.approval_id), timedelta(seconds=params.wait)
     return wire.approval(await ask.services.approvals.wait(ask.principal, id, timeout))
 
@@ -107,13 +124,49 @@ async def wait_for_decision(ask: Ask, params: WaitForApproval) -> wire.ApprovalS
     target=TargetKind.APPROVAL,
 )
 async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalShape:
-    """Decides the request: `once` lets a call run one time, `deny` does not. The first decision counts.
+    """Decides the request: `once` lets a call run one time, `always` also later ones, `deny` none. The first counts.
 
-    Give `decision` for all calls, or `decisions` with one for each.
+    Give `decision` for all calls, or `decisions` with one for each. Only owners decide `always`: calls of the tool with
+    the same arguments, or with the same values of `fields`, do not ask any more if the same principal causes them with
+    the same agent; a command is allowed until its run ends.
     """
     found = await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id))
     verdicts = _verdicts(params)
-    return wire.approval(await ask.services.approvals.resolve(ask.principal, found.id, verdicts, note=params.note))
+    if params.decision is None:
+        fields = {each.call_id: tuple(each.fields) for each in params.decisions or () if each.fields is not None}
+    else:
+        fields = {} if params.fields is None else {call.id: tuple(params.fields) for call in found.calls}
+    resolved = await ask.services.approvals.resolve(ask.principal, found.id, verdicts, fields=fields, note=params.note)
+    return wire.approval(resolved)
+
+
+@operation(
+    "standing.list",
+    ListStandingApprovals,
+    wire.StandingApprovalList,
+    Http(method="GET", path="/standing-approvals"),
+    scope=TokenScope.APPROVALS,
+)
+async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wire.StandingApprovalList:
+    """Lists what owners allow always, newest first; `before` is the last `standingId` of a page."""
+    before = None if params.before is None else StandingApprovalId(params.before)
+    limit = min(max(params.limit, 1), MAX_LIMIT)
+    found = await ask.services.standing_approvals.list(ask.principal, before=before, limit=limit)
+    return wire.StandingApprovalList(count=len(found), standing=[wire.standing_approval(each) for each in found])
+
+
+@operation(
+    "standing.revoke",
+    NamedStandingApproval,
+    wire.StandingApprovalShape,
+    Http(method="DELETE", path="/standing-approvals/{standing_id}"),
+    scope=TokenScope.APPROVALS,
+    target=TargetKind.STANDING_APPROVAL,
+)
+async def revoke_standing_approval(ask: Ask, params: NamedStandingApproval) -> wire.StandingApprovalShape:
+    """Ends a standing approval: its calls ask again, also those that are about to begin."""
+    id = StandingApprovalId(params.standing_id)
+    return wire.standing_approval(await ask.services.standing_approvals.revoke(ask.principal, id))
 
 
 def _verdicts(params: ResolveApproval) -> Mapping[str, Verdict] | Verdict:
@@ -129,4 +182,11 @@ def _verdicts(params: ResolveApproval) -> Mapping[str, Verdict] | Verdict:
     return verdicts
 
 
-OPERATIONS = (list_approvals, get_approval, wait_for_decision, resolve_approval)
+OPERATIONS = (
+    list_approvals,
+    get_approval,
+    wait_for_decision,
+    resolve_approval,
+    list_standing_approvals,
+    revoke_standing_approval,
+)

@@ -37,6 +37,7 @@ class TargetKind(StrEnum):
     RUN = "run"
     DELIVERY = "delivery"
     APPROVAL = "approval"
+    STANDING_APPROVAL = "standing_approval"
     TOKEN = "token"
     PERSON = "person"
 

@@ -220,7 +220,11 @@ def _decision(event: Event) -> PageEntry:
     )
 
 
-_VERDICTS = {Verdict.ONCE.value: "approved once", Verdict.DENY.value: "denied"}
+_VERDICTS = {
+    Verdict.ONCE.value: "approved once",
+    Verdict.ALWAYS.value: "allowed always",
+    Verdict.DENY.value: "denied",
+}
 
 
 def _calls_in(event: Event) -> list[JsonObject]:

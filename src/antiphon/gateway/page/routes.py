@@ -15,7 +15,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import MAX_TEXT_BYTES, UserMessage
 from antiphon.domain.session import Source
-from antiphon.domain.text import compact, plain
+from antiphon.domain.text import compact, exact, plain
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.sessions.sessions import SessionFilter
@@ -38,6 +38,7 @@ AUTHOR = "page author"
 """With the principal, the purpose of a key that tells a browser whose unsent messages are whose."""
 LISTED = 40
 MOST_LISTED = 1000
+LISTED_STANDING = 100
 HITS = 30
 NO_SESSIONS = "You take part in no session yet. Begin one with “New chat”, or ask an owner for one."
 """How many messages a search shows."""
@@ -121,6 +122,13 @@ async def show_browsers(ask: Ask, params: NoParams) -> Response:
     return _html("browsers.html", {"browsers": browsers, "this": None if ask.browser is None else ask.browser.id})
 
 
+@operation("pages.standing", NoParams, Response, _at("/page/standing"), scope=TokenScope.APPROVALS)
+async def show_standing(ask: Ask, params: NoParams) -> Response:
+    """What is allowed always, the newest. Each has a button that revokes it."""
+    standing = await ask.services.standing_approvals.list(ask.principal, before=None, limit=LISTED_STANDING)
+    return _html("standing.html", {"standing": standing})
+
+
 @operation("pages.icon", NoParams, Response, _at("/favicon.ico"), scope=None)
 async def show_icon(ask: Ask, params: NoParams) -> Response:
     return FileResponse(DIRECTORY / "favicon.svg", media_type="image/svg+xml", headers=HEADERS)
@@ -176,6 +184,7 @@ ROUTES = (
     show_shell,
     show_page,
     show_browsers,
+    show_standing,
     show_icon,
     show_sessions,
     show_header,
@@ -314,6 +323,7 @@ _templates = Environment(
 )
 _templates.filters["asset"] = asset
 _templates.filters["plain"] = plain
+_templates.filters["exact"] = exact
 _templates.filters["dollars"] = _dollars
 _templates.filters["spent"] = _spent
 _templates.filters["all_spent"] = _all_spent

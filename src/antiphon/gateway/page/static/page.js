@@ -288,6 +288,7 @@ const actions = {
   dismiss: (button) => button.closest('dialog').close(),
   cancel: () => conversation.cancel(),
   approve: (button) => conversation.decide(button, 'once'),
+  always: (button) => conversation.decide(button, 'always'),
   deny: (button) => conversation.decide(button, 'deny'),
   'to-end': () => conversation.toEnd(),
   suggest(button) {
@@ -312,6 +313,23 @@ const actions = {
       }
     }
     await showBrowsers();
+  },
+  async standing() {
+    await showStanding();
+    find('#standing').showModal();
+  },
+  async 'revoke-standing'(button) {
+    button.disabled = true;
+    try {
+      await call('DELETE', `/standing-approvals/${encodeURIComponent(button.dataset.id)}`);
+    } catch (problem) {
+      // It may have been revoked or have ended meanwhile; the list says so.
+      if (problem.status !== 404) {
+        find('#standing-problem').textContent = problem.message;
+        find('#standing-problem').hidden = false;
+      }
+    }
+    await showStanding();
   },
   async 'sign-out'() {
     if (!outbox.messages.length) {
@@ -341,6 +359,12 @@ async function showBrowsers() {
   const { text } = await call('GET', '/page/browsers');
   find('#browsers-list').innerHTML = text;
   showTimes(find('#browsers-list'));
+}
+
+async function showStanding() {
+  const { text } = await call('GET', '/page/standing');
+  find('#standing-list').innerHTML = text;
+  showTimes(find('#standing-list'));
 }
 
 document.addEventListener('click', async (event) => {

@@ -1,0 +1,155 @@
+"""Carries out calls from outside a run once they are approved, each once. Contract: approvals 5.
+
+The yes is stored with the call, so any process that has the tool may carry it out, also after a restart. Its begin is
+stored before it has any effect: a call that was cut is not carried out again, unless its tool is idempotent.
+"""
+
+import asyncio
+import json
+import logging
+
+import anyio
+
+from antiphon.agents.approving import hash_of_definition, hash_of_workspace
+from antiphon.agents.calls import answer_of
+from antiphon.agents.toolset import Tool, ToolContext, Toolset
+from antiphon.domain.approval import Approval, AskedCall
+from antiphon.domain.errors import Unavailable
+from antiphon.domain.message import JsonObject
+from antiphon.engine.access.callers import Callers, FoundCaller
+from antiphon.engine.approvals.outside import OutsideApprovals
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.trouble import Trouble
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 5.0
+"""Between looks without a wake, for calls that a dead process left."""
+RETRY_SECONDS = 0.5
+MAX_AT_ONCE = 16
+
+
+class ApprovedCalls:
+    """The approved calls that this process carries out."""
+
+    def __init__(
+        self,
+        tools: Toolset,
+        callers: Callers,
+        approvals: OutsideApprovals,
+        rules: Rules,
+        *,
+        workspaces: Workspaces,
+    ) -> None:
+        self._tools = tools
+        self._callers = callers
+        self._workspaces = workspaces
+        self._approvals = approvals
+        self._rules = rules
+        self._at_work: set[str] = set()
+        self._woken = asyncio.Event()
+        self._is_stopped = False
+        self._looking = Trouble(
+            logger, "Reading approved calls", action="approved_calls_failed", means="Approved calls do not run."
+        )
+        self._storing = Trouble(
+            logger, "Storing an outcome", action="outcome_failed", means="The outcome may be reported as unknown."
+        )
+
+    async def run(self) -> None:
+        """Looks after each wake, and from time to time, until it is drained or cancelled."""
+        unsubscribe = self._approvals.subscribe(self._woken.set)
+        try:
+            async with anyio.create_task_group() as tasks:
+                while not self._is_stopped:
+                    self._woken.clear()
+                    for approval in await self._due():
+                        tool = next((self._tools.find(call.tool) for call in approval.calls), None)
+                        if tool is None or approval.id in self._at_work:
+                            continue  # a process that has the tool carries it out
+                        if len(self._at_work) < MAX_AT_ONCE:
+                            self._at_work.add(approval.id)
+                            tasks.start_soon(self._carry_out, approval, tool)
+                    with anyio.move_on_after(SWEEP_SECONDS):
+                        await self._woken.wait()
+        finally:
+            unsubscribe()
+
+    async def drain(self, seconds: float) -> None:
+        """Begins nothing more, and gives calls under way this long."""
+        self._is_stopped = True
+        self._woken.set()
+        with anyio.move_on_after(seconds):
+            while self._at_work:
+                await anyio.sleep(0.01)
+
+    async def _due(self) -> list[Approval]:
+        try:
+            found = await self._approvals.list_to_carry_out()
+        except Unavailable as error:
+            self._looking.failed(error)
+            return []
+        self._looking.worked()
+        return list(found)
+
+    async def _carry_out(self, approval: Approval, tool: Tool) -> None:
+        is_full = len(self._at_work) == MAX_AT_ONCE
+        try:
+            found = await self._begin(approval, tool)
+            if found is not None:
+                answer = await self._answer(found, tool, approval.calls[0])
+                await self._end(approval, json.dumps(answer, ensure_ascii=False))
+        finally:
+            self._at_work.discard(approval.id)
+            if is_full:
+                self._woken.set()
+
+    async def _begin(self, approval: Approval, tool: Tool) -> FoundCaller | None:
+        try:
+            return await self._approvals.begin(approval, is_idempotent=tool.is_idempotent)
+        except Unavailable as error:
+            self._looking.failed(error)
+            return None
+
+    async def _answer(self, found: FoundCaller, tool: Tool, asked: AskedCall) -> JsonObject:
+        """Carries out the call, byte for byte as it was asked, if it still is what was approved."""
+        name = tool.schema.name
+        given = self._tools.for_session(found.caller.agent_id, found.depth, found.standing, self._rules)
+        if given.find(name) is None:
+            return _refused("tool_not_given", f"Tool is not available to this session any more: {name!r}.")
+        if hash_of_definition(tool.schema) != asked.definition:
+            return _refused(
+                "approval_outdated",
+                f"Tool has changed since its call was approved: {name!r}. Call again with a new Idempotency-Key.",
+            )
+        if await self._is_workspace_changed(found, asked):
+            return _refused(
+                "approval_outdated",
+                "Workspace has changed since the command was approved. Call again with a new Idempotency-Key.",
+            )
+        output = await tool.call(ToolContext(found.caller), json.loads(asked.arguments))
+        return answer_of(output.text, is_error=output.is_error)
+
+    async def _is_workspace_changed(self, found: FoundCaller, asked: AskedCall) -> bool:
+        if asked.workspace is None:
+            return False
+        session, _ = await self._callers.session_of(found.caller)
+        workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
+        return await hash_of_workspace(workspace) != asked.workspace
+
+    async def _end(self, approval: Approval, outcome: str) -> None:
+        """Stores the outcome, however long the store cannot take it."""
+        while True:
+            try:
+                await self._approvals.end(approval, outcome)
+            except Unavailable as error:
+                self._storing.failed(error)
+                await anyio.sleep(RETRY_SECONDS)
+            else:
+                self._storing.worked()
+                return
+
+
+def _refused(code: str, message: str) -> JsonObject:
+    return {"status": "error", "code": code, "error": message}

@@ -1,0 +1,125 @@
+"""Standing approvals: stored with the decision, and found for a call that would have to ask. Contract: approvals 3."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from antiphon.domain.actor import Principal
+from antiphon.domain.approval import Approval, AskedCall, Verdict
+from antiphon.domain.errors import Invalid, NotFound
+from antiphon.domain.ids import RunId, StandingApprovalId
+from antiphon.domain.message import JsonObject
+from antiphon.domain.standing_approval import StandingApproval
+from antiphon.engine.access.reach import refuse_act
+from antiphon.engine.refusal import Refusal, accepted
+from antiphon.policy.acts import Act
+from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.store import standing_approvals as rows
+from antiphon.store.database import Database, Query, Transaction
+from antiphon.store.people import find_standing
+
+Fields = Mapping[str, tuple[str, ...]]
+"""By the id of a call that is allowed always: the arguments whose values are fixed. All are for other calls."""
+
+
+class StandingApprovals:
+    """What owners allow always. All raise `Denied` for anyone but owners."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(
+        self, principal: Principal, *, before: StandingApprovalId | None, limit: int
+    ) -> list[StandingApproval]:
+        """Newest first."""
+        return accepted(await self._database.read(_list, principal, before, limit))
+
+    async def revoke(self, principal: Principal, id: StandingApprovalId) -> StandingApproval:
+        """The calls are asked about again from now on. Raises `NotFound`."""
+        return accepted(await self._database.run(_revoke, principal, id))
+
+
+async def _list(
+    query: Query, principal: Principal, before: StandingApprovalId | None, limit: int
+) -> list[StandingApproval] | Refusal:
+    refusal = refuse_act(await find_standing(query, principal), Act.APPROVE_ALWAYS)
+    return refusal or await rows.list_page(query, before=before, limit=limit)
+
+
+async def _revoke(tx: Transaction, principal: Principal, id: StandingApprovalId) -> StandingApproval | Refusal:
+    if refusal := refuse_act(await find_standing(tx, principal), Act.APPROVE_ALWAYS):
+        return refusal
+    found = await rows.find(tx, id)
+    if found is None:
+        return Refusal(NotFound(f"Standing approval not found: {id[:80]!r}. `antiphon approvals standing` shows them."))
+    await rows.delete(tx, id)
+    return found
+
+
+def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: Fields) -> Refusal | None:
+    """The refusal of a decision that allows always what cannot be, or fixes arguments that do not exist."""
+    for call in approval.calls:
+        named = fields.get(call.id)
+        if verdicts[call.id] is not Verdict.ALWAYS:
+            if named is None:
+                continue
+            problem = f"Fields are named for a call that is not allowed always: {call.id!r}."
+        elif call.tool == RUN_COMMAND and approval.run is None:
+            problem = "Commands from outside a run cannot be allowed always. Allow this one once."
+        elif named is not None and (missing := set(named) - set(_parsed(call.arguments) or ())):
+            problem = f"Fields are no arguments of the call: {', '.join(sorted(missing))[:200]}."
+        elif fixed_part(call.arguments, named) is None or named == ():
+            problem = f"Call cannot be allowed always: {call.id!r}. Its arguments are no object, or no field is named."
+        else:
+            continue
+        return Refusal(Invalid(problem, code="invalid_always"))
+    return None
+
+
+async def store_always(
+    tx: Transaction, approval: Approval, fields: Fields, ids: Mapping[str, StandingApprovalId]
+) -> None:
+    """Stores what the decision allows always. Commands are allowed for the run that asked alone."""
+    await rows.delete_ended(tx)
+    for call in approval.calls:
+        if call.verdict is not Verdict.ALWAYS:
+            continue
+        named = fields.get(call.id)
+        fixed = fixed_part(call.arguments, named)
+        assert fixed is not None and approval.decided_by is not None and approval.decided_at is not None
+        standing = StandingApproval(
+            id=ids[call.id],
+            agent_id=approval.agent_id,
+            principal=approval.principal,
+            tool=call.tool,
+            definition=call.definition,
+            fields=named,
+            arguments=fixed,
+            run=approval.run if call.tool == RUN_COMMAND else None,
+            approval=approval.id,
+            created_at=approval.decided_at,
+            created_by=approval.decided_by,
+        )
+        await rows.insert(tx, standing)
+
+
+def find_covering(standing: Sequence[StandingApproval], call: AskedCall, run: RunId | None) -> StandingApproval | None:
+    """The standing approval by which the call may run unasked."""
+    return next((each for each in standing if each.covers(call, run, fixed_part(call.arguments, each.fields))), None)
+
+
+def fixed_part(arguments: str, fields: tuple[str, ...] | None) -> str | None:
+    """The arguments that the fields name, as JSON in one form; None if the text is no object."""
+    found = _parsed(arguments)
+    if found is None:
+        return None
+    kept = found if fields is None else {name: found[name] for name in fields if name in found}
+    return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+
+
+def _parsed(arguments: str) -> JsonObject | None:
+    try:
+        found = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return cast(JsonObject, found) if isinstance(found, dict) else None
