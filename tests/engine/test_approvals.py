@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,8 @@ from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.database import Query
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.directives import to_call
+from tests.directives import to_call, wait_at
+from tests.engine.gates import Gates
 from tests.engine.stage import (
     START,
     ManualClock,
@@ -295,6 +297,29 @@ async def test_other_messages_are_answered_meanwhile_and_the_approval_is_still_g
         session = await find_session(app, S)
         assert (session.status, session.pending_approvals) == (SessionStatus.IDLE, 0)
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+@requirement("approvals:2")
+async def test_a_decision_does_not_disturb_the_run_at_work_and_its_calls_follow_that_run(open_home: OpenHome) -> None:
+    disk, gates = Disk(), Gates()
+    parts = disk.parts()
+    async with open_home(None, replace(parts, tools=[*parts.tools, gates.tool])) as app:
+        await open_session(app, S)
+        asker, approval = await request_of(app, to_call("delete", name="backups"))
+        beside = (await post(app, S, wait_at("gate", "said beside"))).run_id
+        await gates.until_reached("gate")
+        queued = (await post(app, S, "queued before the decision")).run_id
+        await decide(app, approval)
+        gates.open("gate")
+        assert (await wait_end(app, beside)).reply == "said beside"
+        assert (await wait_end(app, queued)).reply == "echo: queued before the decision"
+        assert (await wait_end(app, asker)).status is RunStatus.OK
+        assert disk.calls == ["delete backups"]
+        events = await read_log(app, S)
+        assert results(events)[-1] == "deleted backups"
+        by_run = [event.run_id for event in events if isinstance(event.message, AssistantMessage)]
+        run = await find_run(app, asker)
+        assert by_run == [asker, beside, beside, queued, run.continued_by, run.continued_by]
 
 
 @requirement("approvals:2")
