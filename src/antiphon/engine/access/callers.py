@@ -66,7 +66,7 @@ async def _find_caller(query: Query, rights: Rights, target: NamedTarget, call_i
         session=session.row,
         agent_id=session.agent_id,
         principal=standing.principal,
-        call_id=f"{session.row}:{call_id}",
+        call_id=f"{session.row}:{standing.principal}:{call_id}",
         run=None,
     )
     return FoundCaller(caller, session.depth, standing)
