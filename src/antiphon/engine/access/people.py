@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.ids import AgentId, Ids
 from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_principal
@@ -21,6 +21,8 @@ from antiphon.store import people as rows
 from antiphon.store import tokens
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.people import find_standing
+from antiphon.store.spawns import DUE
 
 INVITATION_LIFE = timedelta(hours=24)
 MAX_ID = 40
@@ -59,7 +61,7 @@ class AddPerson(Struct, frozen=True, kw_only=True):
     rights: Rights
     person: Person
     other_id: PersonId
-    """The id if the person's own is taken."""
+    """The id if the person's own is or was somebody's."""
     code_hash: str
     at_ms: int
 
@@ -129,7 +131,10 @@ class People:
         return accepted(await self._database.run(_merge, command))
 
     async def remove(self, principal: Principal, id: str) -> None:
-        """Forgets the person: their accounts, credentials and participation. Raises `Conflict` for the last owner."""
+        """Forgets the person: their name, accounts, credentials and participation; nobody else gets their id.
+
+        Raises `Conflict` for the last owner, and for the person as whom the home's own programs act (`home_owner`).
+        """
         command = ChangePerson(rights=Rights(principal, self._rules), id=PersonId(id))
         accepted(await self._database.run(_remove, command))
 
@@ -177,9 +182,9 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
     if isinstance(reach, Refusal):
         return reach
     person = command.person
-    if await rows.find(tx, person.id) is not None:
+    if not await rows.insert(tx, person):
         person = replace(person, id=command.other_id)
-    await rows.insert(tx, person)
+        await rows.insert(tx, person)
     expires_at_ms = command.at_ms + int(INVITATION_LIFE.total_seconds() * 1000)
     await tokens.delete_expired(tx, command.at_ms)
     await tokens.insert_link(tx, command.code_hash, person.principal, at_ms=command.at_ms, expires_at_ms=expires_at_ms)
@@ -236,6 +241,7 @@ async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refus
 async def _call_off_runs(tx: Transaction, id: PersonId) -> None:
     for session in await rows.call_off_runs(tx, person_principal(id)):
         tx.interrupt(session)
+    tx.wake(DUE)
 
 
 async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal:
@@ -262,6 +268,14 @@ async def _remove(tx: Transaction, command: ChangePerson) -> Refusal | None:
         return person
     if refusal := await _refuse_last(tx, person):
         return refusal
+    if (await find_standing(tx, OWNER)).principal == person.principal:
+        return Refusal(
+            Conflict(
+                f"Person is the home's own owner: {person.id!r}. Its token and command line act as them; "
+                "change their role, suspend them, or merge them into another owner.",
+                code="home_owner",
+            )
+        )
     await _call_off_runs(tx, person.id)
     await rows.delete(tx, person.id)
     return None
