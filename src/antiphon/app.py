@@ -351,7 +351,7 @@ def _build(
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock),
         resets=Resets(database, rules, clock, ids),
-        forks=Forks(database, clock, ids),
+        forks=Forks(database, rules, clock, ids),
         history=history,
         search=search,
         views=views,
