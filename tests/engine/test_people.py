@@ -274,6 +274,8 @@ async def test_ids_of_people_are_readable_and_differ(open_home: OpenHome) -> Non
         named = [(await people.invite(OWNER, name, ROLES.USER)).person for name in ("Zoë Öz", "zoe oz", "王", "Owner")]
         assert [person.id for person in named[:1]] == ["zoe-oz"]
         assert named[1].id.startswith("zoe-oz-") and named[2].id == "person" and named[3].id.startswith("owner-")
+        for name in ("", " ", "a\nb", "\0", "\x1b[31mred", "\u202eevil"):
+            assert isinstance(await refusal(people.invite(OWNER, name, ROLES.USER)), Invalid), name
         first = await people.list(OWNER, after=None, limit=2)
         rest = await people.list(OWNER, after=first[-1].person.id, limit=10)
         assert [known.person.id for known in (*first, *rest)] == sorted([*(p.id for p in named), "owner"])

@@ -11,6 +11,7 @@ from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.ids import AgentId, Ids
+from antiphon.domain.label import parse_label
 from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_principal
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
@@ -93,8 +94,13 @@ class People:
     ) -> Invitation:
         """A new person, and a code that signs in one browser as them, once, within 24 hours.
 
-        `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured.
+        `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured,
+        and for a name that is not visible text on one line.
         """
+        try:
+            name = parse_label(name)
+        except ValueError as error:
+            raise Invalid(f"Name {error}.", code="invalid_request") from error
         for agent in agents:
             self._rules.agent(agent)
         code, at_ms = self._ids.random_hex(48), self._clock.now_ms()
