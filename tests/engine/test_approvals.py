@@ -23,6 +23,7 @@ from antiphon.domain.person import PersonRole
 from antiphon.domain.run import QueueMode, Run, RunStatus
 from antiphon.domain.session import NOWHERE, SessionStatus
 from antiphon.engine.approvals.outside import MAX_OPEN, begin_call
+from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.database import Query
 from tests.claims import requirement
@@ -321,6 +322,24 @@ async def test_a_decision_does_not_disturb_the_run_at_work_and_its_calls_follow_
         by_run = [event.run_id for event in events if isinstance(event.message, AssistantMessage)]
         run = await find_run(app, asker)
         assert by_run == [asker, beside, beside, queued, run.continued_by, run.continued_by]
+
+
+@requirement("approvals:2")
+async def test_what_is_to_be_repeated_is_kept_until_then(open_home: OpenHome) -> None:
+    disk, gates, clock = Disk(), Gates(), ManualClock()
+    parts = disk.parts(clock)
+    async with open_home(None, replace(parts, tools=[*parts.tools, gates.tool])) as app:
+        await open_session(app, S)
+        asker, approval = await request_of(app, to_call("delete", name="backups"))
+        clock.pass_time(timedelta(days=3))
+        await post(app, S, wait_at("gate"))
+        await gates.until_reached("gate")
+        await decide(app, approval)
+        upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=timedelta(days=1))
+        assert await upkeep.prune() > 0
+        gates.open("gate")
+        assert (await wait_end(app, asker)).status is RunStatus.OK
+        assert disk.calls == ["delete backups"]
 
 
 @requirement("approvals:2")
