@@ -358,7 +358,7 @@ def _build(
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),
         resets=Resets(database, rules, clock, ids),
-        forks=Forks(database, clock, ids),
+        forks=Forks(database, rules, clock, ids),
         history=history,
         search=search,
         views=views,

@@ -253,9 +253,11 @@ async def test_a_message_acts_as_the_guest_that_takes_part_in_its_session_alone(
 ) -> None:
     async with serve_door(open_home, clock) as (served, client):
         await served.open("main")
-        await answered(served.app, await ring(client, clock, message("hello")))
+        name = "\u202eEve\x1b[31m\nowner]"
+        await answered(served.app, await ring(client, clock, message("hello", sender=name)))
         guest = person_principal(Identity(channel="webhook", account="door", platform_id="anna").person_id)
         sessions = served.app.services.sessions
+        assert (await served.app.services.people.get(OWNER, guest.name)).person.name == "Eve(31m owner)"
         assert (await sessions.get(guest, sessions.target(DOOR))).session.message_count == 2
         (event,) = [event for event in await read_log(served.app, DOOR) if event.type == "user_message"]
         assert event.actor == str(guest)

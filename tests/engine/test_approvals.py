@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,19 +14,22 @@ from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind, session_principal
-from antiphon.domain.approval import Approval, ApprovalState, Verdict
+from antiphon.domain.approval import Approval, ApprovalState, Verdict, hash_of_text
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, text_of
+from antiphon.domain.person import PersonRole
 from antiphon.domain.run import QueueMode, Run, RunStatus
-from antiphon.domain.session import SessionStatus
+from antiphon.domain.session import NOWHERE, SessionStatus
 from antiphon.engine.approvals.outside import MAX_OPEN
+from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.database import Query
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.directives import to_call
+from tests.directives import to_call, wait_at
+from tests.engine.gates import Gates
 from tests.engine.stage import (
     START,
     ManualClock,
@@ -298,6 +302,47 @@ async def test_other_messages_are_answered_meanwhile_and_the_approval_is_still_g
 
 
 @requirement("approvals:2")
+async def test_a_decision_does_not_disturb_the_run_at_work_and_its_calls_follow_that_run(open_home: OpenHome) -> None:
+    disk, gates = Disk(), Gates()
+    parts = disk.parts()
+    async with open_home(None, replace(parts, tools=[*parts.tools, gates.tool])) as app:
+        await open_session(app, S)
+        asker, approval = await request_of(app, to_call("delete", name="backups"))
+        beside = (await post(app, S, wait_at("gate", "said beside"))).run_id
+        await gates.until_reached("gate")
+        queued = (await post(app, S, "queued before the decision")).run_id
+        await decide(app, approval)
+        gates.open("gate")
+        assert (await wait_end(app, beside)).reply == "said beside"
+        assert (await wait_end(app, queued)).reply == "echo: queued before the decision"
+        assert (await wait_end(app, asker)).status is RunStatus.OK
+        assert disk.calls == ["delete backups"]
+        events = await read_log(app, S)
+        assert results(events)[-1] == "deleted backups"
+        by_run = [event.run_id for event in events if isinstance(event.message, AssistantMessage)]
+        run = await find_run(app, asker)
+        assert by_run == [asker, beside, beside, queued, run.continued_by, run.continued_by]
+
+
+@requirement("approvals:2")
+async def test_what_is_to_be_repeated_is_kept_until_then(open_home: OpenHome) -> None:
+    disk, gates, clock = Disk(), Gates(), ManualClock()
+    parts = disk.parts(clock)
+    async with open_home(None, replace(parts, tools=[*parts.tools, gates.tool])) as app:
+        await open_session(app, S)
+        asker, approval = await request_of(app, to_call("delete", name="backups"))
+        clock.pass_time(timedelta(days=3))
+        await post(app, S, wait_at("gate"))
+        await gates.until_reached("gate")
+        await decide(app, approval)
+        upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=timedelta(days=1))
+        assert await upkeep.prune() > 0
+        gates.open("gate")
+        assert (await wait_end(app, asker)).status is RunStatus.OK
+        assert disk.calls == ["delete backups"]
+
+
+@requirement("approvals:2")
 async def test_a_run_that_was_queued_before_parks_the_one_that_asks(open_home: OpenHome) -> None:
     disk = Disk()
     async with asking(open_home, disk) as app:
@@ -388,6 +433,65 @@ async def test_cancelling_and_resetting_withdraw_the_request(open_home: OpenHome
         assert (await ask(app, S, "and now")).reply == "echo: and now"
         assert disk.calls == []
         assert len(results(await read_log(app, S))) == 1, "the call has one result, so no later run executes it"
+
+
+async def person_asks(app: App, name: str = "Ann") -> tuple[Principal, RunId, Approval]:
+    """A user's run that waits for an approval, and its request."""
+    who = (await app.services.people.invite(OWNER, name, PersonRole.USER)).person.principal
+    await app.services.sessions.open(who, app.services.sessions.target(S), place=NOWHERE)
+    run_id = (await post(app, S, to_call("delete", name="backups"), principal=who)).run_id
+    assert run_id is not None
+    (approval,) = await pending(app)
+    return who, run_id, approval
+
+
+@requirement("approvals:2", "access:1")
+@pytest.mark.parametrize("by", ["suspend", "remove"])
+@pytest.mark.parametrize("is_beside", [False, True])
+async def test_what_a_suspended_or_removed_person_asked_is_withdrawn(
+    open_home: OpenHome, by: str, *, is_beside: bool
+) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        who, run_id, _ = await person_asks(app)
+        if is_beside:
+            await ask(app, S, "hello")
+        await app.tool_calls.call(who, app.services.sessions.target(S), "pay", {"amount": 5})
+        asked = await pending(app, 2)
+        await getattr(app.services.people, by)(OWNER, who.name)
+        assert (await wait_end(app, run_id)).status is RunStatus.CANCELLED
+        await pending(app, 0)
+        for approval in asked:
+            assert (await app.services.approvals.get(OWNER, approval.id)).state is ApprovalState.WITHDRAWN
+        session = await find_session(app, S)
+        assert (session.status, session.pending_approvals) == (SessionStatus.IDLE, 0)
+        assert disk.calls == []
+
+
+@requirement("approvals:3", "access:3")
+async def test_what_a_merged_person_asked_is_the_others(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        ann, run_id, approval = await person_asks(app)
+        ben = (await app.services.people.invite(OWNER, "Ben", PersonRole.USER)).person.principal
+        await app.services.people.merge(OWNER, ann.name, ben.name)
+        assert (await app.services.approvals.get(OWNER, approval.id)).principal == ben
+        await decide(app, approval)
+        assert (await wait_end(app, run_id)).principal == ben
+        assert disk.calls == ["delete backups"]
+
+
+@requirement("approvals:5")
+async def test_a_key_is_its_principals_own(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with asking(open_home, disk) as app:
+        ann = (await app.services.people.invite(OWNER, "Ann", PersonRole.USER)).person.principal
+        target = app.services.sessions.target(S)
+        await app.services.sessions.open(ann, target, place=NOWHERE)
+        for key, guessed in (("k", "k"), (None, f"same:{OWNER}:delete:{hash_of_text(json.dumps({'name': 'old'}))}")):
+            first = await call(app, "delete", key, name="old")
+            other = await app.tool_calls.call(ann, target, "delete", {"name": "old"}, idempotency_key=guessed)
+            assert first["approvalId"] != other["approvalId"]
 
 
 @requirement("runs:4", "approvals:2")

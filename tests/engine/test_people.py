@@ -10,9 +10,10 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import UserMessage, text_content
-from antiphon.domain.person import PersonRole
+from antiphon.domain.person import Identity, PersonRole, person_principal
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import NOWHERE
+from antiphon.engine.sessions.sessions import Newcomer
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call, wait_at
@@ -193,9 +194,62 @@ async def test_a_removed_person_is_forgotten(open_home: OpenHome) -> None:
         await wait_end(app, await hear(app, ann, "one"))
         await people.remove(OWNER, "ann")
         assert isinstance(await refusal(people.get(OWNER, "ann")), NotFound)
-        assert isinstance(await refusal(sessions.get(ann, sessions.target("agent:main:test:direct:one"))), NotFound)
+        assert (await refusal(sessions.get(ann, sessions.target("agent:main:test:direct:one")))).code == "suspended"
         listed = await people.list(OWNER, after=None, limit=10)
         assert [known.person.id for known in listed] == ["owner"]
+        assert isinstance(await refusal(people.resume(OWNER, "ann")), NotFound)
+
+
+@requirement("access:1")
+async def test_nobody_gets_the_id_of_a_removed_person_or_of_one_invited_at_the_same_time(open_home: OpenHome) -> None:
+    async with open_home(config()) as app:
+        people, invited = app.services.people, list[Principal]()
+        first = await invite(app, role=ROLES.GUEST)
+        ben = await invite(app, "Ben")
+        await people.merge(OWNER, "ben", "ann")
+        await people.remove(OWNER, "ann")
+
+        async def invite_again(name: str) -> None:
+            invited.append(await invite(app, name, ROLES.OWNER))
+
+        async with anyio.create_task_group() as tasks:
+            for name in ("Ann", "Ben", "Eve", "Eve", "Eve", "Eve"):
+                tasks.start_soon(invite_again, name)
+        assert len({first, ben, *invited}) == 8
+        for removed in (first, ben):
+            assert (await refusal(people.list(removed, after=None, limit=5))).code == "suspended"
+
+
+@requirement("access:1")
+async def test_a_person_of_a_channel_comes_back_as_a_guest_after_their_removal(open_home: OpenHome) -> None:
+    async with open_home(config()) as app:
+        people, sessions = app.services.people, app.services.sessions
+        identity = Identity(channel="test", account="home", platform_id="42")
+        id, target = identity.person_id, sessions.target("agent:main:test:direct:one")
+        who, newcomer = person_principal(id), Newcomer(identity, "Ann")
+        for role in (ROLES.OWNER, ROLES.USER):
+            await sessions.open(who, target, place=NOWHERE, newcomer=newcomer)
+            assert (await people.get(OWNER, id)).person.role is ROLES.GUEST
+            await people.change_role(OWNER, id, role)
+            await people.remove(OWNER, id)
+        assert isinstance(await refusal(sessions.get(who, target)), NotFound)
+
+
+@requirement("access:2")
+async def test_the_homes_token_follows_its_person_and_is_replaced_wherever_they_went(open_home: OpenHome) -> None:
+    async with open_home(config()) as app:
+        people, ownership, first, second = app.services.people, app.services.ownership, "ant_" + "1" * 48, "ant_2"
+        await ownership.claim(first)
+        ann = await invite(app, role=ROLES.OWNER)
+        assert (await refusal(people.remove(ann, "owner"))).code == "home_owner"
+        await people.merge(ann, "owner", "ann")
+        assert await ownership.holds(first, first="")
+        assert (await refusal(people.remove(ann, "ann"))).code == "last_owner"
+        await invite(app, "Ben", ROLES.OWNER)
+        assert (await refusal(people.remove(ann, "ann"))).code == "home_owner"
+        for old, new in ((first, second), (second, "ant_3")):
+            await ownership.replace(ann, new)
+            assert await ownership.holds(new, first="") and not await ownership.holds(old, first="")
 
 
 @requirement("runs:1")
@@ -220,6 +274,8 @@ async def test_ids_of_people_are_readable_and_differ(open_home: OpenHome) -> Non
         named = [(await people.invite(OWNER, name, ROLES.USER)).person for name in ("Zoë Öz", "zoe oz", "王", "Owner")]
         assert [person.id for person in named[:1]] == ["zoe-oz"]
         assert named[1].id.startswith("zoe-oz-") and named[2].id == "person" and named[3].id.startswith("owner-")
+        for name in ("", " ", "a\nb", "\0", "\x1b[31mred", "\u202eevil"):
+            assert isinstance(await refusal(people.invite(OWNER, name, ROLES.USER)), Invalid), name
         first = await people.list(OWNER, after=None, limit=2)
         rest = await people.list(OWNER, after=first[-1].person.id, limit=10)
         assert [known.person.id for known in (*first, *rest)] == sorted([*(p.id for p in named), "owner"])

@@ -69,6 +69,11 @@ async def test_an_invited_user_sees_their_own_sessions_and_opens_new_ones_with_t
                 posted = await browser.post(f"/sessions/{made.json()['key']}/messages?wait=30", json={"text": "hi"})
                 assert posted.json()["status"] == "ok"
                 assert (await browser.post(f"/sessions/{made.json()['key']}/reset", json={})).status_code == 200
+            secret = "agent:secret:api:shared"
+            await served.open(secret)
+            await sessions.open(ann, sessions.target(secret), place=NOWHERE)
+            assert (await browser.post(f"/sessions/{SHARED}/fork", json={})).status_code == 201
+            assert (await code_of(await browser.post(f"/sessions/{secret}/fork", json={}))) == (403, "agent_not_open")
             for body, code in (
                 ({"agentId": "secret"}, "agent_not_open"),
                 ({"key": "agent:main:api:chosen"}, "forbidden"),

@@ -18,6 +18,7 @@ from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, DeliveryContext, Source
 from antiphon.domain.targets import NamedTarget
+from antiphon.domain.text import bracketed_name
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.inbox import Envelope
@@ -162,7 +163,7 @@ def _newcomer(webhook: WebhookSettings, message: WebhookMessage) -> Newcomer | N
     """The peer, by the name that the message gives; None if all messages are the owner's."""
     if webhook.principal is not None:
         return None
-    return Newcomer(identity_of(webhook, message.peer), message.sender or message.peer)
+    return Newcomer(identity_of(webhook, message.peer), bracketed_name(message.sender or message.peer))
 
 
 def key_of(webhook: WebhookSettings, peer: str, thread: str | None) -> SessionKey:

@@ -26,6 +26,8 @@ _PERSON = SelectList(
     created_at=codec.moment,
 )
 _SELECT = f"SELECT {_PERSON.text} FROM people p"
+_IS_KNOWN = "p.name <> ''"
+"""Whether the row is not that of a removed person, which keeps the id from being anybody else's."""
 
 PRESENT = "people p JOIN people q ON q.id = COALESCE(p.merged_into, p.id)"
 """Each person as `p`, with the person as whom they act as `q`."""
@@ -71,13 +73,15 @@ async def find_owners(query: Query) -> frozenset[str]:
 
 
 async def find(query: Query, id: PersonId) -> Person | None:
-    row = await query.fetch_one(f"{_SELECT} WHERE p.id = ?", (id,))
+    row = await query.fetch_one(f"{_SELECT} WHERE p.id = ? AND {_IS_KNOWN}", (id,))
     return None if row is None else _PERSON.read(row)
 
 
 async def list_all(query: Query, *, after: PersonId | None, limit: int) -> list[Person]:
     """Persons in the order of their ids, also suspended and merged ones."""
-    rows = await query.fetch_all(f"{_SELECT} WHERE p.id > ? ORDER BY p.id LIMIT ?", (after or "", limit))
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE p.id > ? AND {_IS_KNOWN} ORDER BY p.id LIMIT ?", (after or "", limit)
+    )
     return [_PERSON.read(row) for row in rows]
 
 
@@ -109,9 +113,9 @@ async def has_other_owner(query: Query, id: PersonId) -> bool:
     return row is not None
 
 
-async def insert(tx: Transaction, person: Person) -> None:
-    """Stores the person, unless there is one with this id."""
-    await tx.execute(
+async def insert(tx: Transaction, person: Person) -> bool:
+    """Stores the person; False if there is or was one with this id."""
+    inserted = await tx.change(
         "INSERT INTO people (id, name, role, agents, created_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             person.id,
@@ -121,6 +125,7 @@ async def insert(tx: Transaction, person: Person) -> None:
             codec.milliseconds(person.created_at),
         ),
     )
+    return inserted == 1
 
 
 async def insert_identity(tx: Transaction, identity: Identity, person: PersonId, at_ms: int) -> None:
@@ -139,13 +144,17 @@ async def change(tx: Transaction, id: PersonId, columns: Mapping[str, SqlValue])
 
 
 async def call_off_runs(tx: Transaction, principal: Principal) -> list[SessionRow]:
-    """Cancels the person's runs that have not ended; returns the sessions with one under way."""
+    """Cancels the person's runs that have not ended, with all that they asked for; returns sessions with one at work.
+
+    Open requests for approval are due at once: each is then withdrawn in its own session's unit.
+    """
     set_cancelled, of = "UPDATE runs SET cancel_requested = 1", (str(principal),)
     rows = await tx.fetch_all(
         f"{set_cancelled} WHERE status IN ('running', 'awaiting_approval') AND principal = ? RETURNING session", of
     )
     await tx.execute(f"{set_cancelled} WHERE status = 'queued' AND principal = ?", of)
     await tx.execute(f"{set_cancelled} WHERE is_parked = 1 AND principal = ?", of)
+    await tx.execute("UPDATE approvals SET expires_at = 0 WHERE state = 'pending' AND principal = ?", of)
     return [SessionRow(session) for (session,) in rows]
 
 
@@ -175,11 +184,21 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
 
 
 async def delete(tx: Transaction, id: PersonId) -> None:
-    """Deletes the person, those merged into them, their accounts, credentials and participation."""
+    """Deletes the person, those merged into them, their accounts, credentials and participation.
+
+    Ids that an invitation made stay taken, by rows without a name that may do nothing: past events and work name them.
+    Persons of a channel may come back by their accounts, and get the same id.
+    """
     principal = str(person_principal(id))
+    returning = [identity.person_id for identity in (await find_identities(tx, [id]))[id]]
     await tx.execute("DELETE FROM identities WHERE person = ?", (id,))
     await tx.execute("DELETE FROM tokens WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM participants WHERE principal = ?", (principal,))
     await tx.execute("DELETE FROM standing_approvals WHERE principal = ? OR created_by = ?", (principal, principal))
-    await tx.execute("DELETE FROM people WHERE merged_into = ?", (id,))
-    await tx.execute("DELETE FROM people WHERE id = ?", (id,))
+    await tx.execute(
+        "UPDATE people SET name = '', role = 'guest', agents = '', is_suspended = 1, merged_into = NULL, "
+        "revision = revision + 1 WHERE merged_into = ? OR id = ?",
+        (id, id),
+    )
+    for person in returning:
+        await tx.execute("DELETE FROM people WHERE id = ? AND name = ''", (person,))

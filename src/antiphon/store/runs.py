@@ -312,9 +312,12 @@ async def find_first(query: Query, session: SessionRow) -> InLog | None:
 
 
 async def oldest_unfinished_seq(query: Query, session: SessionRow) -> int | None:
-    """The lowest `seq` that a run of the session still needs; counts runs that have not ended or are parked."""
+    """The lowest `seq` that a run of the session still needs; counts runs that have not ended or are parked.
+
+    A continuation that has not begun needs the run that it continues, whose calls it may repeat.
+    """
     row = await query.fetch_one(
-        "SELECT MIN(r.seq) FROM runs r WHERE r.session = ? "
+        "SELECT MIN(COALESCE(p.seq, r.seq)) FROM runs r LEFT JOIN runs p ON p.id = r.continues WHERE r.session = ? "
         f"AND (r.status = 'queued' OR r.is_parked = 1 OR ({_ACTIVE}))",
         (session,),
     )

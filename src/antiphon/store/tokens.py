@@ -95,9 +95,16 @@ async def insert_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
 
 
 async def replace_owner_hash(tx: Transaction, hash: str, at_ms: int) -> None:
-    """Ends the previous owner's token, and every browser and link that it signed in; other persons keep theirs."""
-    kinds = ", ".join(f"'{kind}'" for kind in (TokenKind.OWNER, TokenKind.BROWSER, TokenKind.LINK))
-    await tx.execute(f"DELETE FROM tokens WHERE kind IN ({kinds}) AND principal = ?", (str(OWNER),))
+    """Ends the previous owner's token, and every browser and link that it signed in; other persons keep theirs.
+
+    The token's person is the one as whom the owner acts, if they were merged.
+    """
+    await tx.execute(
+        f"DELETE FROM tokens WHERE kind IN ('{TokenKind.BROWSER}', '{TokenKind.LINK}') AND (principal = ? "
+        f"OR principal = (SELECT o.principal FROM tokens o WHERE o.kind = '{TokenKind.OWNER}'))",
+        (str(OWNER),),
+    )
+    await tx.execute(f"DELETE FROM tokens WHERE kind = '{TokenKind.OWNER}'")
     await tx.execute(
         "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, ?, ?)",
         (hash, TokenKind.OWNER.value, str(OWNER), at_ms),

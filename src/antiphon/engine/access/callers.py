@@ -65,7 +65,7 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
         session=session.row,
         agent_id=session.agent_id,
         principal=standing.principal,
-        call_id=f"{session.row}:{call_id}",
+        call_id=f"{session.row}:{standing.principal}:{call_id}",
         run=None,
     )
     return FoundCaller(caller, session.depth, standing)

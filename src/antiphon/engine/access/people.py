@@ -8,9 +8,10 @@ from datetime import timedelta
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.ids import AgentId, Ids
+from antiphon.domain.label import parse_label
 from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_principal
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
@@ -23,6 +24,8 @@ from antiphon.store import people as rows
 from antiphon.store import tokens
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
+from antiphon.store.people import find_standing
+from antiphon.store.spawns import DUE
 
 INVITATION_LIFE = timedelta(hours=24)
 MAX_ID = 40
@@ -61,7 +64,7 @@ class AddPerson(Struct, frozen=True, kw_only=True):
     rights: Rights
     person: Person
     other_id: PersonId
-    """The id if the person's own is taken."""
+    """The id if the person's own is or was somebody's."""
     code_hash: str
     at_ms: int
 
@@ -100,10 +103,15 @@ class People:
         """A new person, and a code that signs in one browser as them, once, within 24 hours.
 
         `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured,
-        and `Denied` (`scope_beyond_maker`) unless the credential that asks holds all scopes, as a browser does.
+        for a name that is not visible text on one line, and `Denied` (`scope_beyond_maker`) unless the credential that
+        asks holds all scopes, as a browser does.
         """
         if refusal := refuse_credential(held):
             raise refusal.error
+        try:
+            name = parse_label(name)
+        except ValueError as error:
+            raise Invalid(f"Name {error}.", code="invalid_request") from error
         for agent in agents:
             self._rules.agent(agent)
         code, at_ms = self._ids.random_hex(48), self._clock.now_ms()
@@ -140,7 +148,10 @@ class People:
         return accepted(await self._database.run(_merge, command))
 
     async def remove(self, principal: Principal, id: str) -> None:
-        """Forgets the person: their accounts, credentials and participation. Raises `Conflict` for the last owner."""
+        """Forgets the person: their name, accounts, credentials and participation; nobody else gets their id.
+
+        Raises `Conflict` for the last owner, and for the person as whom the home's own programs act (`home_owner`).
+        """
         command = ChangePerson(rights=Rights(principal, self._rules), id=PersonId(id))
         accepted(await self._database.run(_remove, command))
 
@@ -188,9 +199,9 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
     if isinstance(reach, Refusal):
         return reach
     person = command.person
-    if await rows.find(tx, person.id) is not None:
+    if not await rows.insert(tx, person):
         person = replace(person, id=command.other_id)
-    await rows.insert(tx, person)
+        await rows.insert(tx, person)
     expires_at_ms = command.at_ms + int(INVITATION_LIFE.total_seconds() * 1000)
     await tokens.delete_expired(tx, command.at_ms)
     await tokens.insert_link(tx, command.code_hash, person.principal, at_ms=command.at_ms, expires_at_ms=expires_at_ms)
@@ -247,6 +258,7 @@ async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refus
 async def _call_off_runs(tx: Transaction, id: PersonId) -> None:
     for session in await rows.call_off_runs(tx, person_principal(id)):
         tx.interrupt(session)
+    tx.wake(DUE)
 
 
 async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal:
@@ -273,6 +285,14 @@ async def _remove(tx: Transaction, command: ChangePerson) -> Refusal | None:
         return person
     if refusal := await _refuse_last(tx, person):
         return refusal
+    if (await find_standing(tx, OWNER)).principal == person.principal:
+        return Refusal(
+            Conflict(
+                f"Person is the home's own owner: {person.id!r}. Its token and command line act as them; "
+                "change their role, suspend them, or merge them into another owner.",
+                code="home_owner",
+            )
+        )
     await _call_off_runs(tx, person.id)
     await rows.delete(tx, person.id)
     return None

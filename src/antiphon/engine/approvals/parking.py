@@ -77,26 +77,34 @@ class _Repeated(NamedTuple):
 
 
 async def continue_parked(tx: Transaction, parked: Run, session: Session, approval: Approval, *, at_ms: int) -> None:
-    """Queues the run that continues the parked one; its first step repeats the calls that wait.
-
-    The request and its answers belong to that run from now on.
-    """
-    repeated = _repeated(await log.read_run(tx, system_grant(parked.session), parked.id, from_seq=parked.seq), approval)
+    """Queues the run that continues the parked one. The request and its answers belong to that run from now on."""
     run_id = continuation_of(parked)
     await go_on(tx, parked, session, _notice(run_id, approval, at_ms), end=None, at_ms=at_ms)
-    continuation = await ledger.find_in_log(tx, run_id)
-    assert continuation is not None
+    await approvals.move(tx, replace(approval, run=run_id))
+
+
+async def repeat_calls(tx: Transaction, run: Run, at_ms: int) -> None:
+    """Makes the calls that wait the first step of the run that continues a parked one, as it begins.
+
+    Not earlier: another run may work until then, and its steps come before these. Does nothing the second time.
+    """
+    approval = next((found for found in await approvals.list_of_run(tx, run.id) if found.is_parked), None)
+    if approval is None or run.continues is None:
+        return
+    parked, found = await ledger.find(tx, run.continues), await ledger.find_in_log(tx, run.id)
+    assert parked is not None and found is not None
+    repeated = _repeated(await log.read_run(tx, system_grant(run.session), parked.id, from_seq=parked.seq), approval)
     step = AssistantMessage(
-        message_id=MessageId(derived_id("msg", at_ms, run_id, "repeated")),
+        message_id=MessageId(derived_id("msg", at_ms, run.id, "repeated")),
         content=_content(repeated),
-        saw=continuation.run.seq,
+        saw=found.end.last_seq,
         model=repeated.message.model,
     )
-    event = NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=run_id, message=step)
-    seq = await record_steps(tx, continuation.run, Steps([event], is_counted=False), at_ms=at_ms, end=continuation.end)
+    event = NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=run.id, message=step)
+    seq = await record_steps(tx, run, Steps([event], is_counted=False), at_ms=at_ms, end=found.end)
     places = {(repeated.seq, old): (seq, new) for new, old in enumerate(repeated.indexes)}
-    await approvals.move(tx, moved(approval, run_id, places))
-    await standing_approvals.move(tx, parked.id, run_id)
+    await approvals.move(tx, moved(approval, run.id, places))
+    await standing_approvals.move(tx, parked.id, run.id)
 
 
 def _repeated(events: list[Event], approval: Approval) -> _Repeated:

@@ -15,6 +15,7 @@ from antiphon.domain.approval import (
     Verdict,
     on_decided,
     on_expired,
+    on_withdrawn,
 )
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import ApprovalId, Ids, StandingApprovalId
@@ -203,11 +204,16 @@ def _verdicts(approval: Approval, given: Mapping[str, Verdict] | Verdict) -> Map
 
 
 async def expire_approval(tx: Transaction, id: ApprovalId, at_ms: int) -> None:
-    """Denies the calls of a request whose time is over; ends its run if that was cancelled meanwhile."""
-    approval = await approvals.find(tx, id)
-    if approval is None or not approval.is_pending or moment(at_ms) < approval.expires_at:
+    """Denies the calls of a request whose time is over; ends its run if that was cancelled meanwhile.
+
+    A suspended person's call from outside a run is withdrawn instead.
+    """
+    approval, at = await approvals.find(tx, id), moment(at_ms)
+    if approval is None or not approval.is_pending or at < approval.expires_at:
         return
-    await _carry_out(tx, on_expired(approval, at=moment(at_ms)), at_ms)
+    standing = await find_standing(tx, approval.principal)
+    is_withdrawn = approval.run is None and standing.is_suspended
+    await _carry_out(tx, (on_withdrawn if is_withdrawn else on_expired)(approval, at=at), at_ms)
 
 
 async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) -> bool:

@@ -23,7 +23,7 @@ from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, 
 from antiphon.domain.session import SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.approvals.answering import withdraw
-from antiphon.engine.approvals.parking import park
+from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.append import append_events
@@ -91,7 +91,10 @@ async def _claim_queued(tx: Transaction, found: InLog, claimant: Claimant, at_ms
         return await _claim_next(tx, SessionRow(run.session), claimant, at_ms)
     if run.agent_id not in claimant.time_limits and await _is_known_elsewhere(tx, run.agent_id):
         return None
-    return await _start(tx, found, claimant, at_ms)
+    started = await _start(tx, found, claimant, at_ms)
+    if run.continues is not None and run.approval is not None:
+        await repeat_calls(tx, started, at_ms)
+    return started
 
 
 async def _deadline(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) -> datetime | None:

@@ -16,11 +16,13 @@ from antiphon.domain.session import Session
 from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
+from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.reach import find_target, reach_of
 from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
 from antiphon.engine.refusal import Refusal, accepted
-from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
+from antiphon.engine.rules import Rules
+from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session, refuse_agent
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
@@ -41,12 +43,14 @@ class ForkSession:
     """The last event to keep; None for all."""
     new_segment: str
     new_session_id: SessionId
+    rules: Rules
     at_ms: int
 
 
 class Forks:
-    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+    def __init__(self, database: Database, rules: Rules, clock: Clock, ids: Ids) -> None:
         self._database = database
+        self._rules = rules
         self._clock = clock
         self._ids = ids
 
@@ -54,7 +58,8 @@ class Forks:
         """A new session with the messages up to `seq`, at their classifications. An ended id can be forked too.
 
         The messages are renumbered in the order in which models saw them, so that later turns continue from there.
-        Raises `NotFound`, `Conflict` if `seq` lies in a pruned range or above the log.
+        Raises `NotFound`, `Conflict` if `seq` lies in a pruned range or above the log, and `Denied` for a person who
+        may not open sessions with its agent.
         """
         segment = self._ids.random_hex(12)
         command = ForkSession(
@@ -63,6 +68,7 @@ class Forks:
             seq=seq,
             new_segment=segment,
             new_session_id=parse_session_id(f"api:{self._ids.random_hex(12)}"),
+            rules=self._rules,
             at_ms=self._clock.now_ms(),
         )
         return accepted(await self._database.run(fork_session, command, sessions=(target,)))
@@ -75,6 +81,10 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
     if isinstance(found, Refusal):
         return found
     source, incarnation = found.session, found.incarnation
+    if refusal := refuse_agent(standing, source.agent_id, command.rules):
+        return refusal
+    if refusal := await refuse_session(tx, standing, command.rules.shares):
+        return refusal
     end = incarnation.last_seq or source.last_seq
     up_to = end if command.seq is None else command.seq
     if not max(incarnation.first_seq, source.first_seq) <= up_to <= end:

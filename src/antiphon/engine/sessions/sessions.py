@@ -283,11 +283,16 @@ def _refuse_new(command: OpenSession, standing: Standing, rules: Rules) -> Refus
         refusal = refuse_act(standing, Act.SET_CLASSIFICATION)
         if refusal is not None:
             return refusal
-    if may_open(standing, command.agent_id, rules.user_agents):
+    return refuse_agent(standing, command.agent_id, rules)
+
+
+def refuse_agent(standing: Standing, agent: AgentId, rules: Rules) -> Refusal | None:
+    """The refusal if the person may not begin sessions with the agent. Contract: access 4."""
+    if may_open(standing, agent, rules.user_agents):
         return None
     return Refusal(
         Denied(
-            f"Agent is not open to you: {command.agent_id!r}. An owner can name it in access.roles.user.agents.",
+            f"Agent is not open to you: {agent!r}. An owner can name it in access.roles.user.agents.",
             code="agent_not_open",
         )
     )
