@@ -121,6 +121,7 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
         self.process = process
         self._terminal = terminal
+        self._is_closed = False
         self._unread = ""
         self.seen = ""
 
@@ -141,6 +142,12 @@ class Terminal:
         while status.exists() and status.read_text("utf-8").rpartition(") ")[2][0] != "S":
             assert time.monotonic() < deadline
         self.type(text)
+
+    def close(self) -> None:
+        """As when a person closes the window."""
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._terminal)
 
     def expect(self, text: str) -> str:
         """Reads until the text appears; returns what came up to its end."""
@@ -189,12 +196,13 @@ def on_terminal(*arguments: str, home: Path, env: Mapping[str, str] = NO_VARIABL
         preexec_fn=_take_terminal,  # noqa: PLW1509 - it makes two system calls and nothing else
     ) as process:
         os.close(theirs)
+        terminal = Terminal(process, ours)
         try:
-            yield Terminal(process, ours)
+            yield terminal
         finally:
             if process.poll() is None:
                 process.kill()
-            os.close(ours)
+            terminal.close()
 
 
 def _take_terminal() -> None:

@@ -16,7 +16,7 @@ import pytest
 from antiphon.store.migrations import migrations
 from tests.claims import requirement
 from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
-from tests.waiting import SECONDS, until
+from tests.waiting import PROCESS_SECONDS, SECONDS, until
 
 
 def mode(path: Path) -> int:
@@ -178,6 +178,29 @@ def test_a_second_interrupt_stops_at_once(home: Path) -> None:
         terminal.type("\x03")
         assert terminal.wait() == 130
     assert not (home / "gateway.json").exists()
+
+
+@requirement("first_start:1")
+def test_a_closed_terminal_ends_a_gateway_as_a_signal_does(home: Path) -> None:
+    with on_terminal("serve", "--port", "0", home=home) as terminal:
+        terminal.expect("Ctrl-C stops it.")
+        run_id = antiphon_json("sessions", "send", "main", "!sleep 1\n!say done in time", home=home)["runId"]
+        terminal.close()
+        assert terminal.process.wait(PROCESS_SECONDS) == 0
+    assert not (home / "gateway.json").exists()
+    assert antiphon_json("runs", "show", run_id, home=home)["reply"] == "done in time"
+
+
+@requirement("first_start:1")
+def test_a_gateway_begun_by_nohup_outlives_its_terminal(home: Path) -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with serving(home) as gateway:
+            gateway.process.send_signal(signal.SIGHUP)
+            assert antiphon_json("sessions", "list", home=home)
+            assert gateway.stop() == 0
+    finally:
+        signal.signal(signal.SIGHUP, previous)
 
 
 @requirement("cli:1")

@@ -33,8 +33,8 @@ def serve(
 ) -> None:
     """Start the gateway; it needs no configuration.
 
-    Ctrl-C or SIGTERM stops it. Running turns get some seconds to end. Unfinished turns continue at the next start,
-    or with PostgreSQL at once in another process.
+    Ctrl-C, SIGTERM or closing its terminal stops it. Running turns get some seconds to end. Unfinished turns continue
+    at the next start, or with PostgreSQL at once in another process.
     """
     # What is imported now stays: looking for garbage in it again and again costs a tenth of the start.
     gc.disable()

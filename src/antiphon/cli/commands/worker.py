@@ -29,7 +29,8 @@ def worker(
 ) -> None:
     """Run agents for other gateways on the same PostgreSQL database.
 
-    Ctrl-C or SIGTERM stops it. Running turns get some seconds to end. Unfinished turns continue in another process.
+    Ctrl-C, SIGTERM or closing its terminal stops it. Running turns get some seconds to end. Unfinished turns continue
+    in another process.
     """
     gc.disable()
     from antiphon.cli.homes.server import serve_home

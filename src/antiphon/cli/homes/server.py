@@ -50,7 +50,7 @@ class LocalWorker:
 def serve_home(
     home_option: Path | None, config_option: Path | None, flags: dict[str, object], *, as_json: bool
 ) -> None:
-    """Serves until SIGINT or SIGTERM, then drains. As a worker it listens only where a flag names the port."""
+    """Serves until a signal or the terminal ends it, then drains. A worker listens only if a flag names the port."""
     home = home_of(home_option)
     config = config_of(home, config_option, flags)
     configure_logs(config)
@@ -132,19 +132,25 @@ async def _watch_signals(
     *,
     task_status: anyio.abc.TaskStatus[None],
 ) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(*_ending_signals()) as signals:
         task_status.started()
-        async for _ in signals:
+        async for number in signals:
             if stop.is_set():
                 break
             stop.set()
-            if not as_json:
+            if not as_json and number != signal.SIGHUP:
                 seconds = config.gateway.drain_seconds
                 show(f"\nStopping: running turns get up to {seconds:g} s. Ctrl-C again stops at once.", "yellow")
     # What is stored is stored, and unfinished turns go on at the next start, or elsewhere.
     if traces is not None:
         traces.unlink(missing_ok=True)
     os._exit(ExitCode.INTERRUPTED)
+
+
+def _ending_signals() -> tuple[signal.Signals, ...]:
+    """A closed terminal ends the process too, unless it was begun by `nohup`."""
+    is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM) if is_kept else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: bool) -> None:
