@@ -50,7 +50,7 @@ class LocalWorker:
 def serve_home(
     home_option: Path | None, config_option: Path | None, flags: dict[str, object], *, as_json: bool
 ) -> None:
-    """Serves until a signal, or until its terminal closes, then drains. A worker listens only if a flag names the port."""
+    """Serves until a signal or the terminal ends it, then drains. A worker listens only if a flag names the port."""
     home = home_of(home_option)
     config = config_of(home, config_option, flags)
     configure_logs(config)
