@@ -20,7 +20,7 @@ from antiphon.store.database import Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
-from tests.engine.stage import ask, config, find_session, open_session, wait_end
+from tests.engine.stage import ManualClock, ask, config, find_session, open_session, wait_end
 from tests.engine.test_approvals import Disk, S, asking, call, decide, pending, request_of
 from tests.engine.test_people import hear, invite
 from tests.waiting import SECONDS
@@ -124,6 +124,26 @@ async def test_a_call_that_was_approved_runs_after_a_restart(open_home: OpenHome
     async with open_home(None, disk.parts()) as app:
         assert (await outcome_of(app, approval))["result"] == "deleted old"
         await open_session(app, S)
+        assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
+    assert disk.calls == ["delete old"]
+
+
+@requirement("approvals:5", "approvals:1")
+async def test_a_call_from_outside_is_asked_on_one_day_and_decided_after_restarts_on_another(
+    open_home: OpenHome,
+) -> None:
+    disk, clock = Disk(), ManualClock()
+    async with asking(open_home, disk, clock) as app:
+        asked = await call(app, "delete", "k", name="old")
+    for _ in range(3):
+        clock.pass_time(timedelta(days=1))
+        async with asking(open_home, disk, clock) as app:
+            assert await call(app, "delete", "k", name="old") == asked and disk.calls == []
+            (approval,) = await pending(app)
+    async with asking(open_home, disk, clock) as app:
+        await decide(app, approval)
+        assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
+    async with asking(open_home, disk, clock) as app:
         assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
     assert disk.calls == ["delete old"]
 
