@@ -128,6 +128,28 @@ async def test_a_call_that_was_approved_runs_after_a_restart(open_home: OpenHome
     assert disk.calls == ["delete old"]
 
 
+@requirement("approvals:5", "access:1")
+async def test_a_call_that_need_not_ask_any_more_is_still_the_one_that_asked(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with open_home(config(), disk.parts()) as app:
+        ann = await invite(app)
+        await wait_end(app, await hear(app, ann, "one"))
+        target = app.services.sessions.target("agent:main:test:direct:one")
+
+        async def note(key: str) -> Any:
+            return await app.tool_calls.call(ann, target, "note", {"text": "milk"}, idempotency_key=key)
+
+        await note("k")
+        (approval,) = await pending(app)
+        await app.services.people.change_role(OWNER, "ann", PersonRole.OWNER)
+        assert (await note("k"))["approvalId"] == approval.id
+        await decide(app, approval)
+        for _ in range(2):
+            assert (await note("k"))["result"] == "noted milk"
+        assert disk.calls == ["note milk"]
+        assert (await note("other"))["result"] == "noted milk" and len(disk.calls) == 2
+
+
 @requirement("approvals:5", "approvals:1")
 async def test_a_call_from_outside_is_asked_on_one_day_and_decided_after_restarts_on_another(
     open_home: OpenHome,
