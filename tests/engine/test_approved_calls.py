@@ -157,11 +157,12 @@ async def test_a_call_from_outside_is_asked_on_one_day_and_decided_after_restart
     disk, clock = Disk(), ManualClock()
     async with asking(open_home, disk, clock) as app:
         asked = await call(app, "delete", "k", name="old")
+        (approval,) = await pending(app)
     for _ in range(3):
         clock.pass_time(timedelta(days=1))
         async with asking(open_home, disk, clock) as app:
             assert await call(app, "delete", "k", name="old") == asked and disk.calls == []
-            (approval,) = await pending(app)
+            assert [found.id for found in await pending(app)] == [approval.id]
     async with asking(open_home, disk, clock) as app:
         await decide(app, approval)
         assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
