@@ -20,7 +20,7 @@ from antiphon.store.database import Transaction
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
-from tests.engine.stage import ask, config, find_session, open_session, wait_end
+from tests.engine.stage import ManualClock, ask, config, find_session, open_session, wait_end
 from tests.engine.test_approvals import Disk, S, asking, call, decide, pending, request_of
 from tests.engine.test_people import hear, invite
 from tests.waiting import SECONDS
@@ -124,6 +124,49 @@ async def test_a_call_that_was_approved_runs_after_a_restart(open_home: OpenHome
     async with open_home(None, disk.parts()) as app:
         assert (await outcome_of(app, approval))["result"] == "deleted old"
         await open_session(app, S)
+        assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
+    assert disk.calls == ["delete old"]
+
+
+@requirement("approvals:5", "access:1")
+async def test_a_call_that_need_not_ask_any_more_is_still_the_one_that_asked(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with open_home(config(), disk.parts()) as app:
+        ann = await invite(app)
+        await wait_end(app, await hear(app, ann, "one"))
+        target = app.services.sessions.target("agent:main:test:direct:one")
+
+        async def note(key: str) -> Any:
+            return await app.tool_calls.call(ann, target, "note", {"text": "milk"}, idempotency_key=key)
+
+        await note("k")
+        (approval,) = await pending(app)
+        await app.services.people.change_role(OWNER, "ann", PersonRole.OWNER)
+        assert (await note("k"))["approvalId"] == approval.id
+        await decide(app, approval)
+        for _ in range(2):
+            assert (await note("k"))["result"] == "noted milk"
+        assert disk.calls == ["note milk"]
+        assert (await note("other"))["result"] == "noted milk" and len(disk.calls) == 2
+
+
+@requirement("approvals:5", "approvals:1")
+async def test_a_call_from_outside_is_asked_on_one_day_and_decided_after_restarts_on_another(
+    open_home: OpenHome,
+) -> None:
+    disk, clock = Disk(), ManualClock()
+    async with asking(open_home, disk, clock) as app:
+        asked = await call(app, "delete", "k", name="old")
+        (approval,) = await pending(app)
+    for _ in range(3):
+        clock.pass_time(timedelta(days=1))
+        async with asking(open_home, disk, clock) as app:
+            assert await call(app, "delete", "k", name="old") == asked and disk.calls == []
+            assert [found.id for found in await pending(app)] == [approval.id]
+    async with asking(open_home, disk, clock) as app:
+        await decide(app, approval)
+        assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
+    async with asking(open_home, disk, clock) as app:
         assert (await call(app, "delete", "k", name="old"))["result"] == "deleted old"
     assert disk.calls == ["delete old"]
 

@@ -1,6 +1,7 @@
 """What persons below owner cause beyond reading waits for a yes; what they are counts when the call begins."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.directives import to_call
 from tests.engine.stage import config, wait_end
 from tests.engine.test_approvals import Disk, decide, pending
 from tests.engine.test_people import hear, invite
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -132,3 +134,7 @@ async def test_what_a_user_calls_from_outside_waits_too(open_home: OpenHome) -> 
         assert (await app.tool_calls.call(ann, target, "note", {"text": "milk"}))["status"] == "pending"
         assert disk.calls == []
         assert (await app.tool_calls.call(OWNER, target, "note", {"text": "milk"}))["result"] == "noted milk"
+        (approval,) = await pending(app)
+        await decide(app, approval)
+        answered = await app.services.approvals.wait(ann, approval.id, timedelta(seconds=SECONDS))
+        assert json.loads(answered.outcome or "")["result"] == "noted milk" and len(disk.calls) == 2

@@ -311,7 +311,10 @@ async def test_a_list_of_an_unknown_child_says_so_and_all_names_each(open_home: 
 
 GUEST = Principal(PrincipalKind.PERSON, "eve")
 ROOM = "agent:main:fake:group:room"
-GUESTS_SPAWN: dict[str, Any] = {"access__roles__guest__tools": ["sessions_spawn", "gate"]}
+GUESTS_SPAWN: dict[str, Any] = {
+    "access__roles__guest__tools": ["sessions_spawn", "gate"],
+    "tools__approval": {"people": []},
+}
 """Settings under which a guest may cause what is spawned here."""
 
 
@@ -346,7 +349,7 @@ async def test_what_a_guest_says_joins_no_work_of_the_owners(open_home: OpenHome
 
 @requirement("spawn:8", "runs:7")
 async def test_what_the_owner_says_joins_a_guests_work_which_keeps_the_guests_rights(open_home: OpenHome) -> None:
-    more: dict[str, Any] = {**GUESTS_SPAWN, "tools__subagents__tools": ["sessions_history"]}
+    more: dict[str, Any] = {**GUESTS_SPAWN, "tools__subagents": {"tools": ["sessions_history"]}}
     async with telling(open_home, **more) as story:
         room = await open_room(story)
         secret = await story.opens("secret")

@@ -238,4 +238,11 @@ BUGS = (
         "engine/test_approved_commands.py::"
         "test_a_script_that_was_edited_while_its_approval_waits_is_asked_about_anew[sqlite]",
     ),
+    Bug(
+        "a call that asked runs again by its key once it need not ask any more",
+        "agents/calls.py",
+        "if has_key and may_ask(tool)",
+        "if not has_key and may_ask(tool)",
+        "engine/test_approved_calls.py::test_a_call_that_need_not_ask_any_more_is_still_the_one_that_asked[sqlite]",
+    ),
 )

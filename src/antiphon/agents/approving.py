@@ -19,6 +19,7 @@ from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
 from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 from antiphon.policy.rights import is_guest, may_call
+from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.standing import Standing
 
 JOINED = (
@@ -151,6 +152,11 @@ def effects_of(tool: Tool, *, is_walled: bool) -> frozenset[Effect]:
     if tool.schema.name == RUN_COMMAND and is_walled:
         return tool.effects - {Effect.DELETES}
     return tool.effects
+
+
+def may_ask(tool: Tool) -> bool:
+    """Whether calls of the tool ever ask for an approval, unless a pattern names a tool that only reads."""
+    return tool.schema.name not in SESSION_TOOLS and not tool.effects <= {Effect.READS}
 
 
 def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str | None) -> bool:

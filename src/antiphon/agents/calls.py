@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
-from antiphon.agents.approving import asked_from_outside, effects_of, hash_of_workspace, is_walled, refusal_of
+from antiphon.agents.approving import asked_from_outside, effects_of, hash_of_workspace, is_walled, may_ask, refusal_of
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
-from antiphon.domain.approval import Approval, AskedCall
+from antiphon.domain.approval import Approval, AskedCall, hash_of_text
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject, text_of
@@ -30,6 +30,15 @@ PENDING = (
     "key has its result."
 )
 UNDER_WAY = "The call was approved and is under way. The same call with the same key has its result soon."
+
+
+class _Repeated(NamedTuple):
+    """A call that was asked about, as it comes now."""
+
+    tool: str
+    arguments: str
+    origin: str
+    has_key: bool
 
 
 class ToolCalls:
@@ -86,8 +95,12 @@ class ToolCalls:
             )
         effects = effects_of(tool, is_walled=name == RUN_COMMAND and await self._is_walled(found.caller))
         need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
+        has_key = idempotency_key is not None
         if isinstance(need, NeedsApproval):
-            return await self._call_approved(found.caller, tool, arguments, need, has_key=idempotency_key is not None)
+            return await self._call_approved(found.caller, tool, arguments, need, has_key=has_key)
+        if has_key and may_ask(tool) and (asked := await self._approvals.find(found.caller.call_id)) is not None:
+            # It had to ask when it came first; that it need not now does not make it another call.
+            return await self._resume(asked, _Repeated(name, _text_of(arguments), found.caller.call_id, True))
         return await self._run(found.caller, tool, arguments)
 
     async def _run(self, caller: Caller, tool: Tool, arguments: JsonObject) -> JsonObject:
@@ -101,7 +114,7 @@ class ToolCalls:
 
         A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
         """
-        asked = asked_from_outside(tool, json.dumps(arguments, ensure_ascii=False), need)
+        asked = asked_from_outside(tool, _text_of(arguments), need)
         if asked.tool == RUN_COMMAND:
             session, _ = await self._callers.session_of(caller)
             workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
@@ -110,7 +123,12 @@ class ToolCalls:
         approval = await self._approvals.ask(caller, origin, asked)
         if isinstance(approval, StandingApproval):
             return await self._run(caller, tool, arguments)
-        stored = next((call for call in approval.calls if (call.tool, call.sha256) == (asked.tool, asked.sha256)), None)
+        return await self._resume(approval, _Repeated(asked.tool, asked.arguments, origin, has_key))
+
+    async def _resume(self, approval: Approval, repeated: _Repeated) -> JsonObject:
+        """What became of the call that was asked about."""
+        bytes_of = (repeated.tool, hash_of_text(repeated.arguments))
+        stored = next((call for call in approval.calls if (call.tool, call.sha256) == bytes_of), None)
         if stored is None:
             raise Conflict("Idempotency-Key was used for another call. Use a new one.", code="idempotency_key_reused")
         if approval.is_pending:
@@ -118,8 +136,8 @@ class ToolCalls:
         answer = await self._answer(approval, stored)
         if answer is None:
             return _pending(approval, UNDER_WAY)
-        if not has_key:
-            await self._approvals.forget(approval, origin)
+        if not repeated.has_key:
+            await self._approvals.forget(approval, repeated.origin)
         return answer
 
     async def _answer(self, approval: Approval, call: AskedCall) -> JsonObject | None:
@@ -174,6 +192,11 @@ class ToolCalls:
                 code="invalid_idempotency_key",
             )
         return idempotency_key
+
+
+def _text_of(arguments: JsonObject) -> str:
+    """The bytes that are approved."""
+    return json.dumps(arguments, ensure_ascii=False)
 
 
 def _pending(approval: Approval, message: str) -> JsonObject:

@@ -97,6 +97,10 @@ class OutsideApprovals:
         )
         return accepted(await self._database.run(ask_from_outside, command, sessions=(caller.session,)))
 
+    async def find(self, origin: str) -> Approval | None:
+        """The request of the call, if it has asked before."""
+        return await self._database.read(approvals.find_by_origin, origin)
+
     async def forget(self, approval: Approval, origin: str) -> None:
         """The same call asks anew from now on."""
         await self._database.run(approvals.forget_origin, origin, sessions=(approval.session,))
