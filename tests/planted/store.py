@@ -361,4 +361,11 @@ BUGS = (
         "",
         "gateway/test_revocation.py::test_a_suspended_person_is_let_in_nowhere[sqlite]",
     ),
+    Bug(
+        "the last use of a token is not stored",
+        "store/tokens.py",
+        "AND kind <> '{TokenKind.BROWSER}'\"",
+        "AND kind = '{TokenKind.BROWSER}'\"",
+        "gateway/test_tokens.py::test_last_use_and_expiry_are_listed[sqlite]",
+    ),
 )
