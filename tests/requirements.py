@@ -222,7 +222,7 @@ REQUIREMENTS = {
     ),
     "access:2": Requirement(
         "Tokens are hashed, scoped, confined, expiring and revocable.",
-        remaining="scopes, clearance and channel tokens come with people",
+        remaining="channel tokens come with channels, clearance with information flow",
     ),
     "access:3": Requirement(
         "People are matched by platform ids, paired by code and linked by code.",
@@ -234,7 +234,7 @@ REQUIREMENTS = {
     ),
     "access:5": Requirement(
         "Every operation stands in one table; one function decides below all transports.",
-        remaining="the one decision by scopes and target comes with people and tokens",
+        remaining="the WebSocket's methods come with that gateway",
     ),
     # 12. Information flow
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),

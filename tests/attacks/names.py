@@ -155,7 +155,8 @@ _OPERATIONS: dict[Kind, str] = {
         "standing.list before | standing.revoke standingId | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
-        "tokens.revoke tokenId | people.get personId | people.list after | people.merge into | people.merge personId | "
+        "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
+        "people.get personId | people.list after | people.merge into | people.merge personId | "
         "people.remove personId | people.resume personId | people.role personId | people.suspend personId"
     ),
     Kind.WEBHOOK: "webhooks.receive name",
@@ -189,7 +190,7 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post mentioned | sessions.post occurredAt | sessions.post queueMode | sessions.post role | "
         "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
         "people.invite role | people.list limit | people.role role | "
-        "tokens.create days | trees.list includeInactive | trees.list limit | trees.list roots"
+        "tokens.create days | tokens.create scopes | trees.list includeInactive | trees.list limit | trees.list roots"
     ),
 }
 _WEBHOOK: dict[Kind, str] = {

@@ -302,8 +302,8 @@ async def test_tools_answer_every_caller_over_mcp_as_over_http(world: World) -> 
     wrong: list[str] = []
     told: dict[Cell, str] = {}
     for cell in cells_of(TABLE["tools.invoke"]):
-        call = {"name": "session_status", "arguments": {}}
-        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        call: Json = {"name": "session_status", "arguments": {}}
+        request: Json = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         name = world.name(cell, TargetKind.SESSION)
         headers = {"Accept": "application/json, text/event-stream", "Antiphon-Session": name}
         answer = await world.clients[cell.who].post("/mcp", json=request, headers=headers)

@@ -92,8 +92,8 @@ BUGS = (
     Bug(
         "a bound token acts as another session",
         "agents/calls.py",
-        "if named is not None and named != holder.session_key and not await",
-        "if named is not None and named != holder.session_key and await",
+        "if named is not None and named != bound and not await",
+        "if named is not None and named != bound and await",
         "mcp/test_tokens.py::test_a_bound_token_calls_tools_as_its_session_and_as_no_other[sqlite]",
     ),
     Bug(

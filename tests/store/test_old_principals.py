@@ -65,6 +65,7 @@ def before() -> Iterable[tuple[str, Sequence[Any]]]:
         ("r4", EVE, "ok", 1),
         ("r5", "guest:webhook:door", "ok", 1),
         ("r6", "agent:agent:main:main", "queued", None),
+        ("r7", "agent:agent:main:main", "ok", 1),
     )
     for seq, (run_id, principal, status, ended) in enumerate(runs):
         yield (
@@ -87,6 +88,11 @@ def before() -> Iterable[tuple[str, Sequence[Any]]]:
             "INSERT INTO tokens (hash, kind, principal, created_at) VALUES (?, ?, 'owner:owner', 0)",
             (kind, kind),
         )
+    yield (
+        "INSERT INTO tokens (hash, kind, principal, session, created_at) VALUES "
+        "('session', 'session', 'agent:agent:main:main', 1, 0)",
+        (),
+    )
 
 
 AFTER: tuple[list[tuple[Any, ...]], ...] = (
@@ -103,11 +109,12 @@ AFTER: tuple[list[tuple[Any, ...]], ...] = (
         ("r3", A, 0),
         ("r4", E, 0),
         ("r5", NOBODY, 0),
-        ("r6", "agent:agent:main:main", 0),
+        ("r6", "person:owner", 0),
+        ("r7", "agent:agent:main:main", 0),
     ],
     [(E,)],
     [(A,)],
-    [("browser", "person:owner"), ("owner", "person:owner")],
+    [("browser", "person:owner"), ("owner", "person:owner"), ("session", "person:owner")],
     [("owner:owner",), (ANNA,), ("agent",)],
 )
 

@@ -163,12 +163,8 @@ class ToolCalls:
         """
         if holder is None:
             return None if named is None else read_target(named)
-        target = read_target(holder.session_key)
-        if (
-            named is not None
-            and named != holder.session_key
-            and not await self._callers.are_one(target, read_target(named))
-        ):
+        bound, target = holder.session_key, read_target(holder.session_key)
+        if named is not None and named != bound and not await self._callers.are_one(target, read_target(named)):
             raise Denied(
                 f"Token is bound to a session: {target_name(target)!r}. Name that session, or none.", code="token_bound"
             )

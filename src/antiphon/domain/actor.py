@@ -46,5 +46,5 @@ SYSTEM = Principal(PrincipalKind.SYSTEM, "antiphon")
 
 
 def session_principal(session_key: str) -> Principal:
-    """The principal of callers that act as the session without being a person; it has the session's own rights."""
+    """The session, as the actor of words that it says to others. It has no rights: a person stands behind its acts."""
     return Principal(PrincipalKind.AGENT, session_key)

@@ -87,8 +87,8 @@ def may_join(run: Principal, by: Standing) -> bool:
 
 
 def is_guest(standing: Standing) -> bool:
-    """Whether the principal has a guest's rights; holders of bound tokens have their session's own."""
-    return standing.is_suspended or standing.role is PersonRole.GUEST
+    """Whether the principal has a guest's rights, as everyone does who is no owner and no user."""
+    return standing.is_suspended or standing.role not in (PersonRole.OWNER, PersonRole.USER)
 
 
 def may_call(tool: str, standing: Standing, guest_tools: Collection[str]) -> bool:
