@@ -214,7 +214,9 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return _repeated(session, first, command.principal, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
-    if refusal := await refuse_message(tx, standing, command.message.content, command.rules.shares):
+    if refusal := await refuse_message(
+        tx, standing, command.message.content, command.rules.shares, at_ms=command.at_ms
+    ):
         return refusal
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
@@ -349,7 +351,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return _repeated(session, first, command.principal, message)
-    if refusal := await refuse_message(tx, standing, message.content, command.rules.shares):
+    if refusal := await refuse_message(tx, standing, message.content, command.rules.shares, at_ms=command.at_ms):
         return refusal
     words = Words(
         message=message,
