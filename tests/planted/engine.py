@@ -643,10 +643,10 @@ BUGS = (
         "engine/test_approvals.py::test_cancelling_a_parent_withdraws_what_its_child_asked[sqlite]",
     ),
     Bug(
-        "calls that waited are repeated twice",
-        "engine/approvals/parking.py",
-        "for found in await approvals.list_of_run(tx, run.id) if found.is_parked)",
-        "for found in await approvals.list_of_run(tx, run.id))",
+        "calls that waited are not repeated",
+        "engine/runs/lifecycle.py",
+        "if run.continues is not None and run.approval is not None:",
+        "if run.continues is None and run.approval is not None:",
         "engine/test_approvals.py::test_a_decision_does_not_disturb_the_run_at_work_and_its_calls_follow_that_run[sqlite]",
     ),
     Bug(
