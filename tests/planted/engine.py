@@ -687,8 +687,8 @@ BUGS = (
     Bug(
         "messages in a minute are not counted",
         "engine/access/allowances.py",
-        "    if pace.count > shares.messages_per_minute:",
-        "    if pace.count < 0:",
+        "    if pace.messages > shares.messages_per_minute:",
+        "    if pace.messages < 0:",
         "engine/test_caps.py::test_messages_beyond_so_many_in_a_minute_are_refused_and_not_stored[sqlite]",
     ),
 )

@@ -14,7 +14,7 @@ _MINUTE = "minute"
 class Pace(NamedTuple):
     """How many messages came within a minute, this one counted, and when the first of them did."""
 
-    count: int
+    messages: int
     since_ms: int
 
 

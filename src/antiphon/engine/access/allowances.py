@@ -40,7 +40,7 @@ async def refuse_message(
     if is_favoured(standing):
         return None
     pace = await count_message(tx, str(standing.principal), at_ms)
-    if pace.count > shares.messages_per_minute:
+    if pace.messages > shares.messages_per_minute:
         return Refusal(
             Limited(
                 f"Messages are too frequent: more than {shares.messages_per_minute} within a minute. This one is not "
