@@ -104,8 +104,7 @@ REQUIREMENTS = {
         "Cancelling is idempotent, keeps partial text and frees the session once unwound.",
     ),
     "runs:6": Requirement(
-        "Runs have limits, agents a daily cap, and fifteen tool failures in a row end a run.",
-        remaining="each person's own cap comes with people",
+        "Runs have limits, agents and persons a daily cap, and fifteen tool failures in a row end a run.",
     ),
     "runs:7": Requirement(
         "A run acts with the rights of whoever posted its message.",

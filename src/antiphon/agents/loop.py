@@ -35,6 +35,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.policy.caps import Cap
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import YIELD_TOOL
 
@@ -180,18 +181,22 @@ class AgentLoop:
 
     async def _check_daily_cap(self, context: RunContext, agent: Agent) -> RunEnding | Room:
         room = Room()
-        own, total = await context.spent_today()
-        for spent, cap, setting in (
-            (own, agent.daily, "limits.daily"),
-            (total, self._rules.daily_total, "limits.daily_total"),
+        today = await context.spent_today(self._rules.person_caps)
+        for spent, cap_of_it in (
+            (today.own, Cap(limits=agent.daily, setting="limits.daily")),
+            (today.total, Cap(limits=self._rules.daily_total, setting="limits.daily_total")),
+            *today.by_person,
         ):
+            cap, name = cap_of_it.limits, cap_of_it.name
             if cap.tokens is not None and spent.tokens >= cap.tokens:
-                return _capped(f"{spent.tokens} of {cap.tokens} tokens", setting)
+                return _capped(cap_of_it, f"{spent.tokens} of {cap.tokens} tokens")
             if cap.tokens is not None and cap.tokens - spent.tokens < room.tokens:
-                error = f"The answer was stopped: with it the daily cap of {cap.tokens} tokens is reached ({setting})."
-                room = Room(tokens=cap.tokens - spent.tokens, code="daily_cap", error=error)
+                reached = f"with it the {name}, {cap.tokens} tokens, is reached ({cap_of_it.setting})"
+                room = Room(
+                    tokens=cap.tokens - spent.tokens, code=cap_of_it.code, error=f"The answer was stopped: {reached}."
+                )
             if cap.usd is not None and spent.microusd >= cap.usd * 1_000_000:
-                return _capped(f"{spent.microusd / 1_000_000:.2f} of {cap.usd:.2f} USD", setting)
+                return _capped(cap_of_it, f"{spent.microusd / 1_000_000:.2f} of {cap.usd:.2f} USD")
         return room
 
     def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
@@ -358,9 +363,9 @@ def _unreadable(seqs: Sequence[int]) -> RunEnding:
     )
 
 
-def _capped(spent: str, setting: str) -> RunEnding:
+def _capped(cap: Cap, spent: str) -> RunEnding:
     return _failed(
-        "daily_cap",
-        f"The daily cap is reached: {spent} used today (UTC). Messages are still stored. "
-        f"Raise {setting} in the configuration, or wait until tomorrow.",
+        cap.code,
+        f"The {cap.name} is reached: {spent} used today (UTC). Messages are still stored. "
+        f"Raise {cap.setting} in the configuration, or wait until tomorrow.",
     )

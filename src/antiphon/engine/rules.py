@@ -12,6 +12,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.run import QueueMode
 from antiphon.domain.session import Session
 from antiphon.policy.approvals import ApprovalRules
+from antiphon.policy.caps import PersonCaps
 from antiphon.policy.send import SendPolicy
 from antiphon.policy.shares import Shares
 from antiphon.policy.trigger import OwnerTrigger
@@ -83,6 +84,7 @@ class Rules:
     """Not empty."""
     default_agent: AgentId
     daily_total: DailyLimits
+    person_caps: PersonCaps = field(default_factory=PersonCaps)
     max_concurrent: int = 16
     queue_mode: QueueMode = QueueMode.ENQUEUE
     owner_trigger: OwnerTrigger = OwnerTrigger.ALWAYS

@@ -46,6 +46,8 @@ class Shares:
     """Bytes it wrote into sessions that still exist."""
     queued_runs: int = 20
     """Its runs that wait to start."""
+    messages_per_minute: int = 20
+    """Messages it may send, in all processes together."""
     rates: Rates = field(default_factory=Rates)
 
 

@@ -86,4 +86,6 @@ class RolesSection(Section):
 
 
 class AccessSection(Section):
+    messages_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 20
+    """Messages that each person below owner may send; further ones are refused and stored nowhere."""
     roles: RolesSection = RolesSection()

@@ -5,7 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from antiphon.config.sections.section import MOST_SECONDS, Section
+from antiphon.domain.agent import DailyLimits
 from antiphon.domain.sandbox import MEBIBYTE
+from antiphon.policy.caps import PersonCaps
 from antiphon.policy.shares import Rate, Rates, Shares
 
 
@@ -55,6 +57,24 @@ class GuestLimitsSection(Section):
     """How many bytes each guest may have written into existing sessions."""
     queued_runs: Annotated[int, Field(ge=1)] = 20
     """How many runs of each guest or bound token may wait in the queue."""
+    tokens: Annotated[int, Field(ge=0)] | None = 200_000
+    """Tokens that each guest's runs may use in a UTC day."""
+    usd: Annotated[float, Field(ge=0)] | None = 1.0
+    """US dollars that each guest's runs may spend in a UTC day, as far as prices are known."""
+
+
+class UserLimitsSection(Section):
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens that each user's runs may use in a UTC day."""
+    usd: Annotated[float, Field(ge=0)] | None = None
+    """US dollars that each user's runs may spend in a UTC day, as far as prices are known."""
+
+
+class GuestsLimitsSection(Section):
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens that the runs of all guests together may use in a UTC day."""
+    usd: Annotated[float, Field(ge=0)] | None = None
+    """US dollars that the runs of all guests together may spend in a UTC day, as far as prices are known."""
 
 
 class LimitsSection(Section):
@@ -62,6 +82,10 @@ class LimitsSection(Section):
     """How often the owner may ask."""
     guest: GuestLimitsSection = GuestLimitsSection()
     """What each guest may use."""
+    guests: GuestsLimitsSection = GuestsLimitsSection()
+    """What all guests together may spend in a UTC day."""
+    user: UserLimitsSection = UserLimitsSection()
+    """What each user may spend in a UTC day."""
     run: RunLimitsSection = RunLimitsSection()
     """What one run may use."""
     daily: DailySection = DailySection()
@@ -69,8 +93,16 @@ class LimitsSection(Section):
     daily_total: DailyTotalSection = DailyTotalSection()
     """What all agents together may spend in a UTC day."""
 
-    def shares(self) -> Shares:
+    def person_caps(self) -> PersonCaps:
+        return PersonCaps(
+            guest=DailyLimits(tokens=self.guest.tokens, usd=self.guest.usd),
+            user=DailyLimits(tokens=self.user.tokens, usd=self.user.usd),
+            guests=DailyLimits(tokens=self.guests.tokens, usd=self.guests.usd),
+        )
+
+    def shares(self, messages_per_minute: int) -> Shares:
         return Shares(
+            messages_per_minute=messages_per_minute,
             sessions=self.guest.sessions,
             stored_bytes=self.guest.stored_bytes,
             queued_runs=self.guest.queued_runs,

@@ -1,5 +1,7 @@
 """Limits on what a guest may use, checked before it uses more. Contract: access 4."""
 
+import math
+
 from antiphon.domain.errors import Denied, Limited
 from antiphon.domain.message import ImagePart, Part, TextPart
 from antiphon.engine.refusal import Refusal
@@ -9,6 +11,7 @@ from antiphon.policy.standing import Standing
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Transaction
+from antiphon.store.usage import MINUTE_MS, count_message
 
 PATIENCE_SECONDS = 5
 """How long a guest whose runs wait should wait before it asks again."""
@@ -31,11 +34,21 @@ async def refuse_session(tx: Transaction, standing: Standing, shares: Shares) ->
 
 
 async def refuse_message(
-    tx: Transaction, standing: Standing, content: tuple[Part, ...], shares: Shares
+    tx: Transaction, standing: Standing, content: tuple[Part, ...], shares: Shares, *, at_ms: int
 ) -> Refusal | None:
-    """The refusal if the principal may not store another message of that content."""
+    """Counts the message; the refusal if the principal may not store one of that content, or not so soon."""
     if is_favoured(standing):
         return None
+    pace = await count_message(tx, str(standing.principal), at_ms)
+    if pace.messages > shares.messages_per_minute:
+        return Refusal(
+            Limited(
+                f"Messages are too frequent: more than {shares.messages_per_minute} within a minute. This one is not "
+                "stored; an owner can raise access.messagesPerMinute.",
+                code="too_many_messages",
+                retry_after_seconds=max(1, math.ceil((pace.since_ms + MINUTE_MS - at_ms) / 1000)),
+            )
+        )
     taken = await rows.taken_by(tx, str(standing.principal))
     if taken.stored_bytes + stored_bytes(content) <= shares.stored_bytes:
         return None

@@ -17,6 +17,7 @@ from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.access.tokens import refuse_credential
+from antiphon.engine.ledger.run_log import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -26,6 +27,7 @@ from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.spawns import DUE
+from antiphon.store.usage import move_spent
 
 INVITATION_LIFE = timedelta(hours=24)
 MAX_ID = 40
@@ -58,6 +60,7 @@ class MergePeople(Struct, frozen=True, kw_only=True):
     rights: Rights
     id: PersonId
     into: PersonId
+    at_ms: int
 
 
 class AddPerson(Struct, frozen=True, kw_only=True):
@@ -144,7 +147,9 @@ class People:
         Past events keep their actor. Raises `Invalid` for a person merged into themselves, `Conflict` for one that is
         merged already and for the last owner.
         """
-        command = MergePeople(rights=Rights(principal, self._rules), id=PersonId(id), into=PersonId(into))
+        command = MergePeople(
+            rights=Rights(principal, self._rules), id=PersonId(id), into=PersonId(into), at_ms=self._clock.now_ms()
+        )
         return accepted(await self._database.run(_merge, command))
 
     async def remove(self, principal: Principal, id: str) -> None:
@@ -274,6 +279,7 @@ async def _merge(tx: Transaction, command: MergePeople) -> KnownPerson | Refusal
     if not is_owners and (refusal := await _refuse_last(tx, source)):
         return refusal
     await rows.merge(tx, source.id, target.id)
+    await move_spent(tx, day_of(command.at_ms), str(source.principal), str(target.principal))
     if target.is_suspended:
         await _call_off_runs(tx, target.id)
     return await _known(tx, target.id)

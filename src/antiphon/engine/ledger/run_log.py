@@ -16,9 +16,12 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Run
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.ledger.append import append_steps
+from antiphon.policy.caps import spenders_of
 from antiphon.store import runs as ledger
 from antiphon.store.database import SqlValue, Transaction
+from antiphon.store.people import find_standing
 from antiphon.store.sessions import LogEnd
+from antiphon.store.usage import add_spent
 
 AGENT_ACTOR = "agent"
 OUTCOME_UNKNOWN = (
@@ -70,6 +73,8 @@ async def record_steps(
         if steps.is_counted:
             spent = ledger.Spent(usage.total_tokens, usage.cost_microusd or 0)
             await ledger.add_spent(tx, day_of(at_ms), run.agent_id, spent)
+            for spender in spenders_of(await find_standing(tx, run.principal)):
+                await add_spent(tx, day_of(at_ms), spender, spent)
     return await append_steps(tx, run, steps.events, at_ms=at_ms, set=set or {}, add=add, end=end)
 
 

@@ -23,6 +23,7 @@ from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.ledger.run_log import AGENT_ACTOR
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.runs import lifecycle
+from antiphon.policy.caps import Cap, PersonCaps, caps_of
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import approvals, people, standing_approvals
@@ -30,6 +31,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
+from antiphon.store.usage import find_spent
 
 PAGE_EVENTS = 1000
 
@@ -268,14 +270,9 @@ class RunContext:
         finally:
             await self._slot.take_again()
 
-    async def spent_today(self) -> tuple[ledger.Spent, ledger.Spent]:
-        """This UTC day's usage of this agent, and of all agents together. Contract: runs 6."""
-        day = steps.day_of(self.clock.now_ms())
-        spent = await self._database.read(ledger.spent_on, day)
-        total = ledger.Spent(
-            sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values())
-        )
-        return spent.get(AgentId(self.run.agent_id), ledger.Spent()), total
+    async def spent_today(self, caps: PersonCaps) -> "SpentToday":
+        """This UTC day's usage. Contract: runs 6."""
+        return await self._database.read(_spent_on, steps.day_of(self.clock.now_ms()), self.run, caps)
 
     async def used(self) -> Usage:
         """The usage of the run so far, over all its attempts, with that of the runs that it continues."""
@@ -289,6 +286,27 @@ class RunContext:
         if self.run.continues is None:
             return ledger.UsedBefore()
         return await self._database.read(ledger.used_before, self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class SpentToday:
+    """What a UTC day's runs have used so far."""
+
+    own: ledger.Spent
+    """Those of the run's agent."""
+    total: ledger.Spent
+    """Those of all agents together."""
+    by_person: Sequence[tuple[ledger.Spent, Cap]]
+    """Those of the person with whose rights the run acts, and of all guests, each with its cap."""
+
+
+async def _spent_on(query: Query, day: str, run: Run, person_caps: PersonCaps) -> SpentToday:
+    spent = await ledger.spent_on(query, day)
+    total = ledger.Spent(sum(entry.tokens for entry in spent.values()), sum(entry.microusd for entry in spent.values()))
+    caps = caps_of(await people.find_standing(query, run.principal), person_caps)
+    by_spender = await find_spent(query, day, caps)
+    by_person = [(by_spender.get(spender, ledger.Spent()), cap) for spender, cap in caps.items()]
+    return SpentToday(spent.get(AgentId(run.agent_id), ledger.Spent()), total, by_person)
 
 
 @dataclass(frozen=True, slots=True)

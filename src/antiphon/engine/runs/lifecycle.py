@@ -20,7 +20,7 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.report import Report
 from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
-from antiphon.domain.session import SessionStatus
+from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.approvals.parking import park, repeat_calls
@@ -28,9 +28,10 @@ from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, closing_result, record_steps
+from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, closing_result, day_of, record_steps
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
+from antiphon.policy.caps import TOLD_CAPS
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
@@ -41,6 +42,7 @@ from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
 from antiphon.store.runs import InLog
+from antiphon.store.usage import note_told
 
 SUSPENDED = Outcome(status=RunStatus.CANCELLED, error="The person who asked is suspended.", code="suspended")
 CANCELLED_EARLY = Outcome(status=RunStatus.CANCELLED, error="Cancelled before it began.", code="cancelled")
@@ -307,10 +309,18 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     ended = await _end(tx, run, outcome, last, at_ms=at_ms, found=found, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
         await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms=at_ms)
+    elif run.purpose.speaks_for_itself and outcome.code in TOLD_CAPS:
+        await _tell_of_cap(tx, run, run.place or found.place, outcome, at_ms=at_ms)
     await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
     successors = command.successors
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
+
+
+async def _tell_of_cap(tx: Transaction, run: Run, place: DeliveryContext, outcome: Outcome, *, at_ms: int) -> None:
+    """Says in the person's chat, once a day, that a cap of theirs is reached. Contract: runs 6."""
+    if outbox.is_external(place) and await note_told(tx, day_of(at_ms), str(run.principal)):
+        await outbox.enqueue(tx, run, place, outcome.error or "", at_ms=at_ms)
 
 
 async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:

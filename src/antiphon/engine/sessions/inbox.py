@@ -212,7 +212,9 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         return _repeated(session, first, command.principal, command.message)
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
-    if refusal := await refuse_message(tx, standing, command.message.content, command.rules.shares):
+    if refusal := await refuse_message(
+        tx, standing, command.message.content, command.rules.shares, at_ms=command.at_ms
+    ):
         return refusal
     session = await begin_anew_if_stale(
         tx, session, command.rules, session_id=command.new_session_id, now=command.now, at_ms=command.at_ms
@@ -345,8 +347,8 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     session, message = found.head, command.message
     if command.may_repeat and (first := await log.find_message(tx, found.grant, MessageId(message.message_id))):
         return _repeated(session, first, standing.principal, message)
-    is_counted = not is_favoured(standing)
-    if is_counted and (refusal := await refuse_message(tx, standing, message.content, command.rules.shares)):
+    is_counted, shares = not is_favoured(standing), command.rules.shares
+    if is_counted and (refusal := await refuse_message(tx, standing, message.content, shares, at_ms=command.at_ms)):
         return refusal
     words = Words(
         message=message,

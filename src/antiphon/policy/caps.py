@@ -1,0 +1,66 @@
+"""What persons below owner may spend in a UTC day, each and all guests together. Contract: runs 6."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from antiphon.domain.agent import DailyLimits
+from antiphon.domain.person import PersonRole
+from antiphon.policy.standing import Standing
+
+PERSON_CAP = "person_cap"
+GUESTS_CAP = "guests_cap"
+TOLD_CAPS = frozenset({PERSON_CAP, GUESTS_CAP})
+"""The codes of caps of which a person is told once a day, in their chat."""
+GUESTS = "guests"
+"""Spends what all guests spend."""
+NO_LIMIT = DailyLimits(tokens=None, usd=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """A limit of a UTC day, and how to speak of it."""
+
+    limits: DailyLimits
+    setting: str
+    """The setting to raise."""
+    code: str = "daily_cap"
+    name: str = "daily cap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonCaps:
+    guest: DailyLimits = NO_LIMIT
+    """Of each guest."""
+    user: DailyLimits = NO_LIMIT
+    """Of each user."""
+    guests: DailyLimits = NO_LIMIT
+    """Of all guests together."""
+
+
+def spenders_of(standing: Standing) -> tuple[str, ...]:
+    """Whose sums grow by what runs of the principal use: its own, and for a guest that of all guests.
+
+    Owners, sessions and the system have none.
+    """
+    match standing.role:
+        case PersonRole.USER:
+            return (str(standing.principal),)
+        case PersonRole.GUEST:
+            return (str(standing.principal), GUESTS)
+        case _:
+            return ()
+
+
+def caps_of(standing: Standing, caps: PersonCaps) -> Mapping[str, Cap]:
+    """The caps of the principal's runs besides their agent's, by the spender whose sum they limit."""
+    found: dict[str, Cap] = {}
+    for spender in spenders_of(standing):
+        if spender == GUESTS:
+            found[spender] = Cap(
+                limits=caps.guests, setting="limits.guests", code=GUESTS_CAP, name="daily cap of all guests together"
+            )
+        else:
+            is_user = standing.role is PersonRole.USER
+            limits, setting = (caps.user, "limits.user") if is_user else (caps.guest, "limits.guest")
+            found[spender] = Cap(limits=limits, setting=setting, code=PERSON_CAP, name="daily cap of this person")
+    return found
