@@ -204,8 +204,8 @@ BUGS = (
     Bug(
         "a bound token keeps the rights that its maker had",
         "policy/authorize.py",
-        "    if reaches_all(standing):",
-        "    if reaches_all(standing) or limits.session is not None:",
+        "participant = None if reaches_all(standing) else str(standing.principal)",
+        "participant = None if reaches_all(standing) or limits.session is not None else str(standing.principal)",
         "engine/test_reach.py::test_a_bound_token_acts_within_its_makers_present_rights[sqlite]",
     ),
 )

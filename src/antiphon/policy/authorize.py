@@ -43,12 +43,14 @@ def authorize(standing: Standing, limits: Limits, act: Act) -> Reach | Deny:
     decision = decide_act(standing, act)
     if isinstance(decision, Deny):
         return decision
-    if reaches_all(standing):
-        return _EVERYTHING[act] if limits.session is None else Reach(act=act, only=limits.session)
-    return Reach(act=act, participant=str(standing.principal), only=limits.session)
+    if limits.session is None and reaches_all(standing):
+        return _EVERYTHING[act]
+    participant = None if reaches_all(standing) else str(standing.principal)
+    return Reach(act=act, participant=participant, only=limits.session)
 
 
 _EVERYTHING = {act: Reach(act=act) for act in Act}
+"""The reaches of owners, made once."""
 
 
 def decide_new_credential(held: frozenset[TokenScope], wanted: frozenset[TokenScope]) -> Decision:
