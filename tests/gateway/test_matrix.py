@@ -50,7 +50,7 @@ LEAST: Mapping[str, str] = {
     "sessions.delete": EVERYONE,
     "sessions.reset": OWNERS,  # groups; others may reset their own direct chats
     "sessions.cancel": EVERYONE,
-    "sessions.fork": EVERYONE,
+    "sessions.fork": USERS,  # with an agent that is open to them
     "sessions.post": EVERYONE,
     "sessions.append": EVERYONE,
     "sessions.history": EVERYONE,
@@ -68,6 +68,8 @@ LEAST: Mapping[str, str] = {
     "approvals.get": OWNERS,
     "approvals.wait": OWNERS,
     "approvals.resolve": OWNERS,
+    "standing.list": OWNERS,
+    "standing.revoke": OWNERS,
     "deliveries.list": OWNERS,
     "deliveries.get": OWNERS,
     "deliveries.retry": OWNERS,
@@ -97,7 +99,7 @@ LEAST: Mapping[str, str] = {
 """What each operation needs; everyone below owner also takes part in the session or run that they name."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
-LOOKS_FIRST = {"sessions.reset", "sessions.tree"}
+LOOKS_FIRST = {"sessions.fork", "sessions.reset", "sessions.tree"}
 """Operations that look for their target before they refuse a role: what others may not see does not exist first."""
 LAST = ("tokens.rotate", "tokens.revoke", "people.remove", "tokens.rotate-owner")
 """Operations that take away what the others ask with."""
@@ -165,7 +167,7 @@ def outcome(answer: httpx.Response, text: str) -> str:
             return "allowed"
 
 
-NAMED = ("key", "sessionKey", "runId", "deliveryId", "approvalId", "tokenId", "personId")
+NAMED = ("key", "sessionKey", "runId", "deliveryId", "approvalId", "standingId", "tokenId", "personId")
 """The parameters that name a target."""
 
 
@@ -270,7 +272,7 @@ def cells_of(operation: AnyOperation) -> list[Cell]:
     found: list[Cell] = []
     for who in ("none", "suspended", "bound", "guest", "user", "owner"):
         for where in ("shared", "hidden"):
-            if operation.target in (TargetKind.DELIVERY, TargetKind.APPROVAL):
+            if operation.target in (TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL):
                 names: tuple[str, ...] = ("missing",)
             else:
                 names = ways.get(operation.target, ("missing", "key"))
