@@ -152,7 +152,7 @@ _OPERATIONS: dict[Kind, str] = {
     ),
     Kind.ROW: (
         "approvals.get approvalId | approvals.list before | approvals.resolve approvalId | approvals.wait approvalId | "
-        "standing.list before | standing.revoke standingId | "
+        "standing-approvals.list before | standing-approvals.revoke standingId | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
         "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
@@ -172,7 +172,7 @@ _OPERATIONS: dict[Kind, str] = {
     ),
     Kind.CHOICE: (
         "approvals.list limit | approvals.list status | approvals.resolve decision | approvals.resolve decisions | "
-        "approvals.resolve decisions.fields | approvals.resolve fields | standing.list limit | "
+        "approvals.resolve decisions.fields | approvals.resolve fields | standing-approvals.list limit | "
         "approvals.resolve decisions.callId | approvals.resolve decisions.decision | approvals.wait wait | "
         "activities.list limit | deliveries.list limit | deliveries.list status | pages.between after | "
         "pages.between until | pages.show at | search.find cursor | search.find limit | sessions.history upTo | "

@@ -55,7 +55,7 @@ def test_what_is_allowed_always_is_shown_and_revoked(home: Path) -> None:
         assert decided["calls"][0]["decision"] == "always"
         shown = antiphon("approvals", "standing", home=home).stdout
         assert "sleep 60" in shown and "until" in shown
-        (standing,) = antiphon_json("approvals", "standing", home=home)["standing"]
+        (standing,) = antiphon_json("approvals", "standing", home=home)["standingApprovals"]
         assert "sleep 60" in antiphon("approvals", "revoke", standing["standingId"], home=home).stdout
-        assert antiphon_json("approvals", "standing", home=home)["standing"] == []
+        assert antiphon_json("approvals", "standing", home=home)["standingApprovals"] == []
         antiphon("runs", "cancel", run["runId"], home=home)

@@ -1,17 +1,18 @@
 """Calls that wait for a person: asked, decided, denied, expired, withdrawn; beside other runs, and over restarts."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from antiphon.agents.toolset import tool
-from antiphon.app import App, Parts
+from antiphon.app import App, Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind, session_principal
 from antiphon.domain.approval import Approval, ApprovalState, Verdict, hash_of_text
@@ -25,7 +26,8 @@ from antiphon.domain.session import NOWHERE, SessionStatus
 from antiphon.engine.approvals.outside import MAX_OPEN
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store.approvals import ApprovalFilter
-from antiphon.store.database import Query
+from antiphon.store.database import Query, SqlValue
+from antiphon.store.sqlite import Cursor, SqliteConnection, connect_sqlite
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call, wait_at
@@ -465,6 +467,42 @@ async def test_what_a_suspended_or_removed_person_asked_is_withdrawn(
             assert (await app.services.approvals.get(OWNER, approval.id)).state is ApprovalState.WITHDRAWN
         session = await find_session(app, S)
         assert (session.status, session.pending_approvals) == (SessionStatus.IDLE, 0)
+        assert disk.calls == []
+
+
+def connect_in_between(path: Path) -> SqliteConnection:
+    return CancelledInBetween(connect_sqlite(path))
+
+
+class CancelledInBetween:
+    """A connection in which another unit has the run cancelled just before it stops to ask."""
+
+    def __init__(self, connection: SqliteConnection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Sequence[SqlValue] = (), /) -> Cursor:
+        if statement.startswith("UPDATE runs SET") and RunStatus.AWAITING_APPROVAL.value in parameters:
+            self._connection.execute("UPDATE runs SET cancel_requested = 1 WHERE id = ?", parameters[-1:])
+        return self._connection.execute(statement, parameters)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@requirement("approvals:2", "access:1")
+async def test_a_run_that_is_cancelled_while_it_stops_to_ask_does_not_ask(home: Path) -> None:
+    disk = Disk()
+    parts = replace(disk.parts(), connect=connect_in_between)
+    async with open_app(home, Config(), parts) as app:
+        await open_session(app, S)
+        run_id = (await post(app, S, to_call("delete", name="backups"))).run_id
+        assert run_id is not None
+        assert (await wait_end(app, run_id)).status is RunStatus.CANCELLED
+        await pending(app, 0)
         assert disk.calls == []
 
 

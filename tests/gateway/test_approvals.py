@@ -163,7 +163,7 @@ async def test_what_is_allowed_always_is_listed_and_revoked(open_home: OpenHome)
         _, approval = await asked(served)
         body = {"decisions": [{"callId": "1", "decision": "always", "fields": ["name"]}]}
         assert (await decide(served, approval, body)).json()["calls"][0]["decision"] == "always"
-        (standing,) = (await served.client.get("/standing-approvals")).json()["standing"]
+        (standing,) = (await served.client.get("/standing-approvals")).json()["standingApprovals"]
         assert (standing["tool"], standing["fields"], standing["arguments"]) == ("wipe", ["name"], '{"name":"old"}')
         assert (standing["principal"], standing["createdBy"]) == ("person:owner", "person:owner")
         call: Json = {"sessionKey": KEY, "arguments": {"name": "old"}}
@@ -171,5 +171,5 @@ async def test_what_is_allowed_always_is_listed_and_revoked(open_home: OpenHome)
         path = f"/standing-approvals/{standing['standingId']}"
         assert (await served.client.delete(path)).json() == standing
         assert (await served.client.delete(path)).status_code == 404
-        assert (await served.client.get("/standing-approvals")).json() == {"count": 0, "standing": []}
+        assert (await served.client.get("/standing-approvals")).json() == {"count": 0, "standingApprovals": []}
         assert (await served.client.post("/tools/wipe", json=call)).json()["status"] == "pending"

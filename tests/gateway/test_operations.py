@@ -59,7 +59,7 @@ operations = pytest.mark.parametrize("operation", [pytest.param(each, id=each.na
 @requirement("access:5")
 @operations
 def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOperation) -> None:
-    assert re.fullmatch(r"[a-z]+s?\.[a-z]+(-[a-z]+)?", operation.name) and operation.description
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)?\.[a-z]+(-[a-z]+)?", operation.name) and operation.description
     config = operation.params.__struct_config__
     assert issubclass(operation.params, Params) and config.frozen and config.forbid_unknown_fields
     answer = operation.answer
@@ -74,7 +74,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     if (
         operation.http.method == "GET"
         and operation.scope is not None
-        and operation.noun not in ("tokens", "people", "approvals", "standing")
+        and operation.noun not in ("tokens", "people", "approvals", "standing-approvals")
     ):
         assert operation.scope is TokenScope.READ
 
@@ -260,8 +260,8 @@ async def approve(journey: Journey) -> None:
     decided = await journey.ask("approvals.wait", approvalId=approval["approvalId"], wait=1.0)
     assert decided["status"] == "decided"
     await journey.ask("runs.wait", runId=posted["runId"], wait=60.0)
-    (standing,) = (await journey.ask("standing.list"))["standing"]
-    assert (await journey.ask("standing.revoke", standingId=standing["standingId"]))["tool"] == "wipe"
+    (standing,) = (await journey.ask("standing-approvals.list"))["standingApprovals"]
+    assert (await journey.ask("standing-approvals.revoke", standingId=standing["standingId"]))["tool"] == "wipe"
 
 
 async def deliver(journey: Journey, channel: FakeChannel) -> None:

@@ -411,6 +411,14 @@ async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]
     await tx.execute(f"UPDATE runs SET {_assignments(columns)} WHERE id = ?", (*columns.values(), run_id))
 
 
+async def pause(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> bool:
+    """Sets columns; returns whether the run is to be cancelled, also by a unit that committed since it was read."""
+    row = await tx.fetch_one(
+        f"UPDATE runs SET {_assignments(columns)} WHERE id = ? RETURNING cancel_requested", (*columns.values(), run_id)
+    )
+    return row is not None and bool(row[0])
+
+
 async def change_claimed(tx: Transaction, run_id: RunId, fence: int, columns: Mapping[str, SqlValue]) -> bool:
     """Sets columns if the run is running under that fence; returns whether it is."""
     changed = await tx.change(

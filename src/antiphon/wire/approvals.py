@@ -70,7 +70,7 @@ class StandingApprovalShape(Shape, frozen=True, kw_only=True):
 
 class StandingApprovalList(Shape, frozen=True, kw_only=True):
     count: int
-    standing: Sequence[StandingApprovalShape]
+    standing_approvals: Sequence[StandingApprovalShape]
 
 
 def standing_approval(standing: StandingApproval) -> StandingApprovalShape:

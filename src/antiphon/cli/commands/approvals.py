@@ -142,7 +142,7 @@ def list_standing(
     if as_json:
         show_json(answer)
         return
-    rows = rows_of(answer, "standing")
+    rows = rows_of(answer, "standingApprovals")
     if not rows:
         show("Nothing is allowed always.", "dim")
         return

@@ -54,7 +54,7 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
     )
     await approvals.insert(tx, approval)
     left_ms = None if run.deadline is None else max(milliseconds(run.deadline) - at_ms, 1)
-    await ledger.change(
+    is_cancelled = await ledger.pause(
         tx,
         run.id,
         {
@@ -69,6 +69,8 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
             "delay": None,
         },
     )
+    if is_cancelled:
+        await approvals.make_due(tx, [run.id])
     await record_steps(
         tx,
         run,

@@ -141,7 +141,7 @@ async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalSh
 
 
 @operation(
-    "standing.list",
+    "standing-approvals.list",
     ListStandingApprovals,
     wire.StandingApprovalList,
     Http(method="GET", path="/standing-approvals"),
@@ -152,11 +152,13 @@ async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wi
     before = None if params.before is None else StandingApprovalId(params.before)
     limit = min(max(params.limit, 1), MAX_LIMIT)
     found = await ask.services.standing_approvals.list(ask.principal, before=before, limit=limit)
-    return wire.StandingApprovalList(count=len(found), standing=[wire.standing_approval(each) for each in found])
+    return wire.StandingApprovalList(
+        count=len(found), standing_approvals=[wire.standing_approval(each) for each in found]
+    )
 
 
 @operation(
-    "standing.revoke",
+    "standing-approvals.revoke",
     NamedStandingApproval,
     wire.StandingApprovalShape,
     Http(method="DELETE", path="/standing-approvals/{standing_id}"),
