@@ -58,9 +58,9 @@ async function signIn(code) {
   }
   if (pageSecret()) return true;
   const reason = response.status === 403
-    ? 'This link was already used, or is older than ten minutes.'
+    ? 'This link was already used, or has expired.'
     : `Signing in failed (${response.status}).`;
-  showSignIn({ problem: `${reason} Type “${find('#sign-in-command').textContent}” to get a new link.` });
+  showSignIn({ problem: `${reason} Ask an owner for a new one. On the computer that runs Antiphon, “${find('#sign-in-command').textContent}” prints one for the owner.` });
   return false;
 }
 
