@@ -104,6 +104,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Worl
     server = {"command": sys.executable, "args": ["-m", "tests.mcp.program", str(host)], "effects": {"*": ["reads"]}}
     settings: dict[str, Any] = {
         "gateway": {"drain_seconds": 0},
+        "access": {"messages_per_minute": 10**6},  # all attempts come within one
         "agents": {
             "defaults": {
                 "mcp_servers": {"things": {**server, "cwd": str(Path(__file__).parents[2])}},
