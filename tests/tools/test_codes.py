@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from antiphon.app import App, Parts
-from antiphon.domain.actor import session_principal
+from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification, Level
+from antiphon.domain.person import PersonRole
 from antiphon.engine.exchanges.send import MAX_MESSAGE_BYTES
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import sessions as rows
@@ -118,8 +119,8 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
         ]
         answers = [await session.calls("sessions_send", **arguments) for session, arguments in attempts]
         queued: dict[str, Any] = {**to_peer, "message": "!say queued", "timeoutSeconds": 0}
-        bound = session_principal(own.key)
-        answers += [await own.calls("sessions_send", principal=bound, **queued) for _ in range(2)]
+        ann = await _user_in(story.app, own, peer)
+        answers += [await own.calls("sessions_send", principal=ann, **queued) for _ in range(2)]
         story.opens_gate("reply")
         for message in ("!say one", "!say two"):
             answers += [await own.calls("sessions_send", key="same", **to_peer, message=message)]
@@ -129,6 +130,14 @@ async def test_a_send_answers_its_codes_and_no_others(open_home: OpenHome) -> No
         seen |= {told(answer) for answer in await _told_of_a_chain(story.session("own"))}
         assert {code for code, _ in seen} == declared(story.app, "sessions_send") - {RACED}
         assert seen <= set(documented().items())
+
+
+async def _user_in(app: App, *sessions: Character) -> Principal:
+    """Somebody who is no owner, and takes part in these sessions."""
+    ann = (await app.services.people.invite(OWNER, "Ann", PersonRole.USER)).person.principal
+    for session in sessions:
+        await app.database.run(rows.add_participant, (await session.session()).row, str(ann))
+    return ann
 
 
 async def _told_of_a_chain(character: Character) -> list[dict[str, Any]]:
@@ -201,8 +210,8 @@ async def test_what_governs_children_answers_its_codes_and_no_others(open_home: 
         }
         for words in ("one", "two"):
             found["subagents"].append(await own.steers(busy[0].run_id, words, key="same"))
-        bound: dict[str, Any] = {"action": "steer", "target": busy[0].run_id, "message": "x"}
-        found["subagents"].append(await own.calls("subagents", principal=session_principal(own.key), **bound))
+        steering: dict[str, Any] = {"action": "steer", "target": busy[0].run_id, "message": "x"}
+        found["subagents"].append(await own.calls("subagents", principal=await _user_in(story.app, own), **steering))
         await own.cancels_children()
         await story.app.database.run(rows.set_taint, (await own.session()).id, Classification(Level.CONFIDENTIAL))
         found["subagents"].append(await own.steers(staying.run_id, "x"))
