@@ -32,7 +32,7 @@ PENDING = (
 UNDER_WAY = "The call was approved and is under way. The same call with the same key has its result soon."
 
 
-class _Repeated(NamedTuple):
+class _RepeatedCall(NamedTuple):
     """A call that was asked about, as it comes now."""
 
     tool: str
@@ -100,7 +100,7 @@ class ToolCalls:
             return await self._call_approved(found.caller, tool, arguments, need, has_key=has_key)
         if has_key and may_ask(tool) and (asked := await self._approvals.find(found.caller.call_id)) is not None:
             # It had to ask when it came first; that it need not now does not make it another call.
-            return await self._resume(asked, _Repeated(name, _text_of(arguments), found.caller.call_id, True))
+            return await self._resume(asked, _RepeatedCall(name, _text_of(arguments), found.caller.call_id, True))
         return await self._run(found.caller, tool, arguments)
 
     async def _run(self, caller: Caller, tool: Tool, arguments: JsonObject) -> JsonObject:
@@ -123,9 +123,9 @@ class ToolCalls:
         approval = await self._approvals.ask(caller, origin, asked)
         if isinstance(approval, StandingApproval):
             return await self._run(caller, tool, arguments)
-        return await self._resume(approval, _Repeated(asked.tool, asked.arguments, origin, has_key))
+        return await self._resume(approval, _RepeatedCall(asked.tool, asked.arguments, origin, has_key))
 
-    async def _resume(self, approval: Approval, repeated: _Repeated) -> JsonObject:
+    async def _resume(self, approval: Approval, repeated: _RepeatedCall) -> JsonObject:
         """What became of the call that was asked about."""
         bytes_of = (repeated.tool, hash_of_text(repeated.arguments))
         stored = next((call for call in approval.calls if (call.tool, call.sha256) == bytes_of), None)

@@ -17,7 +17,7 @@ S = TypeVar("S")
 _FROM = "FROM people q LEFT JOIN sessions s ON s.key = ? AND s.deleted_at IS NULL"
 
 
-class Form(NamedTuple, Generic[S]):
+class Portion(NamedTuple, Generic[S]):
     """How much of a session is read."""
 
     statement: str
@@ -26,8 +26,8 @@ class Form(NamedTuple, Generic[S]):
     """Finds it alone."""
 
 
-HEAD = Form(f"SELECT {RIGHTS}, {sessions.HEAD} {_FROM} WHERE q.id = ?", SessionHead._make, sessions.find_head_by_key)
-WHOLE = Form(
+HEAD = Portion(f"SELECT {RIGHTS}, {sessions.HEAD} {_FROM} WHERE q.id = ?", SessionHead._make, sessions.find_head_by_key)
+WHOLE = Portion(
     f"SELECT {RIGHTS}, {sessions.SESSION.text} {_FROM} LEFT JOIN incarnations i ON i.id = s.incarnation "
     "LEFT JOIN sessions p ON p.id = s.parent WHERE q.id = ?",
     sessions.SESSION.read,
@@ -36,16 +36,16 @@ WHOLE = Form(
 
 
 async def find_with_session(
-    query: Query, principal: Principal, key: SessionKey, form: Form[S]
+    query: Query, principal: Principal, key: SessionKey, portion: Portion[S]
 ) -> tuple[Standing, S | None]:
     """What the principal is at present, as `people.find_standing`, and the session with the key.
 
     One statement for a person with a row; how many there are depends only on who asks.
     """
     person = person_of(principal)
-    row = None if person is None else await query.fetch_one(form.statement, (key.value, person))
+    row = None if person is None else await query.fetch_one(portion.statement, (key.value, person))
     if row is None:
-        return await standing_from(query, principal, None), await form.find(query, key)
+        return await standing_from(query, principal, None), await portion.find(query, key)
     standing = await standing_from(query, principal, row[:RIGHTS_WIDTH])
     session = row[RIGHTS_WIDTH:]
-    return standing, None if session[0] is None else form.read(session)
+    return standing, None if session[0] is None else portion.read(session)
