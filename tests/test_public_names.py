@@ -53,7 +53,7 @@ MISSING = {
     "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
     **{f"people.{verb}": PEOPLE for verb in ("list", "get", "invite", "role", "suspend", "resume", "merge", "remove")},
     **{f"approvals.{verb}": APPROVALS for verb in ("list", "get", "wait", "resolve")},
-    **{f"standing.{verb}": APPROVALS for verb in ("list", "revoke")},
+    **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},
     "tokens.create": CREDENTIALS,
     "tokens.list": CREDENTIALS,
     "tokens.revoke": CREDENTIALS,
