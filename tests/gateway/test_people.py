@@ -119,3 +119,12 @@ async def test_the_public_address_begins_links_and_is_let_in(open_home: OpenHome
         assert (await invite(served, "Ann"))["publicUrl"] == "https://chat.example.org/"
         for host, status in (("chat.example.org", 200), ("evil.example.org", 403)):
             assert (await served.client.get("/sessions", headers={"Host": host})).status_code == status
+
+
+@requirement("access:1")
+async def test_only_owners_see_the_processes(open_home: OpenHome) -> None:
+    async with serve(open_home, AGENTS) as served:
+        invited = await invite(served, "Ann", agents=["main"])
+        async with signed_in(served, invited["code"]) as browser:
+            assert (await browser.get("/who")).json() == {"count": 0, "total": 0, "sessions": [], "processes": []}
+        assert len((await served.client.get("/who")).json()["processes"]) == 1
