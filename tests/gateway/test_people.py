@@ -128,3 +128,16 @@ async def test_only_owners_see_the_processes(open_home: OpenHome) -> None:
         async with signed_in(served, invited["code"]) as browser:
             assert (await browser.get("/who")).json() == {"count": 0, "total": 0, "sessions": [], "processes": []}
         assert len((await served.client.get("/who")).json()["processes"]) == 1
+
+
+@requirement("access:1")
+async def test_a_link_signs_in_the_owner_who_asked_for_it(open_home: OpenHome) -> None:
+    async with serve(open_home, AGENTS) as served:
+        invited = await invite(served, "Ann", role="owner")
+        async with signed_in(served, invited["code"]) as first:
+            link = (await first.post("/auth/link", json={})).json()
+            async with signed_in(served, link["code"]) as second:
+                assert (await second.get("/people")).status_code == 200
+                suspended = await served.client.post("/people/ann/suspend", json={})
+                assert suspended.status_code == 200, suspended.text
+                assert (await second.get("/people")).status_code != 200
