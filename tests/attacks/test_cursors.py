@@ -147,8 +147,8 @@ async def test_a_cursor_does_not_count_what_is_hidden(house: House) -> None:
         assert number.to_bytes(8, "big") not in sealed and str(number * 10**6).encode() not in sealed
     listed = (await house.served.client.get("/sessions?limit=1")).json()
     assert listed["nextCursor"] != own["nextCursor"]
-    changed = own["nextCursor"][:-1] + ("A" if own["nextCursor"][-1] != "A" else "B")
-    for cursor in (changed, listed["nextCursor"], own["nextCursor"] + "=", own["nextCursor"].lower()):
+    changed = own["nextCursor"][:-1] + ("a" if own["nextCursor"][-1] != "a" else "b")
+    for cursor in (changed, listed["nextCursor"], own["nextCursor"] + "=", own["nextCursor"].upper()):
         told = await house.as_bound(ASKER, "sessions_list", cursor=cursor)
         assert told.get("code") == "invalid_cursor", cursor
 
