@@ -110,6 +110,20 @@ BUGS = (
         "engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only[sqlite]",
     ),
     Bug(
+        "guests delete their chats",
+        "policy/rights.py",
+        "Act.DELETE: (PersonRole.USER,",
+        "Act.DELETE: (PersonRole.GUEST,",
+        "engine/test_people.py::test_guests_write_in_their_chat_and_neither_name_nor_delete_it[sqlite]",
+    ),
+    Bug(
+        "guests name their chats by opening them again",
+        "engine/sessions/sessions.py",
+        "        if command.place is None and _would_edit(found, command) and",
+        "        if command.place is not None and",
+        "engine/test_people.py::test_guests_write_in_their_chat_and_neither_name_nor_delete_it[sqlite]",
+    ),
+    Bug(
         "the tools named for users limit nobody",
         "policy/rights.py",
         "        return self.user if standing.role is PersonRole.USER else None",

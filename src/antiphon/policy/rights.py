@@ -41,6 +41,8 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.STATUS: (PersonRole.GUEST, ""),
     Act.CALL: (PersonRole.GUEST, ""),
     Act.CHANGE: (PersonRole.GUEST, ""),
+    Act.EDIT: (PersonRole.USER, "Guests may not name or describe sessions"),
+    Act.DELETE: (PersonRole.USER, "Guests may not delete sessions"),
     Act.LIST_RUNS: (PersonRole.USER, "Guests may not list runs"),
     Act.LIST_TREES: (PersonRole.USER, "Guests may not see trees"),
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
