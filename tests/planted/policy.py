@@ -110,9 +110,30 @@ BUGS = (
         "engine/test_inbox.py::test_a_group_message_that_does_not_mention_the_agent_is_stored_only[sqlite]",
     ),
     Bug(
+        "guests delete their chats",
+        "policy/rights.py",
+        "Act.DELETE: (PersonRole.USER,",
+        "Act.DELETE: (PersonRole.GUEST,",
+        "engine/test_people.py::test_guests_write_in_their_chat_and_neither_name_nor_delete_it[sqlite]",
+    ),
+    Bug(
+        "guests name their chats by opening them again",
+        "engine/sessions/sessions.py",
+        "        if command.place is None and _would_edit(found, command) and",
+        "        if command.place is not None and",
+        "engine/test_people.py::test_guests_write_in_their_chat_and_neither_name_nor_delete_it[sqlite]",
+    ),
+    Bug(
+        "the tools named for users limit nobody",
+        "policy/rights.py",
+        "        return self.user if standing.role is PersonRole.USER else None",
+        "        return None",
+        "engine/test_role_tools.py::test_users_have_only_the_tools_that_are_named_for_them[sqlite]",
+    ),
+    Bug(
         "guests govern children without having been given spawning",
         "policy/rights.py",
-        'return tool in SPAWN_FAMILY and "sessions_spawn" in guest_tools',
+        'return tool in SPAWN_FAMILY and "sessions_spawn" in named',
         "return tool in SPAWN_FAMILY",
         "attacks/test_rights.py::"
         "test_a_guest_causes_nothing_beyond_its_own_session[guest, webhook: a list of children]",

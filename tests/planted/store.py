@@ -4,6 +4,20 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a new table forgets who was told of a cap",
+        "store/schema/0019_people_usage.sql",
+        "MAX(CASE WHEN day LIKE '% told' THEN 1 ELSE 0 END)",
+        "0",
+        "store/test_people_usage.py::test_an_embedded_database_keeps_what_people_used",
+    ),
+    Bug(
+        "a person is told of their cap more than once a day",
+        "store/usage.py",
+        " WHERE people_usage.is_told = 0",
+        "",
+        "engine/test_caps.py::test_of_a_cap_a_person_is_told_once_a_day_in_their_chat[sqlite]",
+    ),
+    Bug(
         "a renamed session keeps the folded name that it had",
         "store/events.py",
         "with_folded(addition.set), addition.add",

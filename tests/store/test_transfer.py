@@ -193,6 +193,8 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "events",
         "runs",
         "daily_usage",
+        "people_usage",
+        "message_paces",
         "tokens",
         "exchanges",
         "deliveries",

@@ -279,7 +279,7 @@ class AgentLoop:
             standing = judge.standing = begun.standing
             if not begun.has_begun:
                 return None
-        if not may_call(name, standing, self._rules.guest_tools):
+        if not may_call(name, standing, self._rules.role_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
         caller = Caller(
             session=SessionRow(context.run.session),

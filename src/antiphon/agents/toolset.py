@@ -22,7 +22,7 @@ from antiphon.domain.run import Run
 from antiphon.engine.access.caller import Caller, CallingRun
 from antiphon.engine.rules import Rules
 from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
-from antiphon.policy.rights import is_guest, may_call
+from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 from antiphon.policy.standing import Standing
 
@@ -294,13 +294,13 @@ class Toolset:
             entry
             for name, entry in self._tools.items()
             if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
-            and may_call(name, standing, rules.guest_tools)
+            and may_call(name, standing, rules.role_tools)
         )
-        named = rules.guest_tools
+        named = rules.role_tools.of(standing)
         absent = {
             start: entry
             for start, entry in self._absent.items()
-            if not is_guest(standing) or any(name.startswith(start) for name in named)
+            if named is None or any(name.startswith(start) for name in named)
         }
         return Toolset(kept, absent, from_servers=self._from_servers)
 

@@ -256,6 +256,8 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
                     code="agent_mismatch",
                 )
             )
+        if command.place is None and _would_edit(found, command) and (refused := refuse_act(standing, Act.EDIT)):
+            return refused
         label = command.attributes.label
         if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
@@ -394,6 +396,12 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
     return changed
 
 
+def _would_edit(session: Session, command: OpenSession) -> bool:
+    """Whether opening it again gives the session another label or other metadata."""
+    label, metadata = command.attributes.label, command.attributes.metadata
+    return label not in (None, session.label) or {**session.metadata, **metadata} != session.metadata
+
+
 def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
     return {
         "delivery_channel": place.channel,
@@ -418,7 +426,7 @@ class SessionPatch(Struct, frozen=True, kw_only=True):
 
 
 async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, patch: SessionPatch) -> Session | Refusal:
-    found = await find_session(tx, rights, Act.CHANGE, target)
+    found = await find_session(tx, rights, Act.EDIT, target)
     if isinstance(found, Refusal):
         return found
     changes, standing = patch.changes, await find_standing(tx, rights.principal)
@@ -464,7 +472,7 @@ async def remove_workspace(workspaces: Workspaces, session: Session | rows.Delet
 
 
 async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session | Refusal:
-    found = await find_session(tx, rights, Act.CHANGE, target)
+    found = await find_session(tx, rights, Act.DELETE, target)
     if isinstance(found, Refusal):
         return found
     session = found.session
