@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from antiphon.app import App, Parts, tool
 from antiphon.domain.actor import OWNER
+from antiphon.domain.approval import Verdict
 from antiphon.domain.ids import AgentId, SessionRow
-from antiphon.domain.listing import MAX_DEPTH
+from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED
 from antiphon.engine.sessions.workspaces import Workspace, Workspaces
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -122,14 +124,14 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @requirement("approvals:3")
 def test_each_change_of_a_workspace_changes_its_hash(workspace: Workspace, tmp_path: Path) -> None:
-    root, hashes = workspace.open(), list[str]()
-    deep = root / "/".join("d" * (MAX_DEPTH + 5))
+    root, hashes = workspace.open(), list[str | None]()
+    deep = root / "/".join("d" * MAX_DEPTH)
     deep.mkdir(parents=True)
 
     def changed() -> bool:
         """And it is the same when nothing changes."""
         found = workspace.hash_listing()
-        assert workspace.hash_listing() == found
+        assert found is not None and workspace.hash_listing() == found
         hashes.append(found)
         return found not in hashes[:-1]
 
@@ -154,8 +156,64 @@ def test_each_change_of_a_workspace_changes_its_hash(workspace: Workspace, tmp_p
 
 
 @requirement("approvals:3")
-def test_a_workspace_that_cannot_be_listed_has_a_hash_of_its_own(workspace: Workspace, tmp_path: Path) -> None:
-    found = workspace.hash_listing()
-    workspace.path.rmdir()
-    workspace.path.symlink_to(tmp_path)
-    assert workspace.hash_listing() != found
+def test_a_workspace_that_cannot_be_listed_whole_has_no_hash(workspace: Workspace, tmp_path: Path) -> None:
+    root = workspace.open()
+    fill(root, MAX_LISTED)
+    assert workspace.hash_listing() is not None
+    (root / "one more").touch()
+    assert workspace.hash_listing() is None
+    shutil.rmtree(root)
+    (workspace.open() / "/".join("d" * (MAX_DEPTH + 1))).mkdir(parents=True)
+    assert workspace.hash_listing() is None, "what lies at its end would change unseen"
+    shutil.rmtree(root)
+    root.symlink_to(tmp_path)
+    assert workspace.hash_listing() is None
+
+
+@requirement("approvals:3")
+@pytest.mark.parametrize("is_outside", [False, True], ids=["in a run", "from outside"])
+async def test_a_command_is_asked_about_anew_if_nobody_can_tell_whether_its_workspace_changed(
+    open_home: OpenHome, *, is_outside: bool
+) -> None:
+    async with open_home(config(**HOST)) as app:
+        await open_session(app, S)
+        workspace = await workspace_of(app)
+        fill(workspace, MAX_LISTED + 1)
+        if is_outside:
+            await call(app, "run_command", "k", command="echo ran >> made")
+            (approval,) = await pending(app)
+            await decide(app, approval)
+            answered = await app.services.approvals.wait(OWNER, approval.id, timedelta(seconds=SECONDS))
+            assert json.loads(answered.outcome or "")["code"] == "approval_outdated"
+            assert not (workspace / "made").exists()
+            return
+        run_id, approval = await request_of(app, to_call("run_command", command="echo ran >> made"))
+        assert "cannot be checked for changes" in approval.calls[0].reason
+        await decide(app, approval)
+        (again,) = await pending(app)
+        assert again.id != approval.id and not (workspace / "made").exists()
+        (workspace / "0").unlink()
+        await decide(app, again)
+        (third,) = await pending(app)
+        assert "cannot be checked" not in third.calls[0].reason, "it can be, from now on"
+        await decide(app, third)
+        await wait_end(app, run_id)
+        assert (workspace / "made").read_text("utf-8") == "ran\n"
+
+
+@requirement("approvals:3")
+async def test_an_owner_allows_commands_always_in_a_workspace_that_cannot_be_listed(open_home: OpenHome) -> None:
+    """Until the run ends: it would ask forever otherwise."""
+    async with open_home(config(**HOST)) as app:
+        await open_session(app, S)
+        workspace = await workspace_of(app)
+        fill(workspace, MAX_LISTED + 1)
+        run_id, approval = await request_of(app, to_call("run_command", command="echo ran >> made"))
+        await decide(app, approval, Verdict.ALWAYS)
+        await wait_end(app, run_id)
+        assert (workspace / "made").read_text("utf-8") == "ran\n"
+
+
+def fill(directory: Path, count: int) -> None:
+    for number in range(count):
+        (directory / str(number)).touch()

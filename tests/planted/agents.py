@@ -233,8 +233,8 @@ BUGS = (
     Bug(
         "an approved command runs although its workspace has changed",
         "agents/approving.py",
-        "asked.workspace in (None, workspace)",
-        "asked.workspace != ''",
+        "asked.finds(workspace)",
+        "asked.finds(asked.workspace or workspace)",
         "engine/test_approved_commands.py::"
         "test_a_script_that_was_edited_while_its_approval_waits_is_asked_about_anew[sqlite]",
     ),

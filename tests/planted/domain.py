@@ -207,4 +207,12 @@ BUGS = (
         "(self.run is None or bool(self.run))",
         "engine/test_standing_approvals.py::test_a_command_is_allowed_until_its_run_ends[sqlite-undisturbed]",
     ),
+    Bug(
+        "an approved command runs in a workspace that could not be listed",
+        "domain/approval.py",
+        "self.workspace == workspace != UNKNOWN_WORKSPACE",
+        "self.workspace == workspace",
+        "engine/test_approved_commands.py::"
+        "test_a_command_is_asked_about_anew_if_nobody_can_tell_whether_its_workspace_changed[sqlite-in a run]",
+    ),
 )

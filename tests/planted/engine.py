@@ -678,6 +678,20 @@ BUGS = (
         "engine/test_approved_commands.py::test_each_change_of_a_workspace_changes_its_hash",
     ),
     Bug(
+        "the hash of a workspace leaves out what is too deep",
+        "engine/sessions/workspaces.py",
+        '            raise OSError(errno.ENAMETOOLONG, "Too many directories below each other")',
+        "            directories.clear()",
+        "engine/test_approved_commands.py::test_a_workspace_that_cannot_be_listed_whole_has_no_hash",
+    ),
+    Bug(
+        "the hash of a workspace leaves out what is too much",
+        "engine/sessions/workspaces.py",
+        "return hash_of_listing(entries) if len(entries) <= MAX_LISTED else None",
+        "return hash_of_listing(entries[:MAX_LISTED])",
+        "engine/test_approved_commands.py::test_a_workspace_that_cannot_be_listed_whole_has_no_hash",
+    ),
+    Bug(
         "calls that waited are not repeated",
         "engine/runs/lifecycle.py",
         "if run.continues is not None and run.approval is not None:",

@@ -136,7 +136,7 @@ class ApprovedCalls:
             return False
         session, _ = await self._callers.session_of(found.caller)
         workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
-        return await hash_of_workspace(workspace) != asked.workspace
+        return not asked.finds(await hash_of_workspace(workspace))
 
     async def _end(self, approval: Approval, outcome: str) -> None:
         """Stores the outcome, however long the store cannot take it."""

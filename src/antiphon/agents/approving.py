@@ -10,8 +10,16 @@ from msgspec.structs import replace
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
-from antiphon.domain.approval import Approval, ApprovalState, AskedCall, find_identical, hash_of_text
+from antiphon.domain.approval import (
+    UNKNOWN_WORKSPACE,
+    Approval,
+    ApprovalState,
+    AskedCall,
+    find_identical,
+    hash_of_text,
+)
 from antiphon.domain.ids import StandingApprovalId
+from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.rules import Rules
@@ -25,6 +33,11 @@ from antiphon.policy.standing import Standing
 JOINED = (
     "The same call already waits for approval (request {id}), and one decision counts for both. It runs once it is "
     "approved, and its result comes where it was asked first. Do not call it again meanwhile."
+)
+
+UNCHECKED = (
+    f"Its workspace cannot be checked for changes: it cannot be read, or has more than {MAX_LISTED:,} entries or "
+    f"{MAX_DEPTH} directories below each other. Allowed once, it is therefore asked about again."
 )
 
 
@@ -75,7 +88,7 @@ class Judge:
         if not any(call.tool == RUN_COMMAND for call in asked):
             return asked
         workspace = await hash_of_workspace(self.workspace)
-        return [replace(call, workspace=workspace) if call.tool == RUN_COMMAND else call for call in asked]
+        return [in_workspace(call, workspace) if call.tool == RUN_COMMAND else call for call in asked]
 
     def _need(self, call: OpenCall) -> NeedsApproval | None:
         """None for a call that has begun, and for one that cannot run anyway."""
@@ -91,15 +104,15 @@ class Judge:
         )
         return decision if isinstance(decision, NeedsApproval) else None
 
-    async def _workspace_now(self, so_far: ApprovalsSoFar) -> str | None:
+    async def _workspace_now(self, so_far: ApprovalsSoFar) -> str:
         """The hash of the workspace, if a command was approved that must find it as it was."""
         answered = [call for approval in so_far.own if not approval.is_pending for call in approval.calls]
         if all(call.workspace is None for call in answered):
-            return None
+            return UNKNOWN_WORKSPACE
         return await hash_of_workspace(self.workspace)
 
     def _judge_one(
-        self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, workspace: str | None, *, id: str
+        self, call: OpenCall, need: NeedsApproval | None, so_far: ApprovalsSoFar, workspace: str, *, id: str
     ) -> JudgedCall:
         tool = self.tools.find(call.part.name)
         is_approved = False
@@ -159,16 +172,22 @@ def may_ask(tool: Tool) -> bool:
     return tool.schema.name not in SESSION_TOOLS and not tool.effects <= {Effect.READS}
 
 
-def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str | None) -> bool:
+def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str) -> bool:
     """Whether the call, its tool and the workspace of a command are what was asked about. Contract: approvals 3."""
     is_same_call = hash_of_text(call.part.arguments) == asked.sha256
     is_same_tool = hash_of_definition(tool.schema) == asked.definition
-    return is_same_call and is_same_tool and asked.workspace in (None, workspace)
+    return is_same_call and is_same_tool and asked.finds(workspace)
 
 
 async def hash_of_workspace(workspace: Workspace) -> str:
-    """The hash of what a command finds in the workspace."""
-    return await to_thread.run_sync(workspace.hash_listing)
+    """The hash of what a command finds in the workspace, or `UNKNOWN_WORKSPACE`."""
+    return await to_thread.run_sync(workspace.hash_listing) or UNKNOWN_WORKSPACE
+
+
+def in_workspace(command: AskedCall, workspace: str) -> AskedCall:
+    """The command with what it is about to find; the decider reads if nobody can tell whether that changes."""
+    reason = command.reason if workspace != UNKNOWN_WORKSPACE else f"{command.reason} {UNCHECKED}"
+    return replace(command, workspace=workspace, reason=reason)
 
 
 def hash_of_definition(schema: ToolSchema) -> str:

@@ -4,9 +4,15 @@ import json
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-from msgspec.structs import replace
-
-from antiphon.agents.approving import asked_from_outside, effects_of, hash_of_workspace, is_walled, may_ask, refusal_of
+from antiphon.agents.approving import (
+    asked_from_outside,
+    effects_of,
+    hash_of_workspace,
+    in_workspace,
+    is_walled,
+    may_ask,
+    refusal_of,
+)
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, Toolset
 from antiphon.domain.approval import Approval, AskedCall, hash_of_text
@@ -118,7 +124,7 @@ class ToolCalls:
         if asked.tool == RUN_COMMAND:
             session, _ = await self._callers.session_of(caller)
             workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
-            asked = replace(asked, workspace=await hash_of_workspace(workspace))
+            asked = in_workspace(asked, await hash_of_workspace(workspace))
         origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
         approval = await self._approvals.ask(caller, origin, asked)
         if isinstance(approval, StandingApproval):

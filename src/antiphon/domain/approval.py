@@ -39,6 +39,10 @@ class Verdict(StrEnum):
         return self is not Verdict.DENY
 
 
+UNKNOWN_WORKSPACE = ""
+"""Instead of the hash of a workspace that cannot be listed."""
+
+
 class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as it was recorded; exactly these bytes run, or none."""
 
@@ -56,7 +60,7 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition: str
     """The hash of the tool's name, description and schema."""
     workspace: str | None = None
-    """For a command: the hash of its workspace's listing."""
+    """For a command: the hash of its workspace's listing, or `UNKNOWN_WORKSPACE`."""
     reason: str
     """Why it needs an approval; one sentence for people."""
     verdict: Verdict | None = None
@@ -64,6 +68,10 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_like(self, other: "AskedCall") -> bool:
         """Whether both call the same tool, as it is described now, with byte for byte the same arguments."""
         return (self.tool, self.sha256, self.definition) == (other.tool, other.sha256, other.definition)
+
+    def finds(self, workspace: str) -> bool:
+        """Whether the workspace is as it was; one that could not be listed, then or now, counts as changed."""
+        return self.workspace is None or self.workspace == workspace != UNKNOWN_WORKSPACE
 
 
 class Approval(Struct, frozen=True, kw_only=True):

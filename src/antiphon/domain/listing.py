@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
 MAX_LISTED = 10_000
-"""Entries beyond which a workspace's listing ends; so many take about 0.1 s."""
+"""Entries above which a workspace cannot be compared; so many take about 0.1 s."""
 MAX_DEPTH = 64
+"""Directories below each other, above which a workspace cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,9 +27,9 @@ class ListedEntry:
     """Of a link."""
 
 
-def hash_of_listing(entries: Iterable[ListedEntry], *, is_whole: bool) -> str:
-    """SHA-256 over all entries in the order of their paths, and whether the listing is whole."""
-    found = hashlib.sha256(repr(is_whole).encode())
+def hash_of_listing(entries: Iterable[ListedEntry]) -> str:
+    """SHA-256 over all entries in the order of their paths."""
+    found = hashlib.sha256()
     for entry in sorted(entries):
         found.update(repr(astuple(entry)).encode())
     return found.hexdigest()

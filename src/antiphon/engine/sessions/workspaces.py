@@ -81,17 +81,17 @@ class Workspace:
             os.fsync(parent)
             remove_entry(parent, doomed)
 
-    def hash_listing(self) -> str:
-        """The hash of what lies in it: names, kinds, rights, sizes and times of change, of a bounded number of entries.
+    def hash_listing(self) -> str | None:
+        """The hash of what lies in it: names, kinds, rights, sizes and times of change. Reads no content.
 
-        Reads no content. A workspace that cannot be listed has a hash of its own.
+        None if not all of it can be listed: it is too large or too deep, or a directory cannot be read.
         """
         try:
             with self._opened() as workspace:
                 entries = list(islice(_listed(workspace), MAX_LISTED + 1))
-        except (AntiphonError, OSError) as error:
-            return hash_of_listing([ListedEntry(str(error), 0)], is_whole=False)
-        return hash_of_listing(entries[:MAX_LISTED], is_whole=len(entries) <= MAX_LISTED)
+        except (AntiphonError, OSError):
+            return None
+        return hash_of_listing(entries) if len(entries) <= MAX_LISTED else None
 
     def remove(self) -> None:
         """Removes the workspace and everything in it, but not the targets of its links."""
@@ -156,14 +156,17 @@ class Workspaces:
 
 
 def _listed(directory: int) -> Iterator[ListedEntry]:
-    """Everything in the directory, in an order that does not change; follows no link, and stops at a depth."""
-    for path, directories, files, descriptor in os.fwalk(".", follow_symlinks=False, dir_fd=directory):
-        directories.sort()
-        for name in sorted([*directories, *files]):
-            with suppress(FileNotFoundError):
-                yield _listed_entry(f"{path}/{name}", name, descriptor)
-        if path.count("/") >= MAX_DEPTH:
-            directories.clear()
+    """Everything in the directory; follows no link. Raises `OSError` for what cannot be read or is too deep."""
+    walk = os.fwalk(".", follow_symlinks=False, dir_fd=directory, onerror=_raise)
+    for path, directories, files, descriptor in walk:
+        if path.count("/") > MAX_DEPTH:
+            raise OSError(errno.ENAMETOOLONG, "Too many directories below each other")
+        for name in (*directories, *files):
+            yield _listed_entry(f"{path}/{name}", name, descriptor)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _listed_entry(path: str, name: str, directory: int) -> ListedEntry:
