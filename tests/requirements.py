@@ -62,7 +62,6 @@ REQUIREMENTS = {
     ),
     "sessions:3": Requirement(
         "Opening creates or reopens, keeping the source, merging metadata, starting an incarnation once.",
-        remaining="re-resolving the caller comes with people and tokens",
     ),
     "sessions:4": Requirement(
         "A post is one transaction, idempotent by message id, and names the run that answers.",

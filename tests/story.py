@@ -17,7 +17,8 @@ from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import ExchangeStage, ReportStage, TextPart, UserMessage, text_content, text_of
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.runs.cancel import Cancelled
 from antiphon.engine.sessions.inbox import Envelope

@@ -9,7 +9,8 @@ from antiphon.app import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Conflict, Invalid, NotFound
 from antiphon.domain.message import AssistantMessage, ProvenanceKind, Role, TextPart, text_content
-from antiphon.domain.run import QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus, SessionType, Source
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.store import sessions as rows

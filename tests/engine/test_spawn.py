@@ -16,7 +16,8 @@ from antiphon.domain.attachments import MANIFEST_NAME
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Invalid, NotFound, Unavailable
 from antiphon.domain.message import Provenance, ProvenanceKind, UserMessage
-from antiphon.domain.run import QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.children.due import LATER_MS
 from antiphon.engine.children.wait import MARGIN

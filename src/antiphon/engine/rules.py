@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from antiphon.domain.agent import Agent, DailyLimits
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
-from antiphon.domain.run import QueueMode
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import Session
 from antiphon.policy.approvals import ApprovalRules
 from antiphon.policy.caps import PersonCaps

@@ -12,7 +12,8 @@ from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.person import person_of
-from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Purpose, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec

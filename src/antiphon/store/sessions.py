@@ -13,6 +13,7 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import (
     NOWHERE,
     DeliveryContext,
@@ -48,23 +49,32 @@ def _clearance(level: int | None, compartments: int) -> Classification | None:
     return None if level is None else codec.classification(level, compartments, 1)
 
 
+def _participants(joined: str | None) -> tuple[str, ...]:
+    return () if joined is None else tuple(sorted(joined.split(" ")))
+
+
 def _ancestors(depth: int, **stored: SessionRow | None) -> tuple[SessionRow | None, ...]:
     return tuple(stored.values())[:depth]
 
 
 _SUMMARY_COLUMNS = """s.id AS row, s.key, s.agent_id, s.incarnation AS id, s.status, s.last_seq, s.created_at,
-s.updated_at, s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count,
-p.key AS parent_key, s.send_policy, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id,
-s.model, s.thinking_level, s.verbose_level, s.context_tokens, s.aborted_last_run, s.pending_approvals,
-s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
-s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type"""
+s.updated_at, i.started_at, s.interacted_at, s.metadata, s.label, s.display_name, s.description, s.preview,
+s.message_count, s.turn_count, p.key AS parent_key, s.send_policy, s.queue_mode, s.delivery_channel, s.delivery_to,
+s.delivery_account_id, s.delivery_thread_id, s.model, s.thinking_level, s.verbose_level, s.context_tokens,
+s.aborted_last_run, s.pending_approvals, s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
+s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type,
+(SELECT group_concat(t.principal, ' ') FROM participants t WHERE t.session = s.id) AS participants"""
 _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
     "key": codec.stored_key,
     "status": codec.member_of(SessionStatus),
     "created_at": codec.moment,
     "updated_at": codec.moment,
+    "started_at": codec.moment,
+    "interacted_at": codec.moment,
     "metadata": _metadata,
     "send_policy": codec.member_of(SendOverride),
+    "queue_mode": codec.member_of(QueueMode),
+    "participants": Combined(_participants, joined="participants"),
     "aborted_last_run": bool,
     "source_interactive": bool,
     "type": codec.member_of(SessionType),
@@ -88,13 +98,11 @@ _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
 _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
 SESSION = SelectList(
     Session,
-    f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, i.started_at, s.interacted_at,
-s.description_source, i.working_memory, i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level,
-s.base_compartments, s.base_integrity, s.clearance_level, s.clearance_compartments, s.parent, s.depth,
-s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
+    f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, s.description_source, i.working_memory,
+i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level, s.base_compartments, s.base_integrity,
+s.clearance_level, s.clearance_compartments, s.parent, s.depth, s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1,
+s.ancestor_2, s.ancestor_3, s.ancestor_4""",
     **_SUMMARY_FIELDS,
-    started_at=codec.moment,
-    interacted_at=codec.moment,
     description_source=codec.member_of(DescriptionSource),
     taint=codec.combined_classification("taint"),
     base=codec.combined_classification("base"),
@@ -106,7 +114,6 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
 
 _FROM_PRESENT = "FROM sessions s JOIN incarnations i ON i.id = s.incarnation LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT = f"SELECT {SESSION.text} {_FROM_PRESENT}"
-_SELECT_SUMMARY = f"SELECT {_SUMMARY.text} FROM sessions s LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT_PRESENT = f"SELECT {_SUMMARY.text} {_FROM_PRESENT}"
 
 
@@ -119,6 +126,7 @@ class Incarnation:
     first_seq: int
     last_seq: int | None
     """None for the present one."""
+    started_at: datetime
     taint: Classification
 
 
@@ -222,15 +230,20 @@ async def find_key(query: Query, session: SessionRow) -> SessionKey | None:
 
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:
     row = await query.fetch_one(
-        "SELECT id, session, first_seq, last_seq, taint_level, taint_compartments, taint_integrity "
+        "SELECT id, session, first_seq, last_seq, started_at, taint_level, taint_compartments, taint_integrity "
         "FROM incarnations WHERE id = ?",
         (session_id,),
     )
     if row is None:
         return None
-    id, session, first_seq, last_seq, *taint = row
+    id, session, first_seq, last_seq, started_at, *taint = row
     return Incarnation(
-        id=id, session=session, first_seq=first_seq, last_seq=last_seq, taint=codec.classification(*taint)
+        id=id,
+        session=session,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        started_at=codec.moment(started_at),
+        taint=codec.classification(*taint),
     )
 
 
@@ -405,7 +418,7 @@ async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "
         "turn_count = 0, label = NULL, folded_label = NULL, display_name = NULL, folded_display_name = NULL, "
         "description = NULL, description_source = NULL, preview = NULL, send_policy = NULL, model = NULL, "
-        "thinking_level = NULL, verbose_level = NULL, "
+        "thinking_level = NULL, verbose_level = NULL, queue_mode = NULL, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
         "clearance_compartments = NULL WHERE id = ?",
@@ -492,17 +505,17 @@ async def list_page(
     if after is not None:
         conditions.append(Condition("(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)))
     if reach.is_everything:
-        return await _list_branch(query, _SELECT_SUMMARY, conditions, limit)
+        return await _list_branch(query, conditions, limit)
     found: list[SessionSummary] = []
     for branch in await branches(query, reach):
-        found += await _list_branch(query, _SELECT_PRESENT, [branch, *conditions], limit)
+        found += await _list_branch(query, [branch, *conditions], limit)
     found.sort(key=lambda session: (session.updated_at, session.row), reverse=True)
     return found[:limit]
 
 
-async def _list_branch(query: Query, select: str, conditions: list[Condition], limit: int) -> list[SessionSummary]:
+async def _list_branch(query: Query, conditions: list[Condition], limit: int) -> list[SessionSummary]:
     rows = await query.fetch_all(
-        f"{select} WHERE {' AND '.join(condition.text for condition in conditions)} "
+        f"{_SELECT_PRESENT} WHERE {' AND '.join(condition.text for condition in conditions)} "
         "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
         (*(value for condition in conditions for value in condition.values), limit),
     )

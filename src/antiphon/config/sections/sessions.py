@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
-from antiphon.domain.run import QueueMode
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger

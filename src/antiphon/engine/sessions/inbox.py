@@ -25,7 +25,8 @@ from antiphon.domain.message import (
     UserMessage,
     check_content,
 )
-from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
