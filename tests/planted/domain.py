@@ -13,8 +13,8 @@ BUGS = (
     Bug(
         "a level does not flow to itself",
         "domain/classification.py",
-        "return self.level <= other.level and",
-        "return self.level < other.level and",
+        "            self.level <= other.level\n",
+        "            self.level < other.level\n",
         "domain/test_classification.py::test_a_level_flows_to_itself_and_above",
     ),
     Bug(
@@ -27,8 +27,8 @@ BUGS = (
     Bug(
         "data made of trusted and untrusted is trusted",
         "domain/classification.py",
-        "            max(self.integrity, other.integrity, key=_distrust),",
-        "            min(self.integrity, other.integrity, key=_distrust),",
+        "integrity = Integrity.UNTRUSTED if is_distrusted",
+        "integrity = Integrity.TRUSTED if is_distrusted",
         "domain/test_classification.py::test_one_untrusted_input_makes_the_whole_untrusted",
     ),
     Bug(
@@ -206,5 +206,12 @@ BUGS = (
         "(self.run is None or self.run == run)",
         "(self.run is None or bool(self.run))",
         "engine/test_standing_approvals.py::test_a_command_is_allowed_until_its_run_ends[sqlite-undisturbed]",
+    ),
+    Bug(
+        "data of two persons belongs to the first",
+        "domain/classification.py",
+        "            person = PEOPLE\n",
+        "            pass\n",
+        "domain/test_classification.py::test_data_of_two_persons_is_of_people_and_two_persons_have_nobody_in_common",
     ),
 )

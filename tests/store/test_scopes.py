@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.app import App
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
-from antiphon.domain.classification import PUBLIC, Classification, Level
+from antiphon.domain.classification import PEOPLE, PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.engine.sessions.sessions import SessionFilter
@@ -39,6 +39,9 @@ TAINTS = (
     Classification(Level.RESTRICTED),
     Classification(Level.PUBLIC, 0b01),
     Classification(Level.INTERNAL, 0b10),
+    Classification(Level.PUBLIC, person="person:ann"),
+    Classification(Level.INTERNAL, person="person:bo"),
+    Classification(Level.INTERNAL, person=PEOPLE),
 )
 
 

@@ -19,7 +19,7 @@ SQLite does not write a row that is set to what it was.
 """
 
 
-EXCLUSIVE = frozenset({"people", "token_makers"})
+EXCLUSIVE = frozenset({"people", "token_makers", "classifications"})
 """The names of migrations that rewrite stored values, which processes of an older version could not read."""
 
 
