@@ -202,6 +202,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "reports",
         "attachments",
         "home_keys",
+        "compartments",
         "people",
         "identities",
         "approvals",

@@ -22,7 +22,7 @@ from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.names import with_folded
 from antiphon.store.sessions import LogEnd
 
-EVENT_WIDTH = 13
+EVENT_WIDTH = 14
 INSERTED_AT_ONCE = 16
 
 
@@ -79,7 +79,7 @@ def _insert(count: int) -> str:
     row = f"({', '.join('?' * EVENT_WIDTH)})"
     return (
         "INSERT INTO events (session, seq, incarnation, created_at, type, role, actor, run_id, message_id, "
-        f"level, compartments, integrity, payload) VALUES {', '.join([row] * count)}"
+        f"level, compartments, integrity, person, payload) VALUES {', '.join([row] * count)}"
     )
 
 

@@ -45,8 +45,8 @@ def _metadata(text: str) -> JsonObject:
     return {} if text == "{}" else codec.json_object(text)
 
 
-def _clearance(level: int | None, compartments: int) -> Classification | None:
-    return None if level is None else codec.classification(level, compartments, 1)
+def _clearance(level: int | None, compartments: int, person: str | None) -> Classification | None:
+    return None if level is None else codec.classification(level, compartments, 1, person)
 
 
 def _participants(joined: str | None) -> tuple[str, ...]:
@@ -99,14 +99,16 @@ _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
 SESSION = SelectList(
     Session,
     f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, s.description_source, i.working_memory,
-i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level, s.base_compartments, s.base_integrity,
-s.clearance_level, s.clearance_compartments, s.parent, s.depth, s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1,
-s.ancestor_2, s.ancestor_3, s.ancestor_4""",
+i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, s.base_level, s.base_compartments,
+s.base_integrity, s.base_person, s.clearance_level, s.clearance_compartments, s.clearance_person, s.parent, s.depth,
+s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
     **_SUMMARY_FIELDS,
     description_source=codec.member_of(DescriptionSource),
     taint=codec.combined_classification("taint"),
     base=codec.combined_classification("base"),
-    clearance=Combined(_clearance, level="clearance_level", compartments="clearance_compartments"),
+    clearance=Combined(
+        _clearance, level="clearance_level", compartments="clearance_compartments", person="clearance_person"
+    ),
     ancestors=Combined(
         _ancestors, depth="ancestor_count", **{name: name for name in (f"ancestor_{n}" for n in range(MAX_DEPTH))}
     ),
@@ -230,7 +232,8 @@ async def find_key(query: Query, session: SessionRow) -> SessionKey | None:
 
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:
     row = await query.fetch_one(
-        "SELECT id, session, first_seq, last_seq, started_at, taint_level, taint_compartments, taint_integrity "
+        "SELECT id, session, first_seq, last_seq, started_at, taint_level, taint_compartments, taint_integrity, "
+        "taint_person "
         "FROM incarnations WHERE id = ?",
         (session_id,),
     )
@@ -328,7 +331,7 @@ async def start_incarnation(
     """Starts an incarnation with empty working memory, at the session's base classification."""
     await tx.execute(
         "INSERT INTO incarnations (id, session, first_seq, started_at, taint_level, taint_compartments, "
-        "taint_integrity) SELECT ?, id, ?, ?, base_level, base_compartments, base_integrity "
+        "taint_integrity, taint_person) SELECT ?, id, ?, ?, base_level, base_compartments, base_integrity, base_person "
         "FROM sessions WHERE id = ?",
         (session_id, first_seq, at_ms, session),
     )
@@ -347,7 +350,8 @@ async def stretch_incarnation(tx: Transaction, session_id: SessionId, last_seq: 
 
 async def set_taint(tx: Transaction, session_id: SessionId, taint: Classification) -> None:
     await tx.execute(
-        "UPDATE incarnations SET taint_level = ?, taint_compartments = ?, taint_integrity = ? WHERE id = ?",
+        "UPDATE incarnations SET taint_level = ?, taint_compartments = ?, taint_integrity = ?, taint_person = ? "
+        "WHERE id = ?",
         (*codec.classification_values(taint), session_id),
     )
 
@@ -421,7 +425,7 @@ async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
         "thinking_level = NULL, verbose_level = NULL, queue_mode = NULL, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
-        "clearance_compartments = NULL WHERE id = ?",
+        "clearance_compartments = NULL, clearance_person = NULL WHERE id = ?",
         (at_ms, session),
     )
 

@@ -49,7 +49,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.activities import LastRun
-from antiphon.store.codec import classification_values, json_text, milliseconds, moment
+from antiphon.store.codec import classification_values, clearance_columns, json_text, milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
@@ -325,13 +325,10 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     if command.place is not None:
         columns |= _place_columns(command.place)
     if attributes.taint is not None:
-        names = ("base_level", "base_compartments", "base_integrity")
+        names = ("base_level", "base_compartments", "base_integrity", "base_person")
         columns |= zip(names, classification_values(attributes.taint), strict=True)
     if attributes.clearance is not None:
-        columns |= {
-            "clearance_level": int(attributes.clearance.level),
-            "clearance_compartments": attributes.clearance.compartments,
-        }
+        columns |= clearance_columns(attributes.clearance)
     new = rows.NewSession(
         key=key,
         agent_id=command.agent_id,
@@ -536,9 +533,9 @@ def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
     for name, value in changes.items():
         match name, value:
             case "clearance", Classification():
-                columns |= {"clearance_level": int(value.level), "clearance_compartments": value.compartments}
+                columns |= clearance_columns(value)
             case "clearance", _:
-                columns |= {"clearance_level": None, "clearance_compartments": None}
+                columns |= clearance_columns(None)
             case _:
                 assert value is None or isinstance(value, str)
                 columns[name] = value
