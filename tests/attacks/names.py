@@ -156,7 +156,7 @@ _OPERATIONS: dict[Kind, str] = {
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
         "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
-        "people.get personId | people.list after | people.merge into | people.merge personId | "
+        "people.get personId | people.link personId | people.list after | people.merge into | people.merge personId | "
         "people.remove personId | people.resume personId | people.role personId | people.suspend personId"
     ),
     Kind.WEBHOOK: "webhooks.receive name",

@@ -27,8 +27,11 @@ ROLES = PersonRole
 
 
 async def invite(app: App, name: str = "Ann", role: PersonRole = ROLES.USER) -> Principal:
-    """A new person's principal."""
-    return (await app.services.people.invite(OWNER, name, role)).person.principal
+    """A new person's principal. Nobody is invited as a guest, so a guest is demoted."""
+    invited = await app.services.people.invite(OWNER, name, ROLES.USER if role is ROLES.GUEST else role)
+    if role is ROLES.GUEST:
+        await app.services.people.change_role(OWNER, invited.person.id, role)
+    return invited.person.principal
 
 
 async def refusal(asked: Awaitable[object]) -> AntiphonError:

@@ -78,6 +78,7 @@ LEAST: Mapping[str, str] = {
     "people.list": OWNERS,
     "people.get": OWNERS,
     "people.invite": OWNERS,
+    "people.link": OWNERS,
     "people.role": OWNERS,
     "people.suspend": OWNERS,
     "people.resume": OWNERS,
@@ -245,7 +246,8 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         owner = await stack.enter_async_context(new_client(url, TOKEN))
         secrets: dict[str, str | None] = {"none": None}
         for person, role in (("user", "user"), ("guest", "guest"), ("suspended", "user"), ("spare", "user")):
-            (await owner.post("/people", json={"name": person, "role": role, "agents": ["main"]})).raise_for_status()
+            (await owner.post("/people", json={"name": person, "agents": ["main"]})).raise_for_status()
+            (await owner.post(f"/people/{person}/role", json={"role": role})).raise_for_status()
             _, secrets[person] = await app.services.tokens.create_for_person(OWNER, person, ALL_SCOPES)
         found = {key: (await owner.post("/sessions", json={"key": key})).json() for key in (SHARED, HIDDEN, MAIN)}
         for person in ("user", "guest", "suspended"):

@@ -231,6 +231,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
 async def invite_and_remove(journey: Journey) -> None:
     """A person with an account, who is changed in every way."""
     ann, ben = [(await journey.ask("people.invite", name=name))["person"]["personId"] for name in ("Ann", "Ben")]
+    await journey.ask("people.link", personId=ann)
     await journey.ask("people.role", personId=ann, role="guest")
     await journey.ask("people.suspend", personId=ann)
     assert (await journey.ask("people.get", personId=ann))["suspended"]
