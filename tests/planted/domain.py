@@ -215,4 +215,11 @@ BUGS = (
         "engine/test_approved_commands.py::"
         "test_a_command_is_asked_about_anew_if_nobody_can_tell_whether_its_workspace_changed[sqlite-in a run]",
     ),
+    Bug(
+        "a guest is shown with the name of somebody else",
+        "domain/person.py",
+        "    if role is PersonRole.GUEST:\n",
+        "    if not role:\n",
+        "gateway/test_person_names.py::test_nobody_is_shown_with_somebody_elses_name",
+    ),
 )

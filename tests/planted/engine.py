@@ -733,4 +733,18 @@ BUGS = (
         "    if pace.messages < 0:",
         "engine/test_caps.py::test_messages_beyond_so_many_in_a_minute_are_refused_and_not_stored[sqlite]",
     ),
+    Bug(
+        "a person keeps the name of before a merge",
+        "engine/access/names.py",
+        "    def _note_change(self) -> None:\n        self._is_stale = True",
+        "    def _note_change(self) -> None:\n        self._is_stale = False",
+        "gateway/test_person_names.py::test_names_are_read_once_and_again_when_they_change[sqlite]",
+    ),
+    Bug(
+        "a person below owner is told to decide what they asked for",
+        "engine/runs/decisions.py",
+        "    own = None if reaches_all(standing) else standing.principal",
+        "    own = None",
+        "engine/test_deciders.py::test_each_decider_is_told_how_many_requests_wait_for_them[sqlite]",
+    ),
 )
