@@ -49,6 +49,7 @@ from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.home_keys import find_home_key
+from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
@@ -203,6 +204,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
             tasks.start_soon(app.services.hub.run)
             tasks.start_soon(app.services.hub.sweep)
             tasks.start_soon(app.services.credentials.run)
+            tasks.start_soon(app.services.names.run)
             tasks.start_soon(app.approved_calls.run)
             tasks.start_soon(app.mcp.run)
             tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
@@ -371,6 +373,7 @@ def _build(
         sign_in=SignIn(database, rules, clock, ids),
         tokens=Tokens(database, rules, clock, ids),
         people=People(database, rules, clock, ids),
+        names=PersonNames(database, notifier),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),

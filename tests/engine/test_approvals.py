@@ -605,7 +605,7 @@ async def test_only_the_owner_decides(open_home: OpenHome) -> None:
         await wait_end(app, run_id)
         with pytest.raises(Conflict) as second:
             await decide(app, approval, Verdict.DENY)
-        assert second.value.code == "approval_decided" and "person:owner" in second.value.message
+        assert second.value.code == "approval_decided" and "by owner" in second.value.message
 
 
 @requirement("approvals:3")

@@ -154,3 +154,24 @@ async def test_the_one_who_asked_sees_what_became_of_the_request(open_home: Open
         assert (await app.services.approvals.wait(ann, approval.id, timedelta(0))).note == "no"
         assert isinstance(await refusal(app.services.approvals.get(ben, approval.id)), Denied)
         assert isinstance(await refusal(app.services.approvals.resolve(ann, approval.id, Verdict.ONCE)), Denied)
+
+
+@requirement("approvals:3", "approvals:4")
+async def test_each_decider_is_told_how_many_requests_wait_for_them(open_home: OpenHome) -> None:
+    disk = Disk()
+    async with open_home(approving("main"), disk.parts()) as app:
+        ann, ben, count_open = await invite(app), await invite(app, "Ben"), app.services.approvals.count_open
+        assert [await count_open(who) for who in (OWNER, ann, ben)] == [0, 0, 0]
+        assert [await count_open(who) for who in (guest("eve"), session_principal(CHAT))] == [None, None]
+        approval = await asked_by(app, ann)
+        assert [await count_open(who) for who in (OWNER, ann, ben)] == [1, 0, 1], "nobody below owner decides their own"
+        target = app.services.sessions.target("agent:porter:test:direct:two")
+        await app.services.sessions.open(OWNER, target, place=NOWHERE)
+        await app.services.inbox.post(OWNER, target, text_content(to_call("delete", name="old")))
+        newest, _ = await pending(app, 2)
+        assert [await count_open(who) for who in (OWNER, ann, ben)] == [2, 0, 1]
+        await app.services.approvals.resolve(OWNER, approval.id, Verdict.ONCE)
+        await app.services.approvals.resolve(OWNER, newest.id, Verdict.DENY)
+        assert [await count_open(who) for who in (OWNER, ann, ben)] == [0, 0, 0]
+        for run in (approval.run, newest.run):
+            await wait_end(app, run)

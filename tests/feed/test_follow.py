@@ -42,7 +42,7 @@ async def test_a_crowd_that_subscribes_is_not_woken_for_each_newcomer(open_home:
         clock = services.hub.clock = CountingClock()
 
         async def follow(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            view = message_view(include_tools=False)
+            view = message_view(services.names, include_tools=False)
             async with services.hub.follow(
                 system_grant(session.row), session.last_seq, view, on_stall=lambda: None
             ) as reader:
@@ -73,7 +73,7 @@ async def append_all(app: App, name: str, texts: Sequence[str]) -> Session:
 async def frames_of(app: App, session: Session) -> list[bytes]:
     """All frames that a reader is given who begins at the beginning."""
     frames: list[bytes] = []
-    view = message_view(include_tools=False)
+    view = message_view(app.services.names, include_tools=False)
     with anyio.fail_after(SECONDS):
         async with app.services.hub.follow(system_grant(session.row), 0, view, on_stall=lambda: None) as reader:
             while reader.cursor < session.last_seq:
@@ -86,7 +86,7 @@ async def test_a_reader_is_given_no_more_at_once_than_it_can_take(open_home: Ope
     size, count = 20 * KIBIBYTE, 100
     async with open_home() as app, anyio.create_task_group() as tasks:
         session = await append_all(app, "api:long", [f"{number} ".ljust(size, "x") for number in range(count)])
-        view = message_view(include_tools=False)
+        view = message_view(app.services.names, include_tools=False)
         # Somebody who never reads keeps the session followed, so that the others find a tail in memory.
         await tasks.start(keep_following, app, session, view)
         first = await frames_of(app, session)

@@ -133,7 +133,7 @@ async def decide_at_once(one: httpx.AsyncClient, other: httpx.AsyncClient, appro
     assert sorted(answer.status_code for answer in answers.values()) == [200, 409]
     (word,) = [word for word, answer in answers.items() if answer.status_code == 200]
     (late,) = [answer.json()["error"] for answer in answers.values() if answer.status_code == 409]
-    assert late["code"] == "approval_decided" and "by person:owner" in late["message"]
+    assert late["code"] == "approval_decided" and "by owner" in late["message"]
     assert f"wipe: {word}" in late["message"]
     settled = (await other.get(f"/approvals/{approval}", params={"wait": PROCESS_SECONDS / 2})).json()
     assert (settled["note"], settled["calls"][0]["decision"]) == (word, word)

@@ -13,7 +13,9 @@ from antiphon.agents.toolset import tool
 from antiphon.app import App, Parts, gateway_app, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import AgentId
 from antiphon.domain.message import AssistantMessage, TextPart, UserMessage, text_of
+from antiphon.domain.person import PersonRole
 from antiphon.gateway.server import bind, serving
 
 TOKEN = "ant_" + "0" * 48
@@ -26,10 +28,11 @@ def wipe(name: str) -> str:
 
 @asynccontextmanager
 async def _serve(
-    home: Path, port: int, agents: tuple[str, ...], provider_url: str | None
+    home: Path, port: int, agents: tuple[str, ...], provider_url: str | None, user_approves: tuple[str, ...]
 ) -> AsyncGenerator[tuple[App, str]]:
     settings: dict[str, Any] = {
         "gateway": {"drain_seconds": 0},
+        "access": {"roles": {"user": {"approve": user_approves}}},
         "agents": {"list": [{"id": agent} for agent in ("main", *agents)]},
     }
     if provider_url is not None:
@@ -52,6 +55,8 @@ class LiveGateway:
     """The agents besides `main`."""
     provider_url: str | None = None
     """The address of the provider of the agents' models; `offline` without one."""
+    user_approves: tuple[str, ...] = ()
+    """The agents whose calls users may approve."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _app: App | None = None
     _portal: BlockingPortal | None = None
@@ -59,7 +64,9 @@ class LiveGateway:
     def start(self) -> None:
         self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
         port = urlsplit(self.url).port or 0
-        served = self._portal.wrap_async_context_manager(_serve(self.home, port, self.agents, self.provider_url))
+        served = self._portal.wrap_async_context_manager(
+            _serve(self.home, port, self.agents, self.provider_url, self.user_approves)
+        )
         self._app, self.url = self._stack.enter_context(served)
 
     def stop(self) -> None:
@@ -79,6 +86,11 @@ class LiveGateway:
     def link(self) -> str:
         """A new sign-in link."""
         return f"{self.url}/#code={self.portal.call(self.app.services.sign_in.new_link_code, OWNER)}"
+
+    def invite(self, name: str, role: PersonRole = PersonRole.USER) -> str:
+        """The sign-in link of a new person, who may open sessions with the agent `main`."""
+        people, agents = self.app.services.people, frozenset({AgentId("main")})
+        return f"{self.url}/#code={self.portal.call(people.invite, OWNER, name, role, agents).code}"
 
     def texts(self, session: str = "main") -> list[str]:
         """The texts of the people's and the agent's messages, as they are stored."""

@@ -73,6 +73,7 @@ async def test_a_request_is_listed_decided_once_and_waited_for(open_home: OpenHo
             answers.append(await decide(served, approval, {"decision": "once", "note": "go on"}))
         assert answers[0].status_code == 200 and answers[0].json()["status"] == "decided"
         assert waited[0]["calls"][0]["decision"] == "once" and waited[0]["decidedBy"] == "person:owner"
+        assert waited[0]["decidedByName"] == "owner"
         run = (await served.client.get(f"/runs/{posted['runId']}", params={"wait": SECONDS})).json()
         assert (run["status"], run["reply"]) == ("ok", "wiped old") and "approvalId" not in run
         late = await decide(served, approval, {"decision": "deny"})

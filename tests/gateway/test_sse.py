@@ -25,7 +25,7 @@ from antiphon.domain.message import text_content
 from antiphon.feed.follow import Hub, Reader, View
 from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp
-from antiphon.gateway.sse import EVENT_VIEW
+from antiphon.gateway.sse import event_view
 from antiphon.policy.reach import Grant
 from antiphon.policy.system import system_grant
 from tests.claims import requirement
@@ -140,7 +140,7 @@ async def test_a_piece_waits_for_the_events_that_it_follows(open_home: OpenHome)
         services = served.app.services
         row = (await services.sessions.get(OWNER, services.sessions.target("api:chat"))).session.row
         hub = Hub(LocalNotifier(), services.hub.read_logs, ManualClock())
-        async with hub.follow(system_grant(row), 1, EVENT_VIEW, on_stall=lambda: None) as reader:
+        async with hub.follow(system_grant(row), 1, event_view(services.names), on_stall=lambda: None) as reader:
             hub.publish_delta(row, 2, RunId("run_1"), "behind two")
             hub.publish_delta(row, 3, RunId("run_1"), "behind three")
             tasks.start_soon(hub.run)

@@ -222,4 +222,11 @@ BUGS = (
         "            pass\n",
         "domain/test_classification.py::test_data_of_two_persons_is_of_people_and_two_persons_have_nobody_in_common",
     ),
+    Bug(
+        "a guest is shown with the name of somebody else",
+        "domain/person.py",
+        "    if role is PersonRole.GUEST:\n",
+        "    if not role:\n",
+        "gateway/test_person_names.py::test_nobody_is_shown_with_somebody_elses_name",
+    ),
 )

@@ -747,4 +747,18 @@ BUGS = (
         "",
         "gateway/test_session_rows.py::test_each_incarnation_has_its_own_beginning[sqlite]",
     ),
+    Bug(
+        "a person keeps the name of before a merge",
+        "engine/access/names.py",
+        "    def _note_change(self) -> None:\n        self._is_stale = True",
+        "    def _note_change(self) -> None:\n        self._is_stale = False",
+        "gateway/test_person_names.py::test_names_are_read_once_and_again_when_they_change[sqlite]",
+    ),
+    Bug(
+        "a person below owner is told to decide what they asked for",
+        "engine/runs/decisions.py",
+        "    own = None if reaches_all(standing) else standing.principal",
+        "    own = None",
+        "engine/test_deciders.py::test_each_decider_is_told_how_many_requests_wait_for_them[sqlite]",
+    ),
 )

@@ -1,6 +1,8 @@
 """Persons: who they are, their role, and their identities on channels. Contract: access 1, 3."""
 
 import hashlib
+import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -8,8 +10,10 @@ from typing import NewType
 
 from antiphon.domain.actor import Principal, PrincipalKind
 from antiphon.domain.ids import AgentId
+from antiphon.domain.text import plain
 
 PersonId = NewType("PersonId", str)
+MAX_ID = 40
 
 
 class PersonRole(StrEnum):
@@ -37,6 +41,16 @@ class Person:
         return person_principal(self.id)
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPerson:
+    """How a person is named to others."""
+
+    principal: Principal
+    """As whom they act."""
+    shown: str
+    """Their name. Where it could be mistaken for somebody else's, with what tells them apart."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """An account of a person on a channel, named by the platform's immutable id, never by a display name."""
@@ -51,6 +65,19 @@ class Identity:
         """The id of the person who is known by this identity first; the same wherever it is computed."""
         named = "\0".join((self.channel, self.account, self.platform_id))
         return PersonId(f"w-{hashlib.sha256(named.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}")
+
+
+def shown_name(id: PersonId, name: str, role: PersonRole) -> str:
+    """The name as others read it. Guests may have any name, and of two with one name the later has a longer id."""
+    if role is PersonRole.GUEST:
+        return f"{plain(name)} (guest)"
+    return plain(name) if id == id_from_name(name) else f"{plain(name)} ({id})"
+
+
+def id_from_name(name: str) -> PersonId:
+    """A short id in plain letters, from the name."""
+    letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return PersonId(re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:MAX_ID].strip("-") or "person")
 
 
 def person_principal(id: PersonId) -> Principal:

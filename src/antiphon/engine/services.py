@@ -8,6 +8,7 @@ from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import Ids
 from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.credentials import Credentials
+from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.ownership import Ownership
 from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
@@ -58,6 +59,7 @@ class Services:
     sign_in: SignIn
     tokens: Tokens
     people: People
+    names: PersonNames
     buckets: Buckets
     ownership: Ownership
     credentials: Credentials

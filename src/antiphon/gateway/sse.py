@@ -15,6 +15,7 @@ from antiphon.domain.event import Event, EventType, is_bad_end
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
 from antiphon.engine.access.credentials import CredentialEnding, Watch
+from antiphon.engine.access.names import PersonNames
 from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, ReaderEnded, View
 from antiphon.gateway.asgi import Receive, Scope, Send
 from antiphon.policy.reach import Grant
@@ -68,38 +69,41 @@ def _end_with(watch: Watch, reader: Reader) -> None:
 
 
 @lru_cache(maxsize=8)
-def message_view(*, include_tools: bool) -> View:
+def message_view(names: PersonNames, *, include_tools: bool) -> View:
     """Messages as in the history page, one frame each, the runs that did not end well, and requests for approval."""
 
     def encode(event: Event) -> Frame:
         if event.type in (EventType.APPROVAL_REQUESTED, EventType.APPROVAL_RESOLVED):
-            return frame("approval", wire.event(event), id=event.seq)
+            return frame("approval", wire.event(event, names.name_of(event.actor)), id=event.seq)
         if is_bad_end(event):
             return frame("ending", wire.ending(event), id=event.seq)
         if event.message is None or (isinstance(event.message, ToolResult) and not include_tools):
             return b""
-        return frame("message", wire.message(event), id=event.seq)
+        return frame("message", wire.message(event, author=names.author_of(event)), id=event.seq)
 
     return View(
         encode=encode, encode_delta=_delta, encode_delay=_delay, encode_reset=reset_frame, keep_alive=KEEP_ALIVE
     )
 
 
-EVENT_VIEW = View(
-    encode=lambda event: frame(event.type, wire.event(event), id=event.seq),
-    encode_delta=_delta,
-    encode_delay=_delay,
-    encode_reset=reset_frame,
-    keep_alive=KEEP_ALIVE,
-)
+@lru_cache(maxsize=8)
+def event_view(names: PersonNames) -> View:
+    """Every event of the log."""
+    return View(
+        encode=lambda event: frame(event.type, wire.event(event, names.name_of(event.actor)), id=event.seq),
+        encode_delta=_delta,
+        encode_delay=_delay,
+        encode_reset=reset_frame,
+        keep_alive=KEEP_ALIVE,
+    )
 
 
-def run_view(run_id: RunId, on_end: Callable[[], None]) -> View:
+def run_view(run_id: RunId, names: PersonNames, on_end: Callable[[], None]) -> View:
     """The messages of one run, and its end; calls `on_end` when the end is encoded.
 
     A run that yielded ends with the run that continues it.
     """
-    messages = message_view(include_tools=True)
+    messages = message_view(names, include_tools=True)
     current = run_id
 
     def encode(event: Event) -> Frame:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from antiphon.domain.actor import Principal
 from antiphon.domain.approval import Approval, ApprovalState
 from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
 from antiphon.policy.deciders import Deciding
@@ -162,8 +163,7 @@ async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, 
         conditions.append("a.session = ?")
         values.append(where.session)
     if where.state is not None:
-        conditions.append("a.state = ?")
-        values.append(where.state.value)
+        conditions.append(f"a.state = '{where.state.value}'")  # a constant, as the index of open requests needs it
     if where.before is not None:
         conditions.append("a.id < ?")
         values.append(where.before)
@@ -171,6 +171,23 @@ async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, 
         f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY a.id DESC LIMIT ?", (*values, limit)
     )
     return [_APPROVAL.read(row) for row in rows]
+
+
+async def count_open(query: Query, deciding: Deciding, without: Principal | None, most: int) -> int:
+    """How many open requests a person sees, up to `most`; without those of one principal."""
+    conditions, values = ["a.state = 'pending'"], list[SqlValue]()
+    if deciding.agents is not None:
+        conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")
+        values += sorted(deciding.agents)
+    if without is not None:
+        conditions.append("a.principal <> ?")
+        values.append(str(without))
+    row = await query.fetch_one(
+        f"SELECT COUNT(*) FROM (SELECT 1 FROM approvals a WHERE {' AND '.join(conditions)} LIMIT ?) AS open",
+        (*values, most),
+    )
+    assert row is not None
+    return row[0]
 
 
 async def list_due(query: Query, at_ms: int, limit: int) -> list[DueApproval]:

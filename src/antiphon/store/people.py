@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId, SessionRow
-from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_of, person_principal
+from antiphon.domain.person import (
+    Identity,
+    Person,
+    PersonId,
+    PersonRole,
+    ShownPerson,
+    person_of,
+    person_principal,
+    shown_name,
+)
 from antiphon.policy.standing import Standing
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -28,6 +37,9 @@ _PERSON = SelectList(
 _SELECT = f"SELECT {_PERSON.text} FROM people p"
 _IS_KNOWN = "p.name <> ''"
 """Whether the row is not that of a removed person, which keeps the id from being anybody else's."""
+
+NAMES = SessionRow(-4)
+"""Woken when a person is called differently from now on, or has another role."""
 
 PRESENT = "people p JOIN people q ON q.id = COALESCE(p.merged_into, p.id)"
 """Each person as `p`, with the person as whom they act as `q`."""
@@ -70,6 +82,29 @@ async def find_owners(query: Query) -> frozenset[str]:
     """The principals of all owners, as text, with persons who were merged into one."""
     rows = await query.fetch_all(f"SELECT p.id FROM {PRESENT} WHERE q.role = 'owner' AND q.is_suspended = 0")
     return frozenset(str(person_principal(id)) for (id,) in rows)
+
+
+_NAMES = f"SELECT p.id, q.id, q.name, q.role FROM {PRESENT} WHERE q.name <> ''"
+
+
+async def list_names(query: Query, limit: int) -> Mapping[PersonId, ShownPerson]:
+    """Persons by their ids, merged ones as whom they act now; without guests who are known by an account alone."""
+    rows = await query.fetch_all(
+        f"{_NAMES} AND (q.role <> 'guest' OR p.merged_into IS NOT NULL OR p.id NOT LIKE 'w-%') "
+        "ORDER BY p.created_at LIMIT ?",
+        (limit,),
+    )
+    return {id: _shown(present, name, role) for id, present, name, role in rows}
+
+
+async def find_names(query: Query, ids: Sequence[PersonId]) -> Mapping[PersonId, ShownPerson]:
+    """These persons, merged ones as whom they act now, as far as they are known."""
+    rows = await query.fetch_all(f"{_NAMES} AND p.id IN ({', '.join('?' * len(ids))})", tuple(ids))
+    return {id: _shown(present, name, role) for id, present, name, role in rows}
+
+
+def _shown(id: PersonId, name: str, role: str) -> ShownPerson:
+    return ShownPerson(person_principal(id), shown_name(id, name, _role(role)))
 
 
 async def find(query: Query, id: PersonId) -> Person | None:
@@ -141,6 +176,7 @@ async def change(tx: Transaction, id: PersonId, columns: Mapping[str, SqlValue])
     """Sets columns that the person's rights depend on; open requests with the person's credentials end."""
     assignments = ", ".join(f"{name} = ?" for name in columns)
     await tx.execute(f"UPDATE people SET {assignments}, revision = revision + 1 WHERE id = ?", (*columns.values(), id))
+    tx.wake(NAMES)
 
 
 async def call_off_runs(tx: Transaction, principal: Principal) -> list[SessionRow]:
@@ -200,5 +236,6 @@ async def delete(tx: Transaction, id: PersonId) -> None:
         "revision = revision + 1 WHERE merged_into = ? OR id = ?",
         (id, id),
     )
+    tx.wake(NAMES)
     for person in returning:
         await tx.execute("DELETE FROM people WHERE id = ? AND name = ''", (person,))

@@ -1,7 +1,7 @@
 """Approval requests, as deciders see them. Contract: approvals 3, gateway 4."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
 from antiphon.domain.message import JsonObject
@@ -34,12 +34,15 @@ class ApprovalShape(Shape, frozen=True, kw_only=True):
     """Missing for a call from outside a run."""
     principal: str
     """With whose rights the calls run."""
+    principal_name: str | None = None
+    """The name of that person at present."""
     status: ApprovalState
     calls: Sequence[AskedCallShape]
     created_at: int
     expires_at: int
     decided_at: int | None = None
     decided_by: str | None = None
+    decided_by_name: str | None = None
     note: str | None = None
     result: JsonObject | None = None
     """The answer of an approved call from outside a run, once it has one."""
@@ -56,6 +59,7 @@ class StandingApprovalShape(Shape, frozen=True, kw_only=True):
     standing_id: str
     agent_id: str
     principal: str
+    principal_name: str | None = None
     tool: str
     fields: Sequence[str] | None = None
     """The arguments that calls must have as in `arguments`; missing if they must have all of them and no other."""
@@ -66,6 +70,7 @@ class StandingApprovalShape(Shape, frozen=True, kw_only=True):
     approval_id: str
     created_at: int
     created_by: str
+    created_by_name: str | None = None
 
 
 class StandingApprovalList(Shape, frozen=True, kw_only=True):
@@ -73,11 +78,19 @@ class StandingApprovalList(Shape, frozen=True, kw_only=True):
     standing_approvals: Sequence[StandingApprovalShape]
 
 
-def standing_approval(standing: StandingApproval) -> StandingApprovalShape:
+def named_in(found: Approval | StandingApproval) -> list[str]:
+    """The principals that the shape names."""
+    other = found.decided_by if isinstance(found, Approval) else found.created_by
+    return [str(found.principal), *([] if other is None else [str(other)])]
+
+
+def standing_approval(standing: StandingApproval, names: Mapping[str, str]) -> StandingApprovalShape:
+    """`names` are those of the principals in it."""
     return StandingApprovalShape(
         standing_id=standing.id,
         agent_id=standing.agent_id,
         principal=str(standing.principal),
+        principal_name=names.get(str(standing.principal)),
         tool=standing.tool,
         fields=standing.fields,
         arguments=standing.arguments,
@@ -85,10 +98,12 @@ def standing_approval(standing: StandingApproval) -> StandingApprovalShape:
         approval_id=standing.approval,
         created_at=milliseconds(standing.created_at),
         created_by=str(standing.created_by),
+        created_by_name=names.get(str(standing.created_by)),
     )
 
 
-def approval(approval: Approval) -> ApprovalShape:
+def approval(approval: Approval, names: Mapping[str, str]) -> ApprovalShape:
+    """`names` are those of the principals in it."""
     return ApprovalShape(
         approval_id=approval.id,
         session_key=approval.session_key,
@@ -96,12 +111,14 @@ def approval(approval: Approval) -> ApprovalShape:
         agent_id=approval.agent_id,
         run_id=approval.run,
         principal=str(approval.principal),
+        principal_name=names.get(str(approval.principal)),
         status=approval.state,
         calls=[_call(call) for call in approval.calls],
         created_at=milliseconds(approval.asked_at),
         expires_at=milliseconds(approval.expires_at),
         decided_at=optional_milliseconds(approval.decided_at),
         decided_by=None if approval.decided_by is None else str(approval.decided_by),
+        decided_by_name=names.get(str(approval.decided_by)),
         note=approval.note,
         result=None if approval.outcome is None else json.loads(approval.outcome),
     )

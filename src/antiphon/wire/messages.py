@@ -91,6 +91,8 @@ class MessageShape(Shape, frozen=True, kw_only=True):
     created_at: int
     run_id: str | None = None
     sender: str | None = None
+    author: str | None = None
+    """The present name of the person who wrote it; missing in a home with one person."""
     model: str | None = None
     partial: bool | None = None
     tool_call_id: str | None = None
@@ -111,6 +113,8 @@ class EventShape(Shape, frozen=True, kw_only=True):
     type: str
     created_at: int
     actor: str
+    actor_name: str | None = None
+    """The present name of that person; missing in a home with one person."""
     session_id: str
     run_id: str | None = None
     data: dict[str, Any] | None = None
@@ -149,7 +153,7 @@ class HistoryShape(Shape, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-def message(event: Event, *, with_images: bool = True) -> MessageShape:
+def message(event: Event, *, with_images: bool = True, author: str | None = None) -> MessageShape:
     """A transcript message. `event` holds one."""
     body = event.message
     assert body is not None
@@ -165,6 +169,7 @@ def message(event: Event, *, with_images: bool = True) -> MessageShape:
         content=_parts(body.content, with_images=with_images),
         created_at=milliseconds(event.created_at),
         run_id=event.run_id,
+        author=author,
         classification=label,
         unreadable=event.is_unreadable or None,
         **_own_fields(body),
@@ -259,12 +264,13 @@ def _report(step: ReportStep) -> ReportShape:
     return ReportShape(id=step.id, stage=step.stage, answers=step.answers or None)
 
 
-def event(event: Event) -> EventShape:
+def event(event: Event, actor_name: str | None) -> EventShape:
     return EventShape(
         seq=event.seq,
         type=event.type,
         created_at=milliseconds(event.created_at),
         actor=event.actor,
+        actor_name=actor_name,
         session_id=event.session_id,
         run_id=event.run_id,
         data=event.data or None,

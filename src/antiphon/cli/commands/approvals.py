@@ -52,11 +52,12 @@ def list_approvals(
         show("Nothing waits for approval.", "dim")
         return
     show_table(
-        ["Request", "Session", "Asked", "Status", "Calls"],
+        ["Request", "Session", "For", "Asked", "Status", "Calls"],
         [
             [
                 str(row["approvalId"]),
                 str(row["sessionKey"]),
+                str(row.get("principalName") or row["principal"]),
                 ago(row["createdAt"]),
                 str(row["status"]),
                 "; ".join(f"{call['tool']} {exact(str(call['arguments']))}" for call in rows_of(row, "calls")),
@@ -152,9 +153,9 @@ def list_standing(
             [
                 str(row["standingId"]),
                 str(row["agentId"]),
-                str(row["principal"]),
+                str(row.get("principalName") or row["principal"]),
                 _covered(row),
-                str(row["createdBy"]),
+                str(row.get("createdByName") or row["createdBy"]),
             ]
             for row in rows
         ],
@@ -234,12 +235,12 @@ def _show(approval: JsonObject, *, as_json: bool) -> None:
             "Session": str(approval["sessionKey"]),
             "Agent": str(approval["agentId"]),
             "Run": str(approval.get("runId") or ""),
-            "Asked by": str(approval["principal"]),
+            "Asked by": str(approval.get("principalName") or approval["principal"]),
             "Status": str(approval["status"]),
             "Asked": clock_time(approval.get("createdAt")),
             "Expires": clock_time(approval["expiresAt"]) if approval["status"] == "pending" else "",
             "Decided": clock_time(approval.get("decidedAt")),
-            "Decided by": str(approval.get("decidedBy") or ""),
+            "Decided by": str(approval.get("decidedByName") or approval.get("decidedBy") or ""),
             "Note": str(approval.get("note") or ""),
         }
     )

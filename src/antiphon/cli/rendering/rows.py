@@ -1,6 +1,7 @@
 """How sessions, messages and outcomes are shown to people."""
 
 from antiphon.cli.rendering.output import ago, calls_of, clock_time, console, error_console, show, styled, text_of
+from antiphon.domain.actor import OWNER
 from antiphon.domain.message import JsonObject, report_for_people, step_for_people
 from antiphon.domain.text import exact
 from antiphon.incoming import shortened
@@ -122,7 +123,8 @@ def approval_lines(event: JsonObject) -> list[str]:
         asked = [f"  ◆ waits for approval: {call.get('tool')} {exact(str(call.get('arguments')))}" for call in calls]
         return [*asked, f"    antiphon approvals approve {id}   or   antiphon approvals deny {id}"]
     said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
-    return [f"  ◆ {', '.join(said)}" + (f" ({data['note']})" if data.get("note") else "")]
+    by = f" by {event['actorName']}" if event.get("actorName") else ""
+    return [f"  ◆ {', '.join(said)}{by}" + (f" ({data['note']})" if data.get("note") else "")]
 
 
 def author_of(message: JsonObject) -> str:
@@ -138,7 +140,8 @@ def author_of(message: JsonObject) -> str:
         return f"  ({report_for_people(str(report['stage']), str(provenance.get('sourceSessionKey')))})"
     if isinstance(provenance, dict) and provenance.get("kind") != "external":
         return f"  ({provenance.get('sourceSessionKey') or provenance.get('kind')})"
-    return f"  ({message['sender']})" if message.get("sender") else ""
+    author = message.get("sender") or message.get("author")
+    return f"  ({author})" if author and author != OWNER.name else ""
 
 
 def brief_result(message: JsonObject) -> str:

@@ -1,7 +1,5 @@
 """Persons: invited, given a role, suspended, merged and removed by owners. Contract: access 1, 3, 4."""
 
-import re
-import unicodedata
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -12,7 +10,7 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.ids import AgentId, Ids
 from antiphon.domain.label import parse_label
-from antiphon.domain.person import Identity, Person, PersonId, PersonRole, person_principal
+from antiphon.domain.person import Identity, Person, PersonId, PersonRole, id_from_name, person_principal
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
@@ -30,7 +28,6 @@ from antiphon.store.spawns import DUE
 from antiphon.store.usage import move_spent
 
 INVITATION_LIFE = timedelta(hours=24)
-MAX_ID = 40
 
 
 class KnownPerson(Struct, frozen=True):
@@ -125,7 +122,7 @@ class People:
         for agent in agents:
             self._rules.agent(agent)
         code, at_ms = self._ids.random_hex(48), self._clock.now_ms()
-        id = _id_of(name)
+        id = id_from_name(name)
         person = Person(id=id, name=name, role=role, agents=agents, created_at=moment(at_ms))
         command = AddPerson(
             rights=Rights(principal, self._rules),
@@ -196,12 +193,6 @@ class People:
         return accepted(await self._database.run(_change, command))
 
 
-def _id_of(name: str) -> PersonId:
-    """A short id in plain letters, from the name."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return PersonId(re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_ID].strip("-") or "person")
-
-
 async def _list(query: Query, rights: Rights, after: PersonId | None, limit: int) -> list[KnownPerson] | Refusal:
     reach = await find_reach(query, rights, Act.PEOPLE)
     if isinstance(reach, Refusal):
@@ -233,6 +224,7 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
     if not await rows.insert(tx, person):
         person = replace(person, id=command.other_id)
         await rows.insert(tx, person)
+    tx.wake(rows.NAMES)
     await _insert_link(tx, person, command.code_hash, command.at_ms)
     return person
 

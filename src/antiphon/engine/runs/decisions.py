@@ -19,6 +19,7 @@ from antiphon.domain.approval import (
 )
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import ApprovalId, Ids, StandingApprovalId
+from antiphon.domain.person import person_of
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
 from antiphon.engine.access.reach import Rights
@@ -31,6 +32,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
 from antiphon.policy.deciders import decide_answer, decide_deciding, is_own
 from antiphon.policy.decision import Deny
+from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
 from antiphon.store import approvals
 from antiphon.store import runs as ledger
@@ -38,9 +40,10 @@ from antiphon.store import sessions as rows
 from antiphon.store.approvals import ApprovalFilter
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
-from antiphon.store.people import find_standing
+from antiphon.store.people import find_names, find_standing
 
 MAX_NOTE_BYTES = 4_000
+MOST_COUNTED = 100
 
 
 class DecideApproval(Struct, frozen=True, kw_only=True):
@@ -68,6 +71,10 @@ class Approvals:
     async def list(self, principal: Principal, where: ApprovalFilter, *, limit: int) -> list[Approval]:
         """Newest first, those that the principal may decide. Raises `Denied` for a principal that may decide none."""
         return accepted(await self._database.read(_list, self._rights(principal), where, limit))
+
+    async def count_open(self, principal: Principal) -> int | None:
+        """How many open requests wait for the principal's decision, at most `MOST_COUNTED`; None if none ever do."""
+        return await self._database.read(_count_open, self._rights(principal))
 
     async def get(self, principal: Principal, id: ApprovalId) -> Approval:
         """For those who may decide it, and for the one who asked. Raises `Denied`, `NotFound`."""
@@ -130,6 +137,15 @@ async def _list(query: Query, rights: Rights, where: ApprovalFilter, limit: int)
     return await approvals.list_page(query, deciding, where, limit=limit)
 
 
+async def _count_open(query: Query, rights: Rights) -> int | None:
+    standing = await find_standing(query, rights.principal)
+    deciding = decide_deciding(standing, rights.rules.user_approves)
+    if isinstance(deciding, Deny):
+        return None
+    own = None if reaches_all(standing) else standing.principal  # nobody below owner decides what they asked for
+    return await approvals.count_open(query, deciding, own, MOST_COUNTED)
+
+
 async def _find_for(query: Query, rights: Rights, id: ApprovalId) -> Approval | Refusal:
     """The request, for those who may decide it and for the one who asked."""
     standing = await find_standing(query, rights.principal)
@@ -160,7 +176,7 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval 
     if isinstance(approval, Refusal):
         return approval
     if not approval.is_pending:
-        return Refusal(_answered(approval))
+        return await _refuse_answered(tx, approval)
     verdicts = _verdicts(approval, command.verdicts)
     if isinstance(verdicts, Refusal):
         return verdicts
@@ -178,7 +194,7 @@ async def decide_approval(tx: Transaction, command: DecideApproval) -> Approval 
             return decided.approval
     current = await approvals.find(tx, command.id)
     assert current is not None
-    return Refusal(_answered(current))
+    return await _refuse_answered(tx, current)
 
 
 async def _store_always(tx: Transaction, decided: Approval, command: DecideApproval) -> None:
@@ -244,8 +260,18 @@ async def _carry_out(tx: Transaction, answered: ApprovalTransition, at_ms: int) 
     return True
 
 
-def _answered(approval: Approval) -> Conflict:
+async def _refuse_answered(tx: Transaction, approval: Approval) -> Refusal:
     """Tells a later decider what was decided, by whom and when."""
+    return Refusal(_answered(approval, "" if approval.decided_by is None else await _name_of(tx, approval.decided_by)))
+
+
+async def _name_of(query: Query, principal: Principal) -> str:
+    person = person_of(principal)
+    found = None if person is None else (await find_names(query, [person])).get(person)
+    return str(principal) if found is None else found.shown
+
+
+def _answered(approval: Approval, by: str) -> Conflict:
     at = "" if approval.decided_at is None else f" at {_minute(approval.decided_at)}"
     match approval.state:
         case ApprovalState.EXPIRED:
@@ -255,7 +281,7 @@ def _answered(approval: Approval) -> Conflict:
         case _:
             said = ", ".join(f"{call.tool}: {call.verdict}" for call in approval.calls)
             return Conflict(
-                f"Request for approval is already decided: {approval.id!r}, by {approval.decided_by}{at} ({said}).",
+                f"Request for approval is already decided: {approval.id!r}, by {by}{at} ({said}).",
                 code="approval_decided",
             )
 

@@ -1,4 +1,4 @@
-"""Operations on approval requests, for the owner. Contract: approvals 3, 5, gateway 4."""
+"""Operations on approval requests, for those who decide them. Contract: approvals 3, 5, gateway 4."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from antiphon.domain.approval import ApprovalState, Verdict
+from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import ApprovalId, StandingApprovalId
 from antiphon.domain.tokens import TokenScope
@@ -82,7 +82,8 @@ async def list_approvals(ask: Ask, params: ListApprovals) -> wire.ApprovalList:
     where = ApprovalFilter(session=row, state=params.status, before=before)
     limit = min(max(params.limit, 1), MAX_LIMIT)
     found = await ask.services.approvals.list(ask.principal, where, limit=limit)
-    return wire.ApprovalList(count=len(found), approvals=[wire.approval(approval) for approval in found])
+    names = await ask.services.names.read(name for approval in found for name in wire.named_in(approval))
+    return wire.ApprovalList(count=len(found), approvals=[wire.approval(approval, names) for approval in found])
 
 
 @operation(
@@ -95,7 +96,7 @@ async def list_approvals(ask: Ask, params: ListApprovals) -> wire.ApprovalList:
 )
 async def get_approval(ask: Ask, params: NamedApproval) -> wire.ApprovalShape:
     """Returns the request."""
-    return wire.approval(await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id)))
+    return await _shown(ask, await ask.services.approvals.get(ask.principal, ApprovalId(params.approval_id)))
 
 
 @operation(
@@ -112,7 +113,7 @@ async def wait_for_decision(ask: Ask, params: WaitForApproval) -> wire.ApprovalS
     An approved call from outside a run has its `result` then, unless it still runs.
     """
     id, timeout = ApprovalId(params.approval_id), timedelta(seconds=params.wait)
-    return wire.approval(await ask.services.approvals.wait(ask.principal, id, timeout))
+    return await _shown(ask, await ask.services.approvals.wait(ask.principal, id, timeout))
 
 
 @operation(
@@ -137,7 +138,7 @@ async def resolve_approval(ask: Ask, params: ResolveApproval) -> wire.ApprovalSh
     else:
         fields = {} if params.fields is None else {call.id: tuple(params.fields) for call in found.calls}
     resolved = await ask.services.approvals.resolve(ask.principal, found.id, verdicts, fields=fields, note=params.note)
-    return wire.approval(resolved)
+    return await _shown(ask, resolved)
 
 
 @operation(
@@ -152,8 +153,9 @@ async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wi
     before = None if params.before is None else StandingApprovalId(params.before)
     limit = min(max(params.limit, 1), MAX_LIMIT)
     found = await ask.services.standing_approvals.list(ask.principal, before=before, limit=limit)
+    names = await ask.services.names.read(name for each in found for name in wire.named_in(each))
     return wire.StandingApprovalList(
-        count=len(found), standing_approvals=[wire.standing_approval(each) for each in found]
+        count=len(found), standing_approvals=[wire.standing_approval(each, names) for each in found]
     )
 
 
@@ -168,7 +170,12 @@ async def list_standing_approvals(ask: Ask, params: ListStandingApprovals) -> wi
 async def revoke_standing_approval(ask: Ask, params: NamedStandingApproval) -> wire.StandingApprovalShape:
     """Ends a standing approval: its calls ask again, also those that are about to begin."""
     id = StandingApprovalId(params.standing_id)
-    return wire.standing_approval(await ask.services.standing_approvals.revoke(ask.principal, id))
+    revoked = await ask.services.standing_approvals.revoke(ask.principal, id)
+    return wire.standing_approval(revoked, await ask.services.names.read(wire.named_in(revoked)))
+
+
+async def _shown(ask: Ask, approval: Approval) -> wire.ApprovalShape:
+    return wire.approval(approval, await ask.services.names.read(wire.named_in(approval)))
 
 
 def _verdicts(params: ResolveApproval) -> Mapping[str, Verdict] | Verdict:

@@ -17,6 +17,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
+from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.reach import Found
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.engine.views.history import HistoryPage
@@ -78,9 +79,9 @@ def view_of(view: View, session_id: SessionId, *, is_ended: bool) -> View:
     return replace(view, encode=encode, encode_delta=encode_delta, encode_delay=encode_delay)
 
 
-def history_of(page: HistoryPage, seal: Callable[[int], str]) -> HistoryShape:
+def history_of(page: HistoryPage, names: PersonNames, seal: Callable[[int], str]) -> HistoryShape:
     """The page within 6 MiB: drops the oldest messages and sets the flags accordingly."""
-    messages = [message(event) for event in page.events]
+    messages = [message(event, author=names.author_of(event)) for event in page.events]
     dropped, size = _oldest_beyond([len(compact_json(each)) + 1 for each in messages])
     kept, has_more = messages[dropped:], page.has_more or dropped > 0
     return HistoryShape(
@@ -135,7 +136,7 @@ async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
         ask.services.hub,
         found.grant,
         after=stored.seq,
-        view=run_view(run_id, end),
+        view=run_view(run_id, ask.services.names, end),
         first=[frame("message_ack", posted(stored))],
         is_over=lambda: is_over,
         cut=frame("error", {"code": "stopped", "message": STOPPED, "runId": run_id}),

@@ -32,7 +32,7 @@ from antiphon.gateway.operations.following import (
 )
 from antiphon.gateway.operations.operation import Ask, Http, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit, NamedSession
-from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame, message_view
+from antiphon.gateway.sse import FollowResponse, event_view, frame, message_view
 from antiphon.wire import messages as wire
 from antiphon.wire.encoding import compact_json
 from antiphon.wire.runs import PostedShape, posted
@@ -169,7 +169,7 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
 async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | FollowResponse:
     """Returns the newest messages, oldest first; with `follow=1`, continues live."""
     services, principal, target = ask.services, ask.principal, ask.target(params.key)
-    view = message_view(include_tools=params.include_tools)
+    view = message_view(services.names, include_tools=params.include_tools)
     if params.follow:
         found = await services.sessions.get(principal, target)
         view = view_of(view, found.as_named.id, is_ended=found.is_ended)
@@ -184,7 +184,8 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         before=before if params.cursor is None else services.cursors.unseal(about, params.cursor)[0],
         include_tools=params.include_tools,
     )
-    shown = history_of(page, lambda seq: services.cursors.seal(about, seq))
+    await services.names.refresh()
+    shown = history_of(page, services.names, lambda seq: services.cursors.seal(about, seq))
     if not params.follow:
         return shown
     first = [frame("history", shown, id=page.last_seq)]
@@ -212,7 +213,7 @@ async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
     found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
     session = found.as_named
     after, first = resume(session, params.after, otherwise=start_of(found))
-    view = view_of(EVENT_VIEW, session.id, is_ended=found.is_ended)
+    view = view_of(event_view(ask.services.names), session.id, is_ended=found.is_ended)
     return FollowResponse(ask.services.hub, found.grant, after=after, view=view, first=first)
 
 
@@ -228,14 +229,15 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
     """Returns the events of the present incarnation, or of an ended one by its id, one JSON object per line."""
     target = ask.target(params.key)
     await ask.services.sessions.get(ask.principal, target)
-    events = ask.services.history.events(ask.principal, target)
+    events, names = ask.services.history.events(ask.principal, target), ask.services.names
+    await names.refresh()
     first = await anext(events, None)  # before the answer begins: a store that cannot be read is an error, not a cut
 
     async def lines() -> AsyncIterator[bytes]:
         if first is not None:
-            yield compact_json(wire.event(first)) + b"\n"
+            yield compact_json(wire.event(first, names.name_of(first.actor))) + b"\n"
         async for event in events:
-            yield compact_json(wire.event(event)) + b"\n"
+            yield compact_json(wire.event(event, names.name_of(event.actor))) + b"\n"
 
     return StreamingResponse(lines(), media_type=JSON_LINES)
 

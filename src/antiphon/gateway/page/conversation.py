@@ -8,11 +8,12 @@ from antiphon.domain.keys import SessionKind, main_key
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.names import PersonNames
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.engine.views.history import History
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.page.entries import PageEntry, entries_of, gap_entry
+from antiphon.gateway.page.entries import PageEntry, asked_in, entries_of, gap_entry
 from antiphon.gateway.page.listing import AT_FIRST, Item, items_of
 from antiphon.gateway.page.titles import titles_of
 
@@ -75,7 +76,7 @@ async def read_conversation(
     page = await services.history.page(principal, target, limit=MESSAGES, before=before, include_tools=True)
     end = page.last_seq + 1 if before is None else before
     start = page.events[0].seq if page.has_more else page.session.incarnation_seq
-    log = Log(services.history, principal, target)
+    log = Log(services.history, principal, target, services.names)
     entries, older = await log.entries(start - 1, end), start if page.has_more else None
     if at is not None and page.has_more and at < start:
         around = await services.history.page(principal, target, limit=BEFORE, before=at + 1, include_tools=True)
@@ -104,7 +105,8 @@ def _delay_of(run: Run) -> str:
 
 async def read_between(gateway: Gateway, principal: Principal, name: str, *, after: int, until: int) -> list[PageEntry]:
     """The first entries between two numbers, and a gap for the others. Raises `NotFound`, `Invalid`."""
-    log = Log(gateway.services.history, principal, gateway.services.sessions.target(name))
+    services = gateway.services
+    log = Log(services.history, principal, services.sessions.target(name), services.names)
     return await log.entries(after, until, most=MESSAGES)
 
 
@@ -115,6 +117,7 @@ class Log:
     history: History
     principal: Principal
     target: NamedTarget
+    names: PersonNames
 
     async def entries(self, after: int, until: int, *, most: int | None = None) -> list[PageEntry]:
         """The entries between two numbers; after the `most` first messages, a gap for the others."""
@@ -125,14 +128,14 @@ class Log:
                 break
             if messages == most:
                 gap = gap_entry(events[-1], until)
-                return [*await _entries(events), gap]
+                return [*await self._shown(events), gap]
             events.append(event)
             messages += event.message is not None
-        return await _entries(events)
+        return await self._shown(events)
 
-
-async def _entries(events: list[Event]) -> list[PageEntry]:
-    return await work_on(size_of(event.message for event in events), entries_of, events)
+    async def _shown(self, events: list[Event]) -> list[PageEntry]:
+        await self.names.read(asked_in(events))
+        return await work_on(size_of(event.message for event in events), entries_of, events, self.names.find)
 
 
 async def conversation_head(gateway: Gateway, principal: Principal, name: str) -> PageConversation:

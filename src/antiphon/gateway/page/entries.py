@@ -1,14 +1,14 @@
 """A session's log as the page shows it: one entry for each event that people see."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import cast
 
 from markupsafe import Markup, escape
 
-from antiphon.domain.approval import ApprovalState, Verdict
+from antiphon.domain.approval import Approval, ApprovalState, Verdict
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.finding import read_record
 from antiphon.domain.message import (
@@ -28,6 +28,7 @@ from antiphon.domain.message import (
     step_for_people,
     text_of,
 )
+from antiphon.domain.person import ShownPerson
 from antiphon.domain.run import RunStatus
 from antiphon.domain.text import exact, plain
 from antiphon.gateway.page.markdown import html_from_markdown
@@ -58,6 +59,9 @@ class PagePiece:
     """The id of a call, `<seq>-<index>`."""
 
 
+FindName = Callable[[str], ShownPerson | None]
+"""The person whom an event names, as they are called now."""
+_NEVER = datetime.fromtimestamp(0, UTC)
 ABOVE = PagePiece(kind="text", html=Markup('<div class="plain soft">The reply is the result above.</div>'))
 """Stands for a turn whose text the session already has as the result of its own call."""
 
@@ -80,7 +84,9 @@ class PageEntry:
     text: str = ""
     """A result, or how a run ended."""
     who: str = ""
-    """The author's name, unless it is the reader or the agent."""
+    """The author's name; a person's own is hidden from them. For a request: with whose rights its calls run."""
+    principal: str = ""
+    """The person who wrote, or asks, as whom they act now."""
     tool: str = ""
     call: str = ""
     """The call that a result belongs to."""
@@ -97,17 +103,19 @@ class PageEntry:
     is_error: bool = False
 
 
-def entry_of(event: Event) -> PageEntry | None:
+def entry_of(event: Event, names: FindName) -> PageEntry | None:
     """None for an event that people do not see."""
     match event.message:
         case UserMessage() as message:
+            person = names(event.actor) if message.provenance.kind is ProvenanceKind.EXTERNAL else None
             return _card(event, message) or PageEntry(
                 seq=event.seq,
                 kind="user",
                 at=event.created_at,
                 message_id=message.message_id,
                 pieces=_pieces(event.seq, message.content, is_markdown=False) or (ABOVE,),
-                who=_author(message),
+                who=_author(message, person),
+                principal="" if person is None else str(person.principal),
                 is_foreign=message.provenance.kind is not ProvenanceKind.EXTERNAL,
                 run=event.run_id or "",
             )
@@ -135,7 +143,7 @@ def entry_of(event: Event) -> PageEntry | None:
                 is_error=message.is_error,
             )
         case None:
-            return _fact(event)
+            return _fact(event, names)
 
 
 def gap_entry(last: Event, until: int) -> PageEntry:
@@ -143,9 +151,24 @@ def gap_entry(last: Event, until: int) -> PageEntry:
     return PageEntry(seq=last.seq, kind="gap", at=last.created_at, until=until)
 
 
-def entries_of(events: Sequence[Event]) -> list[PageEntry]:
+def entries_of(events: Sequence[Event], names: FindName) -> list[PageEntry]:
     """The entries of the events that people see."""
-    return [entry for event in events if (entry := entry_of(event)) is not None]
+    return [entry for event in events if (entry := entry_of(event, names)) is not None]
+
+
+def asked_in(events: Sequence[Event]) -> list[str]:
+    """The principals with whose rights these events ask to call tools."""
+    return [str(event.data.get("principal")) for event in events if event.type is EventType.APPROVAL_REQUESTED]
+
+
+def request_entry(approval: Approval, who: str) -> PageEntry:
+    """The card of a request, for deciders who need not see the session that asked."""
+    calls: list[JsonObject] = [
+        {"callId": call.id, "tool": call.tool, "arguments": call.arguments, "reason": call.reason}
+        for call in approval.calls
+    ]
+    card = _card_of_request(calls)
+    return replace(card, at=approval.asked_at, who=who, principal=str(approval.principal), approval=approval.id)
 
 
 def _card(event: Event, message: UserMessage) -> PageEntry | None:
@@ -167,21 +190,33 @@ def _card(event: Event, message: UserMessage) -> PageEntry | None:
     )
 
 
-def _fact(event: Event) -> PageEntry | None:
+def _fact(event: Event, names: FindName) -> PageEntry | None:
     match event.type:
         case EventType.RUN_FINISHED:
             return _end(event)
         case EventType.APPROVAL_REQUESTED:
-            return _request(event)
+            return _request(event, names)
         case EventType.APPROVAL_RESOLVED:
-            return _decision(event)
+            return _decision(event, names)
         case _:
             return None
 
 
-def _request(event: Event) -> PageEntry:
+def _request(event: Event, names: FindName) -> PageEntry:
+    principal = str(event.data.get("principal", ""))
+    person = names(principal)
+    return replace(
+        _card_of_request(_calls_in(event)),
+        seq=event.seq,
+        at=event.created_at,
+        who=principal if person is None else person.shown,
+        principal=principal if person is None else str(person.principal),
+        approval=str(event.data.get("approvalId", "")),
+    )
+
+
+def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
     """The card on which one decides: the exact calls, who asks and why. Only what it shows whole is approved on it."""
-    calls = _calls_in(event)
     shown = [exact(_readable(str(call.get("arguments", "")))) for call in calls]
     pieces = tuple(
         PagePiece(
@@ -194,21 +229,20 @@ def _request(event: Event) -> PageEntry:
         for call, arguments in zip(calls, shown, strict=True)
     )
     return PageEntry(
-        seq=event.seq,
+        seq=0,
         kind="approval",
-        at=event.created_at,
+        at=_NEVER,
         pieces=pieces,
-        who=str(event.data.get("principal", "")),
         is_partial=any(len(arguments) > LONGEST_RESULT for arguments in shown),
-        approval=str(event.data.get("approvalId", "")),
     )
 
 
-def _decision(event: Event) -> PageEntry:
+def _decision(event: Event, names: FindName) -> PageEntry:
     """What was decided, and by whom."""
     state = str(event.data.get("state", ""))
     said = [f"{call.get('tool')}: {_VERDICTS.get(str(call.get('decision')), state)}" for call in _calls_in(event)]
-    by = f" by {event.actor}" if state == ApprovalState.DECIDED else ""
+    person = names(event.actor)
+    by = f" by {event.actor if person is None else person.shown}" if state == ApprovalState.DECIDED else ""
     note = event.data.get("note")
     return PageEntry(
         seq=event.seq,
@@ -279,10 +313,10 @@ def _plain(text: str) -> Markup:
     return Markup('<div class="plain">{}</div>').format(escape(text))
 
 
-def _author(message: UserMessage) -> str:
+def _author(message: UserMessage, person: ShownPerson | None) -> str:
     provenance = message.provenance
     if provenance.kind is ProvenanceKind.EXTERNAL:
-        return message.sender or ""
+        return message.sender or ("" if person is None else person.shown)
     if message.exchange is not None and provenance.source_session_key is not None:
         step = message.exchange
         return step_for_people(step.stage, step.turn, step.of, provenance.source_session_key)

@@ -1,8 +1,9 @@
 """The web page at `/`, rendered here; `static/page.js` makes it interactive. Contract: gateway 6."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,6 +11,7 @@ from msgspec import Meta
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.approval import ApprovalState
 from antiphon.domain.errors import AntiphonError, Invalid, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionRow
@@ -17,19 +19,22 @@ from antiphon.domain.message import MAX_TEXT_BYTES, UserMessage
 from antiphon.domain.session import Source
 from antiphon.domain.text import compact, exact, plain
 from antiphon.domain.tokens import TokenScope
+from antiphon.engine.access.names import PersonNames
 from antiphon.engine.ledger.text_work import size_of, work_on
+from antiphon.engine.runs.decisions import ApprovalFilter
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.engine.views.search import Hit
+from antiphon.feed.follow import View
 from antiphon.gateway.context import Gateway
 from antiphon.gateway.operations.following import LAST_EVENT_ID, resume
 from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, operation
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
 from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_between, read_conversation
-from antiphon.gateway.page.entries import PageEntry, entries_of, entry_of
+from antiphon.gateway.page.entries import PageEntry, asked_in, entries_of, entry_of, request_entry
 from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
 from antiphon.gateway.page.titles import titles_of
-from antiphon.gateway.sse import EVENT_VIEW, FollowResponse, frame
+from antiphon.gateway.sse import FollowResponse, event_view, frame
 from antiphon.policy.acts import Act
 from antiphon.program import public_path
 from antiphon.wire.errors import status_of
@@ -39,9 +44,22 @@ AUTHOR = "page author"
 LISTED = 40
 MOST_LISTED = 1000
 LISTED_STANDING = 100
+LISTED_APPROVALS = 50
 HITS = 30
-NO_SESSIONS = "You take part in no session yet. Begin one with “New chat”, or ask an owner for one."
 """How many messages a search shows."""
+NO_SESSIONS = "You take part in no session yet. Begin one with “New chat”, or ask an owner for one."
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """An open request in the list of those to approve."""
+
+    entry: PageEntry
+    agent: str
+    session: str
+    """The key of the session that asks."""
+
+
 WEB = Source(kind="api", platform="web")
 
 
@@ -106,9 +124,11 @@ async def show_page(ask: Ask, params: ShowPage) -> Response:
     values = {
         "conversation": conversation,
         "problem": problem,
+        "is_new": status == 200,
         "agents": agents,
         "may_all": may_all,
         "longest_bytes": MAX_TEXT_BYTES,
+        "principal": await _principal(gateway, principal),
         "author": gateway.services.home_key.subkey(f"{AUTHOR} {principal}").hex()[:16],
         **listed,
     }
@@ -126,7 +146,27 @@ async def show_browsers(ask: Ask, params: NoParams) -> Response:
 async def show_standing(ask: Ask, params: NoParams) -> Response:
     """What is allowed always, the newest. Each has a button that revokes it."""
     standing = await ask.services.standing_approvals.list(ask.principal, before=None, limit=LISTED_STANDING)
-    return _html("standing.html", {"standing": standing})
+    names = await ask.services.names.read(str(one) for each in standing for one in (each.principal, each.created_by))
+    return _html("standing.html", {"standing": standing, "names": names})
+
+
+@operation("pages.approvals", NoParams, Response, _at("/page/approvals"), scope=TokenScope.APPROVALS)
+async def show_approvals(ask: Ask, params: NoParams) -> Response:
+    """The open requests that the reader may decide, newest first, each on its card, without the sessions that ask."""
+    services, where = ask.services, ApprovalFilter(state=ApprovalState.PENDING)
+    found = await services.approvals.list(ask.principal, where, limit=LISTED_APPROVALS + 1)
+    names = await services.names.read(str(approval.principal) for approval in found)
+    requests = [
+        PageRequest(
+            request_entry(approval, names.get(str(approval.principal), str(approval.principal))),
+            agent=titles_of(ask.gateway).agent(approval.agent_id),
+            session=approval.session_key,
+        )
+        for approval in found[:LISTED_APPROVALS]
+    ]
+    has_more = len(found) > LISTED_APPROVALS
+    may_all = await services.people.may(ask.principal, Act.SET_MODEL)
+    return _html("approvals.html", {"requests": requests, "has_more": has_more, "may_all": may_all})
 
 
 @operation("pages.icon", NoParams, Response, _at("/favicon.ico"), scope=None)
@@ -177,7 +217,7 @@ async def follow_page(ask: Ask, params: FollowPage) -> Response:
     """Streams the log after the `Last-Event-ID`, live: one frame per event, with the HTML that people see."""
     found = await ask.services.sessions.get(ask.principal, ask.target(params.session))
     after, first = resume(found.session, params.after, otherwise=found.session.last_seq)
-    return FollowResponse(ask.services.hub, found.grant, after=after, view=PAGE_VIEW, first=first)
+    return FollowResponse(ask.services.hub, found.grant, after=after, view=page_view(ask.services.names), first=first)
 
 
 ROUTES = (
@@ -185,6 +225,7 @@ ROUTES = (
     show_page,
     show_browsers,
     show_standing,
+    show_approvals,
     show_icon,
     show_sessions,
     show_header,
@@ -195,29 +236,32 @@ ROUTES = (
 """Not in the table: these are for people, not for programs."""
 
 
-def _encode(event: Event) -> bytes:
-    entry = entry_of(event)
-    message_id = event.message.message_id if isinstance(event.message, UserMessage) else None
-    return frame(
-        "entry",
-        {
-            "seq": event.seq,
-            "type": event.type,
-            "sessionId": event.session_id,
-            "runId": event.run_id,
-            "messageId": message_id,
-            "html": "" if entry is None else _entry_html(entry),
-        },
-        id=event.seq,
-    )
+@lru_cache(maxsize=8)
+def page_view(names: PersonNames) -> View:
+    """The log as the page shows it; each event is rendered once for all pages of the gateway."""
 
+    def encode(event: Event) -> bytes:
+        entry = entry_of(event, names.find)
+        message_id = event.message.message_id if isinstance(event.message, UserMessage) else None
+        return frame(
+            "entry",
+            {
+                "seq": event.seq,
+                "type": event.type,
+                "sessionId": event.session_id,
+                "runId": event.run_id,
+                "messageId": message_id,
+                "html": "" if entry is None else _entry_html(entry),
+            },
+            id=event.seq,
+        )
 
-async def _prepare(events: Sequence[Event]) -> None:
-    """Renders slow parts off the event loop and caches them for `_encode`."""
-    await work_on(size_of(event.message for event in events), entries_of, events)
+    async def prepare(events: Sequence[Event]) -> None:
+        """Renders slow parts off the event loop and caches them for `encode`."""
+        await names.read(asked_in(events))
+        await work_on(size_of(event.message for event in events), entries_of, events, names.find)
 
-
-PAGE_VIEW = replace(EVENT_VIEW, encode=_encode, prepare=_prepare)
+    return replace(event_view(names), encode=encode, prepare=prepare)
 
 
 async def _conversation(
@@ -239,6 +283,13 @@ async def _conversation(
         except NotFound:
             await sessions.open(principal, sessions.target("main"), source=WEB)
     return await read_conversation(gateway, principal, name or "main", at=at)
+
+
+async def _principal(gateway: Gateway, principal: Principal) -> str:
+    """As whom the reader acts: the page does not tell them who they are."""
+    await gateway.services.names.refresh()
+    person = gateway.services.names.find(str(principal))
+    return str(principal if person is None else person.principal)
 
 
 async def _listed(
@@ -271,6 +322,7 @@ async def _listed(
         "opened": write_opened(opened),
         "more": min(shown + LISTED, MOST_LISTED) if has_more and shown < MOST_LISTED else None,
         "current": current,
+        "to_approve": await gateway.services.approvals.count_open(principal),
         "titles": titles_of(gateway),
     }
 

@@ -272,6 +272,7 @@ class Conversation {
     this.entries.append(template.content);
     this.nest(entry);
     this.settleRequest(entry);
+    markOwn(entry);
     this.markQueued(entry);
     this.keepUp();
   }
@@ -287,6 +288,7 @@ class Conversation {
     }
     for (const result of findAll('.entry.result', this.entries)) this.nest(result);
     for (const decision of findAll('.entry.decision', this.entries)) this.settleRequest(decision);
+    for (const entry of findAll('.entry[data-principal]', this.entries)) markOwn(entry);
     for (const entry of findAll('.entry.user[data-run]', this.entries)) this.markQueued(entry);
     showTimes(this.element);
   }
@@ -306,27 +308,7 @@ class Conversation {
   settleRequest(decision) {
     if (!decision.matches('.decision')) return;
     const card = find(`.entry.approval[data-approval="${CSS.escape(decision.dataset.approval)}"]`, this.entries);
-    if (!card) return;
-    find('.decide', card).hidden = true;
-    find('.problem', card).hidden = true;
-    find('.state', card).textContent = decision.dataset.status;
-  }
-
-  async decide(button, word) {
-    const entry = button.closest('.entry');
-    const note = find('.note', entry).value.trim();
-    const problem = find('.problem', entry);
-    const buttons = findAll('.decide button', entry);
-    for (const each of buttons) each.disabled = true;
-    problem.hidden = true;
-    try {
-      await call('POST', `/approvals/${encodeURIComponent(entry.dataset.approval)}`, { decision: word, ...(note ? { note } : {}) });
-    } catch (refused) {
-      if (!(refused instanceof Problem)) throw refused;
-      problem.textContent = refused.message;
-      problem.hidden = false;
-    }
-    for (const each of buttons) each.disabled = false;
+    if (card) settleCard(card, decision.dataset.status);
   }
 
   markQueued(entry) {
@@ -352,6 +334,7 @@ class Conversation {
       for (const entry of findAll('.is-queued', this.entries)) entry.classList.remove('is-queued');
     }
     this.element.classList.toggle('is-working', isWorking);
+    this.element.classList.toggle('is-asking', find('#delay', this.element).textContent === 'waits for approval');
     if (this.isAtEnd) this.toEnd();
   }
 

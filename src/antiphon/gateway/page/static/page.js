@@ -1,5 +1,5 @@
 // Brings the page to life. The server renders; htmx fetches the list and earlier messages; `conversation.js` follows
-// the session that is shown, `outbox.js` sends.
+// the session that is shown, `outbox.js` sends, `approvals.js` decides.
 'use strict';
 
 const LIST_EVERY_MS = 4000;
@@ -165,6 +165,7 @@ const actions = {
     event.preventDefault();
     document.body.classList.remove('is-list-shown');
     find('#unsent').close();
+    find('#approvals').close();
     if (link.dataset.key === conversation?.key) return;
     await show(link.dataset.key, { isPushed: true, isFocused: matchMedia('(pointer: fine)').matches });
   },
@@ -287,9 +288,15 @@ const actions = {
   'show-unsent': () => find('#unsent').showModal(),
   dismiss: (button) => button.closest('dialog').close(),
   cancel: () => conversation.cancel(),
-  approve: (button) => conversation.decide(button, 'once'),
-  always: (button) => conversation.decide(button, 'always'),
-  deny: (button) => conversation.decide(button, 'deny'),
+  approve: (button) => decide(button, 'once'),
+  always: (button) => decide(button, 'always'),
+  deny: (button) => decide(button, 'deny'),
+  async 'to-approve'() {
+    await showRequests();
+    const dialog = find('#approvals');
+    dialog.onclose = () => find('#approvals-list').replaceChildren();
+    dialog.showModal();
+  },
   'to-end': () => conversation.toEnd(),
   suggest(button) {
     conversation.input.value = button.dataset.text;
@@ -410,6 +417,7 @@ document.addEventListener('htmx:after:swap', () => {
   markCurrent();
   showBanner();
   showTimes(find('#sidebar'));
+  refreshRequests().catch(() => {});
   checkStream();
   if (distanceBefore !== null) {
     conversation.arrange();

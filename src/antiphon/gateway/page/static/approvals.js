@@ -1,0 +1,70 @@
+// Requests for approval: cards in the transcript and in the list of those to approve, and what was decided.
+'use strict';
+
+// What the reader wrote or asked: the page does not tell them their own name, and nobody below owner decides it.
+function markOwn(entry) {
+  const isOwn = entry.dataset.principal === find('.app').dataset.principal;
+  if (!isOwn) return;
+  entry.classList.add('own');
+  const label = find(':scope > .unseen', entry);
+  if (label && entry.matches('.user')) label.textContent = 'You:';
+}
+
+function settleCard(card, status) {
+  find('.decide', card).hidden = true;
+  find('.others-decide', card).hidden = true;
+  find('.problem', card).hidden = true;
+  find('.state', card).textContent = status;
+}
+
+async function decide(button, word) {
+  const card = button.closest('.entry');
+  const note = find('.note', card).value.trim();
+  const problem = find('.problem', card);
+  const buttons = findAll('.decide button', card);
+  for (const each of buttons) each.disabled = true;
+  problem.hidden = true;
+  try {
+    await call('POST', `/approvals/${encodeURIComponent(card.dataset.approval)}`, { decision: word, ...(note ? { note } : {}) });
+    if (card.closest('#approvals')) settleCard(card, word === 'deny' ? 'denied' : 'approved');
+  } catch (refused) {
+    if (!(refused instanceof Problem)) throw refused;
+    if (refused.status === 409) settleCard(card, 'decided');
+    problem.textContent = refused.message;
+    problem.hidden = false;
+  }
+  for (const each of buttons) each.disabled = false;
+  refreshList();
+}
+
+async function showRequests() {
+  const { text } = await call('GET', '/page/approvals');
+  const list = find('#approvals-list');
+  list.innerHTML = text;
+  for (const card of findAll('.entry.approval', list)) markOwn(card);
+  showTimes(list);
+}
+
+// Cards that were decided elsewhere say so. A note that is being written, and what was refused, stays.
+async function refreshRequests() {
+  const dialog = find('#approvals');
+  if (!dialog?.open) return;
+  const { text } = await call('GET', '/page/approvals');
+  const template = document.createElement('template');
+  template.innerHTML = text;
+  const open = new Set([...findAll('.entry.approval', template.content)].map((card) => card.dataset.approval));
+  const shown = new Set();
+  for (const card of findAll('.entry.approval', dialog)) {
+    shown.add(card.dataset.approval);
+    if (!open.has(card.dataset.approval) && !find('.decide', card).hidden) settleCard(card, 'decided elsewhere');
+  }
+  const list = find('.requests', dialog);
+  const news = [...findAll('.entry.approval', template.content)].filter((card) => !shown.has(card.dataset.approval));
+  if (news.length && !list) {
+    await showRequests();
+    return;
+  }
+  for (const card of news) markOwn(card);
+  list?.prepend(...news);
+  showTimes(dialog);
+}
