@@ -97,7 +97,6 @@ REQUIREMENTS = {
     "runs:3": Requirement("Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."),
     "runs:4": Requirement(
         "A busy session enqueues, collects, steers, interrupts or rejects, per principal.",
-        remaining="a channel's and a session's own mode come with channels and the panel",
     ),
     "runs:5": Requirement(
         "Cancelling is idempotent, keeps partial text and frees the session once unwound.",

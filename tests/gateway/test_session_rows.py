@@ -11,8 +11,9 @@ from antiphon.domain.person import Identity, PersonRole, person_principal
 from tests.channels.test_webhook import DOOR, SECRET, answered, message, ring, serve_door
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import START, ManualClock
+from tests.engine.stage import START, HeldRunner, ManualClock
 from tests.gateway.served import Json, Served, new_client, serve
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -126,3 +127,38 @@ async def test_reopening_asks_anew_who_opens(open_home: OpenHome) -> None:
         await people.suspend(OWNER, "vera")
         answers.append(await reopened())
         assert answers == ["forbidden", "open", "forbidden", "open", "suspended"]
+
+
+@requirement("runs:4", "channels:1", "list:2")
+@pytest.mark.parametrize(("own", "session", "count"), [(None, None, 2), ("enqueue", None, 3), (None, "enqueue", 3)])
+async def test_a_channel_collects_unless_it_or_the_session_says_otherwise(
+    open_home: OpenHome, own: str | None, session: str | None, count: int
+) -> None:
+    clock, runner = ManualClock(), HeldRunner()
+    door: Json = {"secret": SECRET} | ({} if own is None else {"queue_mode": own})
+    settings: Json = {"channels": {"webhook": {"door": door}}, "messages": {"queue": {"mode": "reject"}}}
+    async with (
+        serve(open_home, settings, Parts(clock=clock, runner=runner)) as served,
+        new_client(served.url) as client,
+    ):
+        runs = [(await ring(client, clock, message("m-1"))).json()["runId"]]
+        await runner.until_begun(1)
+        if session is not None:
+            patched = await served.client.patch(f"/sessions/{DOOR}", json={"queueMode": session})
+            assert patched.json()["queueMode"] == session == (await row_of(served, DOOR))["queueMode"]
+        runs += [(await ring(client, clock, message(id, id))).json()["runId"] for id in ("m-2", "m-3")]
+        assert len(set(runs)) == count
+        runner.release_all()
+        assert (await served.client.get(f"/runs/{runs[-1]}?wait={SECONDS}")).json()["status"] == "ok"
+
+
+@requirement("runs:4")
+async def test_a_session_takes_no_mode_that_does_not_exist(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        await served.open("api:desk")
+        answer = await served.client.patch("/sessions/api:desk", json={"queueMode": "later"})
+        assert answer.status_code == 422 and "queueMode" not in await row_of(served, "api:desk")
+        await served.client.patch("/sessions/api:desk", json={"queueMode": "steer"})
+        assert (await row_of(served, "api:desk"))["queueMode"] == "steer"
+        await served.client.patch("/sessions/api:desk", json={"queueMode": None})
+        assert "queueMode" not in await row_of(served, "api:desk")

@@ -761,4 +761,18 @@ BUGS = (
         "    own = None",
         "engine/test_deciders.py::test_each_decider_is_told_how_many_requests_wait_for_them[sqlite]",
     ),
+    Bug(
+        "a session's queue mode goes before the one that a message chose",
+        "engine/sessions/inbox.py",
+        "    own = None if command.is_mode_chosen else session.queue_mode\n",
+        "    own = session.queue_mode\n",
+        "engine/test_inbox.py::test_a_message_goes_before_its_session_and_that_before_the_configuration[sqlite]",
+    ),
+    Bug(
+        "a session that interrupts does so for everybody",
+        "engine/sessions/inbox.py",
+        "if mode is not QueueMode.INTERRUPT or is_favoured(standing):",
+        "if own is not None or mode is not QueueMode.INTERRUPT or is_favoured(standing):",
+        "engine/test_inbox.py::test_a_session_that_interrupts_does_so_for_nobody_who_may_not[sqlite]",
+    ),
 )

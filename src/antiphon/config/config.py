@@ -247,6 +247,7 @@ class Config(Section):
                     url=section.url,
                     agent_id=AgentId(section.agent or default),
                     principal=OWNER if section.principal == "owner" else None,
+                    queue_mode=section.queue_mode,
                     timeout_seconds=section.timeout_seconds,
                 )
             )

@@ -38,6 +38,7 @@ class SessionChanges(TypedDict, total=False):
     thinking_level: Literal["off", "low", "medium", "high"] | None
     verbose_level: str | None
     send_policy: Literal["allow", "deny"] | None
+    queue_mode: QueueMode | None
     clearance: Classification | None
 
 

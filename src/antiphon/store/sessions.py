@@ -161,6 +161,7 @@ class SessionHead(NamedTuple):
     send_policy: str | None
     channel: str | None
     """The channel for its answers."""
+    queue_mode: str | None
 
     @property
     def end(self) -> LogEnd:
@@ -168,7 +169,7 @@ class SessionHead(NamedTuple):
 
 
 HEAD = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
-s.description IS NOT NULL, s.send_policy, s.delivery_channel"""
+s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode"""
 _SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
 
 

@@ -12,6 +12,7 @@ from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
 from antiphon.config.sections.section import Section
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.policy.rights import RoleTools
 
 
@@ -42,6 +43,9 @@ class WebhookSection(Section):
     """The agent of its chats; `agents.default` unless set."""
     principal: Literal["guest", "owner"] = "guest"
     """The rights of its messages: each peer is a guest of its own, or all have the owner's rights."""
+    queue_mode: QueueMode = QueueMode.COLLECT
+    """How its messages are handled if their session is busy, unless the session has a mode of its own. `collect`
+    answers all messages that wait with one run."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
 

@@ -67,6 +67,8 @@ class Envelope:
     """The place of the reply, as given by the channel that brings the message; None outside channels."""
     channel: str | None = None
     """The channel whose reader reads the log itself, such as `webchat`; None for programs."""
+    queue_mode: QueueMode | None = None
+    """The mode of messages from this channel; None outside channels."""
 
 
 PLAIN = Envelope()
@@ -79,6 +81,8 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     may_repeat: bool
     """Whether the caller chose the message id; a drawn id is always new."""
     mode: QueueMode
+    is_mode_chosen: bool
+    """Whether the sender chose the mode; otherwise the session's own mode goes before it."""
     run_id: RunId
     """Of the run that answers, if one must be queued."""
     new_session_id: SessionId
@@ -150,7 +154,8 @@ class Inbox:
             target=target,
             message=message,
             may_repeat=message_id is not None,
-            mode=mode or self._rules.queue_mode,
+            mode=mode or envelope.queue_mode or self._rules.queue_mode,
+            is_mode_chosen=mode is not None,
             run_id=RunId(self._ids.new("run")),
             new_session_id=self._sessions.new_session_id(Source()),
             rules=self._rules,
@@ -281,9 +286,14 @@ async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing,
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage, standing: Standing) -> QueueMode:
-    """Only an owner's messages interrupt another principal's work; a guest's waits instead. Contract: runs 4."""
-    if command.mode is not QueueMode.INTERRUPT or is_favoured(standing):
-        return command.mode
+    """The mode that was chosen, else the session's own, else that of the channel or the configuration.
+
+    Only an owner's messages interrupt another principal's work; a guest's waits instead. Contract: runs 4.
+    """
+    own = None if command.is_mode_chosen else session.queue_mode
+    mode = command.mode if own is None else QueueMode(own)
+    if mode is not QueueMode.INTERRUPT or is_favoured(standing):
+        return mode
     active = await ledger.find_active(query, session.row)
     waiting = [*([] if active is None else [active]), *await ledger.find_queued(query, session.row)]
     is_own = all(run.principal == command.principal for run in waiting)

@@ -20,6 +20,7 @@ from antiphon.domain.label import names_all
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.person import Identity, Person, PersonRole
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
@@ -536,6 +537,8 @@ def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
                 columns |= clearance_columns(value)
             case "clearance", _:
                 columns |= clearance_columns(None)
+            case "queue_mode", str():
+                columns[name] = QueueMode(value).value
             case _:
                 assert value is None or isinstance(value, str)
                 columns[name] = value
