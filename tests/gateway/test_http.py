@@ -15,6 +15,7 @@ import pytest
 from antiphon.app import Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import SessionId
 from antiphon.store import events as log
@@ -473,7 +474,7 @@ async def test_following_an_ended_id_brings_its_events_and_no_others(chat: Serve
 
     async def late(tx: Transaction) -> None:
         """A result that comes for the ended incarnation, as after a reset."""
-        event = NewEvent(type=EventType.ERROR, actor="system", data={"code": "late"})
+        event = NewEvent(type=EventType.ERROR, actor="system", classification=PUBLIC, data={"code": "late"})
         addition = log.Addition(incarnation=SessionId(ended), events=[event], at_ms=0)
         await log.append(tx, row, addition)
 

@@ -163,8 +163,8 @@ BUGS = (
     Bug(
         "the results of steps are those of their first fold",
         "domain/transcript.py",
-        "                    self._stale.add(result.call_seq)",
-        "                    pass",
+        "        self._stale.add(step)\n",
+        "        pass\n",
         "engine/test_transcript.py::test_folding_piece_by_piece_is_folding_at_once",
     ),
     Bug(

@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         "a cancelled run leaves its calls open",
         "engine/runs/lifecycle.py",
-        "        steps += [_closing_step(run, call) for call in unfinished]\n",
+        "        steps += [_closing_step(run, call, made_of) for call in unfinished]\n",
         "",
         "engine/test_runs.py::test_a_cancelled_run_leaves_no_call_open[sqlite]",
     ),

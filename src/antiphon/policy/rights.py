@@ -100,6 +100,11 @@ def is_favoured(standing: Standing) -> bool:
     return reaches_all(standing)
 
 
+def is_trusted(standing: Standing) -> bool:
+    """Whether the words of the principal are trusted; nobody vouches for those of others. Contract: flow 2."""
+    return reaches_all(standing)
+
+
 def is_heard_unnamed(standing: Standing) -> bool:
     """Whether its words in a group may be for the agent without a mention. Contract: groups 1, 2."""
     return reaches_all(standing)

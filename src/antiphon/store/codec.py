@@ -151,6 +151,11 @@ def classification_values(value: Classification) -> tuple[int, int, int, str | N
     return int(value.level), value.compartments, _INTEGRITIES.index(value.integrity), value.person
 
 
+def classification_columns(prefix: str) -> str:
+    """The columns of a classification whose names begin so, in the order in which `classification` takes them."""
+    return ", ".join(f"{prefix}{name}" for name in ("level", "compartments", "integrity", "person"))
+
+
 def clearance_columns(value: Classification | None) -> dict[str, SqlValue]:
     """The columns of a session's clearance; None for no limit."""
     if value is None:
@@ -228,8 +233,11 @@ def event_within(session: SessionRow, incarnation: SessionId, row: Row) -> Event
     )
 
 
-def event_values(event: NewEvent) -> tuple[SqlValue, ...]:
-    """The values for type, role, actor, run_id, message_id, level, compartments, integrity, person, payload."""
+def event_values(event: NewEvent, base: Classification) -> tuple[SqlValue, ...]:
+    """The values for type, role, actor, run_id, message_id, level, compartments, integrity, person, payload.
+
+    Its classification is at least `base`.
+    """
     message = event.message
     return (
         event.type.value,
@@ -237,6 +245,6 @@ def event_values(event: NewEvent) -> tuple[SqlValue, ...]:
         event.actor,
         event.run_id,
         message.message_id if message is not None and event.is_addressed else None,
-        *classification_values(event.classification),
+        *classification_values(event.classification.join(base)),
         _encode(_Payload(message, event.data)).decode(),
     )

@@ -138,6 +138,10 @@ class LogEnd(NamedTuple):
     last_seq: int
     incarnation: SessionId
     """The present incarnation."""
+    base: Classification
+    """The session's base: no event of the log is below it."""
+    taint: Classification | None = None
+    """The taint of the incarnation of the run with which it was read; None if it was not read with a run."""
 
 
 class Child(NamedTuple):
@@ -162,14 +166,20 @@ class SessionHead(NamedTuple):
     channel: str | None
     """The channel for its answers."""
     queue_mode: str | None
+    base_level: int
+    base_compartments: int
+    base_integrity: int
+    base_person: str | None
 
     @property
     def end(self) -> LogEnd:
-        return LogEnd(self.last_seq, self.id)
+        base = codec.classification(self.base_level, self.base_compartments, self.base_integrity, self.base_person)
+        return LogEnd(self.last_seq, self.id, base)
 
 
-HEAD = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
-s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode"""
+HEAD = f"""s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
+s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode,
+{codec.classification_columns("s.base_")}"""
 _SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Agent
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
@@ -344,6 +344,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     started = NewEvent(
         type=EventType.SESSION_STARTED,
         actor=str(command.principal),
+        classification=PUBLIC,
         data={"sessionId": session_id, "reason": "opened"},
     )
     await log.append(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
