@@ -33,6 +33,10 @@ INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "cont
 """Columns of a session's row that describe its present incarnation."""
 
 
+append_events = log.append
+"""Stores events that are no words and no steps of a run, with changes of the session's row; returns the last `seq`."""
+
+
 class Recipient(Protocol):
     """The parts of a session that a message needs to enter its log: the whole row, or its head."""
 
