@@ -124,6 +124,42 @@ BUGS = (
         "gateway/test_people.py::test_nobody_is_signed_in_for_whom_the_page_shows_nothing[sqlite]",
     ),
     Bug(
+        "a channel reads sessions of other namespaces",
+        "policy/reach.py",
+        "    if reach.namespace is not None and namespace_of(id) != reach.namespace:",
+        "    if reach.namespace is not None and not id:",
+        "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace[sqlite]",
+    ),
+    Bug(
+        "a channel lists sessions of namespaces that begin with its own",
+        "store/scopes.py",
+        '        start = f"{reach.namespace}:"',
+        "        start = reach.namespace",
+        "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace[sqlite]",
+    ),
+    Bug(
+        "the display name of a sender says who they are",
+        "engine/sessions/senders.py",
+        "            identity=self.identity(channel, id),",
+        "            identity=self.identity(channel, name or id),",
+        "gateway/test_channel_tokens.py::test_a_channel_speaks_for_each_sender_with_that_persons_rights[sqlite]",
+    ),
+    Bug(
+        "a channel classifies the sessions that it opens",
+        "policy/rights.py",
+        "        return ALLOW if act in _CHANNEL_ACTS else _NO_CHANNEL",
+        "        return ALLOW",
+        "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace[sqlite]",
+    ),
+    Bug(
+        "a channel opens sessions of other namespaces",
+        "engine/sessions/sessions.py",
+        "    if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):\n"
+        "        return _outside(reach.namespace)\n",
+        "",
+        "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace[sqlite]",
+    ),
+    Bug(
         "guests delete their chats",
         "policy/rights.py",
         "Act.DELETE: (PersonRole.USER,",

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.session import SessionType
@@ -65,12 +65,19 @@ _ACTS: Mapping[tuple[PersonRole | None, Act], Decision] = {
     for role in (None, *_RANKS)
 }
 """The decision for each role and act; who has no role has a guest's."""
+_CHANNEL_ACTS = frozenset(
+    {Act.LIST, Act.READ, Act.SEND, Act.STATUS, Act.CHANGE, Act.EDIT, Act.OPEN, Act.LIST_RUNS, Act.LIST_TREES}
+)
+"""What the program of a channel may do in its namespace, and nowhere else. Contract: access 2."""
+_NO_CHANNEL = Deny("forbidden", "Channel tokens may read, open and change sessions of their namespace, and write there")
 
 
 def decide_act(standing: Standing, act: Act) -> Decision:
     """Whether the principal may perform the act at all, before any session is named."""
     if standing.is_suspended:
         return SUSPENDED
+    if standing.role is None and channel_of(standing.principal) is not None:
+        return ALLOW if act in _CHANNEL_ACTS else _NO_CHANNEL
     return _ACTS[standing.role, act]
 
 
