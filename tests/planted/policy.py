@@ -160,6 +160,13 @@ BUGS = (
         "gateway/test_channel_tokens.py::test_a_channel_sees_and_changes_only_sessions_of_its_namespace[sqlite]",
     ),
     Bug(
+        "guests see who is at work",
+        "policy/rights.py",
+        "Act.LIST_WORK: (PersonRole.USER,",
+        "Act.LIST_WORK: (PersonRole.GUEST,",
+        "cli/test_rights.py::test_every_command_answers_everybody_as_the_table_says",
+    ),
+    Bug(
         "guests delete their chats",
         "policy/rights.py",
         "Act.DELETE: (PersonRole.USER,",
