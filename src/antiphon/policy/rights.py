@@ -34,8 +34,9 @@ class RoleTools:
 
 SUSPENDED = Deny("suspended", "Person is suspended. Only an owner can end that")
 
+_NO_LISTS = "Guests may not see lists of sessions, such as the page. Ask an owner to make you a user"
 _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
-    Act.LIST: (PersonRole.USER, "Guests may not list sessions"),
+    Act.LIST: (PersonRole.USER, _NO_LISTS),
     Act.READ: (PersonRole.GUEST, ""),
     Act.SEND: (PersonRole.GUEST, ""),
     Act.STATUS: (PersonRole.GUEST, ""),
@@ -44,7 +45,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.EDIT: (PersonRole.USER, "Guests may not name or describe sessions"),
     Act.DELETE: (PersonRole.USER, "Guests may not delete sessions"),
     Act.LIST_RUNS: (PersonRole.USER, "Guests may not list runs"),
-    Act.LIST_TREES: (PersonRole.USER, "Guests may not see trees"),
+    Act.LIST_TREES: (PersonRole.USER, _NO_LISTS),
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
