@@ -74,6 +74,7 @@ from antiphon.engine.services import Services
 from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
+from antiphon.engine.sessions.senders import Senders
 from antiphon.engine.sessions.sessions import Sessions
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
@@ -356,6 +357,7 @@ def _build(
         cursors=cursors,
         sessions=sessions,
         inbox=inbox,
+        senders=Senders(database, rules, clock),
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),

@@ -155,6 +155,7 @@ _OPERATIONS: dict[Kind, str] = {
         "standing-approvals.list before | standing-approvals.revoke standingId | "
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
+        "sessions.append sender.id | sessions.post sender.id | "
         "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
         "people.get personId | people.link personId | people.list after | people.merge into | people.merge personId | "
         "people.remove personId | people.resume personId | people.role personId | people.suspend personId"
@@ -163,6 +164,7 @@ _OPERATIONS: dict[Kind, str] = {
     Kind.STORED: (
         "approvals.resolve note | "
         "sessions.append content.data | sessions.append content.mimeType | sessions.append content.text | "
+        "sessions.append sender.name | sessions.post sender.name | "
         "sessions.append messageId | sessions.append sender | sessions.append text | sessions.create label | "
         "sessions.create metadata | sessions.create source.kind | sessions.create source.platform | "
         "sessions.create source.triggerId | sessions.patch description | sessions.patch displayName | "
@@ -191,6 +193,7 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post mentioned | sessions.post occurredAt | sessions.post queueMode | sessions.post role | "
         "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
         "people.invite role | people.list limit | people.role role | "
+        "tokens.create namespace | "
         "tokens.create days | tokens.create scopes | trees.list includeInactive | trees.list limit | trees.list roots"
     ),
 }

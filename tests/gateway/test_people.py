@@ -166,6 +166,20 @@ async def test_nobody_is_signed_in_for_whom_the_page_shows_nothing(open_home: Op
             assert (await code_of(answer)) == (403, "scope_beyond_maker")
 
 
+@requirement("access:1", "access:4")
+async def test_the_page_tells_a_demoted_person_what_to_do(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        invited = await invite(served, "Ann")
+        async with signed_in(served, invited["code"]) as browser:
+            assert (await browser.get("/page")).status_code == 200
+            await served.client.post("/people/ann/role", json={"role": "guest"})
+            refused = await browser.get("/page")
+            assert await code_of(refused) == (403, "forbidden")
+            assert "Ask an owner to make you a user" in refused.json()["error"]["message"]
+            await served.client.post("/people/ann/role", json={"role": "user"})
+            assert (await browser.get("/page")).status_code == 200
+
+
 @requirement("gateway:5")
 async def test_the_public_address_begins_links_and_is_let_in(open_home: OpenHome) -> None:
     settings = {"gateway": {"public_url": "https://chat.example.org/"}}

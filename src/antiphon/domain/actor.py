@@ -7,17 +7,21 @@ from typing import Self
 
 class PrincipalKind(StrEnum):
     PERSON = "person"
+    CHANNEL = "channel"
     AGENT = "agent"
     SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A person, an agent session or the system. It names who acts, never what they may. Contract: access 1, runs 7."""
+    """A person, a channel, an agent session or the system. It names who acts, never what they may.
+
+    Contract: access 1, runs 7.
+    """
 
     kind: PrincipalKind
     name: str
-    """Unique within the kind: a person's id, an agent's session key."""
+    """Unique within the kind: a person's id, a channel's namespace, an agent's session key."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
@@ -43,6 +47,16 @@ class Asker:
 OWNER = Principal(PrincipalKind.PERSON, "owner")
 """The person who is an owner from the first start on. What they may, their role decides."""
 SYSTEM = Principal(PrincipalKind.SYSTEM, "antiphon")
+
+
+def channel_principal(namespace: str) -> Principal:
+    """The program that serves a channel. It reaches the sessions of its namespace and speaks for senders there."""
+    return Principal(PrincipalKind.CHANNEL, namespace)
+
+
+def channel_of(principal: Principal) -> str | None:
+    """The namespace of the channel that the principal names; None for persons, sessions and the system."""
+    return principal.name if principal.kind is PrincipalKind.CHANNEL else None
 
 
 def session_principal(session_key: str) -> Principal:

@@ -7,6 +7,14 @@ from antiphon.domain.ids import AgentId, SessionId
 from antiphon.domain.keys import SessionKey, parse_key
 
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+RESERVED_NAMESPACES = frozenset(
+    {
+        *("agent", "api", "chat", "cli", "cron", "current", "global", "group", "hook", "main", "node", "parent"),
+        *("channel", "direct", "schedule", "spawn", "sub", "subagent", "system", "thread", "topic", "unknown", "web"),
+        *("webchat", "webhook"),
+    }
+)
+"""Namespaces of sessions that are no channel's, or of channels that Antiphon serves itself, and words that keys use."""
 _LONGEST_AGENT = AgentId("a" * 64)
 
 
@@ -30,6 +38,26 @@ def has_namespace(text: str) -> bool:
     """Whether the text has the form `<namespace>:<rest>`, whatever the rest."""
     namespace, _, rest = text.partition(":")
     return bool(rest) and namespace != "agent" and _NAMESPACE.fullmatch(namespace) is not None
+
+
+def parse_namespace(text: str) -> str:
+    """The namespace of a channel that a program serves. Raises `Invalid` (`invalid_namespace`)."""
+    if _NAMESPACE.fullmatch(text) is None:
+        raise Invalid(
+            f"Namespace is not valid: {text[:80]!r}. Use 1 to 64 of a-z, 0-9, _ and -, without the colon.",
+            code="invalid_namespace",
+        )
+    if text in RESERVED_NAMESPACES or text.startswith("node-"):
+        raise Invalid(
+            f"Namespace is reserved: {text!r}. Name the channel's own, such as 'telegram'.", code="invalid_namespace"
+        )
+    return text
+
+
+def is_key_of_channel(key: SessionKey, namespace: str) -> bool:
+    """Whether a session with this key belongs to the channel: `agent:<id>:<namespace>:…`."""
+    parts = key.value.split(":", 3)
+    return len(parts) == 4 and parts[0] == "agent" and parts[2] == namespace
 
 
 def namespace_of(session_id: SessionId) -> str:

@@ -24,6 +24,8 @@ ALL_SCOPES = frozenset(TokenScope)
 """Those of the owner's token and of signed-in browsers."""
 USUAL_SCOPES = frozenset({TokenScope.READ, TokenScope.WRITE})
 """Those of a new token that names none."""
+CHANNEL_SCOPES = USUAL_SCOPES
+"""The most that the token of a channel may have."""
 
 
 def read_scopes(names: Collection[str]) -> frozenset[TokenScope]:

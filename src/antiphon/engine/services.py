@@ -23,6 +23,7 @@ from antiphon.engine.runs.decisions import Approvals
 from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
+from antiphon.engine.sessions.senders import Senders
 from antiphon.engine.sessions.sessions import Sessions
 from antiphon.engine.views.activities import Activities
 from antiphon.engine.views.history import History
@@ -42,6 +43,7 @@ class Services:
     cursors: Cursors
     sessions: Sessions
     inbox: Inbox
+    senders: Senders
     runs: Runs
     approvals: Approvals
     standing_approvals: StandingApprovals

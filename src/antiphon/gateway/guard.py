@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from antiphon.domain.actor import channel_of
 from antiphon.domain.errors import AntiphonError, Limited
 from antiphon.engine.services import Services
 from antiphon.gateway.addresses import Addresses, RouteEndpoint
@@ -146,7 +147,10 @@ class Guard:
         if entry is None or scope["method"] in SAFE_METHODS:
             return
         try:
-            self._services.buckets.take(entry.counted_as, is_favoured=entry.is_favoured)
+            if channel_of(entry.principal) is not None:
+                self._services.buckets.take_for_crowd(str(entry.principal))  # each sender is counted besides
+            else:
+                self._services.buckets.take(entry.counted_as, is_favoured=entry.is_favoured)
         except Limited as limited:
             raise _Refused(429, limited.code, limited.message, retry_after=limited.retry_after_seconds) from limited
 

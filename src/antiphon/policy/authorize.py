@@ -7,6 +7,7 @@ principal's standing in that moment, and returns the reach; `policy/reach.decide
 
 from msgspec import Struct
 
+from antiphon.domain.actor import channel_of
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.policy.acts import Act
@@ -45,6 +46,8 @@ def authorize(standing: Standing, limits: Limits, act: Act) -> Reach | Deny:
         return decision
     if limits.session is None and reaches_all(standing):
         return _EVERYTHING[act]
+    if (namespace := channel_of(standing.principal)) is not None:
+        return Reach(act=act, namespace=namespace)
     participant = None if reaches_all(standing) else str(standing.principal)
     return Reach(act=act, participant=participant, only=limits.session)
 

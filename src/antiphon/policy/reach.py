@@ -13,6 +13,7 @@ from msgspec import Struct
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session, SessionSummary
+from antiphon.domain.session_ids import namespace_of
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import may_enter
@@ -42,6 +43,8 @@ class Reach(Struct, frozen=True, kw_only=True, gc=False):
     act: Act
     participant: str | None = None
     """A principal that reaches only the sessions it takes part in; None for no such limit."""
+    namespace: str | None = None
+    """The namespace of session ids that a channel is confined to; None for no such limit. Contract: access 2."""
     only: SessionRow | None = None
     """The one session of these that it holds; None for no such limit."""
     viewer: Viewer | None = None
@@ -49,14 +52,14 @@ class Reach(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_everything(self) -> bool:
-        return self.participant is None and self.only is None and self.viewer is None
+        return self.participant is None and self.namespace is None and self.only is None and self.viewer is None
 
     @property
     def clearance(self) -> Classification:
         """The clearance to which everything seen of the sessions must flow. Contract: flow 3."""
         if self.viewer is not None:
             return self.viewer.session.taint
-        return EVERYTHING if self.participant is None else PUBLIC
+        return EVERYTHING if self.participant is None and self.namespace is None else PUBLIC
 
 
 class Grant(Struct, frozen=True, kw_only=True, gc=False):
@@ -112,7 +115,7 @@ def decide(
     """
     viewer = reach.viewer
     if viewer is None:
-        return decide_participation(reach, session.row, is_participant=is_participant)
+        return decide_participation(reach, session.row, session.id, is_participant=is_participant)
     grant = Grant(act=reach.act, session=session.row, incarnation=incarnation)
     own = viewer.session
     if not may_enter(taint, reach.clearance):
@@ -137,7 +140,12 @@ def decide(
 
 def is_as_far(one: Reach, other: Reach) -> bool:
     """Whether both reaches belong to one actor and hold the same sessions."""
-    return (one.participant, one.only, one.viewer) == (other.participant, other.only, other.viewer)
+    return (one.participant, one.namespace, one.only, one.viewer) == (
+        other.participant,
+        other.namespace,
+        other.only,
+        other.viewer,
+    )
 
 
 def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
@@ -145,12 +153,15 @@ def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
     return Grant(act=reach.act, session=session.row, incarnation=session.id)
 
 
-def decide_participation(reach: Reach, session: SessionRow, *, is_participant: bool) -> Grant | Deny:
+def decide_participation(reach: Reach, session: SessionRow, id: SessionId, *, is_participant: bool) -> Grant | Deny:
     """Whether a person reaches the session: owners reach every session, others those they take part in.
 
-    A bound token reaches its session alone, and that only while its maker does. Contract: access 1, 2.
+    A bound token reaches its session alone, and that only while its maker does; a channel the sessions whose present
+    `id` is in its namespace. Contract: access 1, 2.
     """
     assert reach.viewer is None
+    if reach.namespace is not None and namespace_of(id) != reach.namespace:
+        return Deny("access.namespace", "The session is not in the channel's namespace.")
     if reach.only not in (None, session):
         return Deny("access.bound", "The token is bound to another session.")
     if reach.participant is None or is_participant:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.session import SessionType
@@ -34,8 +34,9 @@ class RoleTools:
 
 SUSPENDED = Deny("suspended", "Person is suspended. Only an owner can end that")
 
+_NO_LISTS = "Guests may not see lists of sessions, such as the page. Ask an owner to make you a user"
 _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
-    Act.LIST: (PersonRole.USER, "Guests may not list sessions"),
+    Act.LIST: (PersonRole.USER, _NO_LISTS),
     Act.READ: (PersonRole.GUEST, ""),
     Act.SEND: (PersonRole.GUEST, ""),
     Act.STATUS: (PersonRole.GUEST, ""),
@@ -44,7 +45,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.EDIT: (PersonRole.USER, "Guests may not name or describe sessions"),
     Act.DELETE: (PersonRole.USER, "Guests may not delete sessions"),
     Act.LIST_RUNS: (PersonRole.USER, "Guests may not list runs"),
-    Act.LIST_TREES: (PersonRole.USER, "Guests may not see trees"),
+    Act.LIST_TREES: (PersonRole.USER, _NO_LISTS),
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
@@ -65,12 +66,19 @@ _ACTS: Mapping[tuple[PersonRole | None, Act], Decision] = {
     for role in (None, *_RANKS)
 }
 """The decision for each role and act; who has no role has a guest's."""
+_CHANNEL_ACTS = frozenset(
+    {Act.LIST, Act.READ, Act.SEND, Act.STATUS, Act.CHANGE, Act.EDIT, Act.OPEN, Act.LIST_RUNS, Act.LIST_TREES}
+)
+"""What the program of a channel may do in its namespace, and nowhere else. Contract: access 2."""
+_NO_CHANNEL = Deny("forbidden", "Channel tokens may read, open and change sessions of their namespace, and write there")
 
 
 def decide_act(standing: Standing, act: Act) -> Decision:
     """Whether the principal may perform the act at all, before any session is named."""
     if standing.is_suspended:
         return SUSPENDED
+    if standing.role is None and channel_of(standing.principal) is not None:
+        return ALLOW if act in _CHANNEL_ACTS else _NO_CHANNEL
     return _ACTS[standing.role, act]
 
 

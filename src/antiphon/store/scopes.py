@@ -119,6 +119,9 @@ def _access(reach: Reach, viewer: Viewer, participant: str) -> Condition:
 
 def _of_person(reach: Reach) -> Condition:
     """What a person or program reaches. Contract: access 1, 2."""
+    if reach.namespace is not None:
+        start = f"{reach.namespace}:"
+        return Condition(f"SUBSTR(s.incarnation, 1, {len(start)}) = ?", (start,))
     found = ANY if reach.participant is None else _takes_part(reach.participant)
     return found if reach.only is None else all_of([Condition("s.id = ?", (reach.only,)), found])
 

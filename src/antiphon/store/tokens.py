@@ -25,6 +25,8 @@ class TokenKind(StrEnum):
     """A token of a program that acts as one session."""
     PERSON = "person"
     """A token of a program that acts as a person."""
+    CHANNEL = "channel"
+    """A token of a program that serves a channel."""
     OWNER = "owner"
     """The owner's token; one row."""
 
@@ -212,6 +214,8 @@ class Token:
     """Who acts with it; for a token that is bound to a session, the person who made it."""
     scopes: frozenset[TokenScope] = frozenset()
     """Empty for a token that is bound to a session."""
+    namespace: str | None = None
+    """The namespace of the channel that it serves; None for other tokens."""
     session: SessionRow | None = None
     """The session that it is bound to; None for a token of a person."""
     session_key: str | None = None
@@ -235,8 +239,9 @@ def _scopes(text: str) -> frozenset[TokenScope]:
 
 _TOKEN = SelectList(
     Token,
-    "t.id, t.kind, t.hash, t.principal, COALESCE(t.scopes, '') AS scopes, t.session, s.key AS session_key, t.name, "
-    "t.created_at AS created_at_ms, t.last_used_at AS last_used_at_ms, t.expires_at AS expires_at_ms, "
+    "t.id, t.kind, t.hash, t.principal, COALESCE(t.scopes, '') AS scopes, t.namespace, t.session, "
+    "s.key AS session_key, t.name, t.created_at AS created_at_ms, t.last_used_at AS last_used_at_ms, "
+    "t.expires_at AS expires_at_ms, "
     "COALESCE(p.role = 'owner', FALSE) AS is_owners, COALESCE(p.is_suspended, 0) AS is_suspended, "
     "COALESCE(p.revision, 0) AS revision",
     kind=TokenKind,
@@ -247,20 +252,22 @@ _TOKEN = SelectList(
 )
 _TOKENS = (
     f"SELECT {_TOKEN.text} FROM tokens t LEFT JOIN people p ON p.id = {_PERSON} "
-    f"LEFT JOIN sessions s ON s.id = t.session WHERE t.kind IN ('{TokenKind.SESSION}', '{TokenKind.PERSON}') "
+    f"LEFT JOIN sessions s ON s.id = t.session WHERE t.kind IN ('{TokenKind.SESSION}', '{TokenKind.PERSON}', "
+    f"'{TokenKind.CHANNEL}') "
     "AND s.deleted_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > ?)"
 )
 
 
 async def insert_token(tx: Transaction, token: Token) -> None:
     await tx.execute(
-        "INSERT INTO tokens (hash, kind, principal, scopes, created_at, expires_at, id, name, session) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tokens (hash, kind, principal, scopes, namespace, created_at, expires_at, id, name, session) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             token.hash,
             token.kind.value,
             str(token.principal),
             " ".join(sorted(token.scopes)) or None,
+            token.namespace,
             token.created_at_ms,
             token.expires_at_ms,
             token.id,

@@ -1,6 +1,6 @@
 """Tokens, browsers and sign-in. Contract: access 2, gateway 6."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from antiphon.domain.person import person_of
@@ -11,15 +11,17 @@ from antiphon.wire.encoding import Shape
 
 
 class TokenRow(Shape, frozen=True, kw_only=True):
-    """A token of a person or of a session, or a signed-in browser, without its secrets."""
+    """A token of a person, of a channel or of a session, or a signed-in browser, without its secrets."""
 
     id: str
-    kind: Literal["session", "person", "browser"]
+    kind: Literal["session", "person", "channel", "browser"]
     session_key: str | None = None
     person_id: str | None = None
     """The person as whom it acts; for a session's token, the one who made it and within whose rights it acts."""
+    namespace: str | None = None
+    """The namespace of the channel that it serves: the sessions whose ids begin with it and a colon."""
     scopes: Sequence[TokenScope] | None = None
-    """What a person's token may do."""
+    """What the token of a person or a channel may do."""
     created_at: int
     name: str | None = None
     last_used_at: int | None = None
@@ -60,13 +62,21 @@ class Proof(Shape, frozen=True, kw_only=True):
     proof: str
 
 
+_KINDS: Mapping[TokenKind, Literal["session", "person", "channel"]] = {
+    TokenKind.SESSION: "session",
+    TokenKind.PERSON: "person",
+    TokenKind.CHANNEL: "channel",
+}
+
+
 def token_row(token: Token, secret: str | None = None) -> TokenRow:
     return TokenRow(
         id=token.id,
-        kind="session" if token.kind is TokenKind.SESSION else "person",
+        kind=_KINDS[token.kind],
         session_key=token.session_key,
         person_id=person_of(token.principal),
-        scopes=sorted(token.scopes) if token.kind is TokenKind.PERSON else None,
+        namespace=token.namespace,
+        scopes=None if token.kind is TokenKind.SESSION else sorted(token.scopes),
         created_at=token.created_at_ms,
         name=token.name,
         last_used_at=token.last_used_at_ms,

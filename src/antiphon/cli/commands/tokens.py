@@ -1,4 +1,4 @@
-"""`antiphon tokens`: tokens of persons and of sessions, signed-in browsers, the owner's token. Contract: access 2."""
+"""`antiphon tokens`: tokens of persons, channels and sessions, browsers, the owner's token. Contract: access 2."""
 
 import re
 from typing import Annotated
@@ -12,7 +12,7 @@ from antiphon.program import with_path
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Manage tokens that act as a person or as one session, signed-in browsers, and the owner's token.",
+    help="Manage tokens that act as a person, a channel or one session, signed-in browsers, and the owner's token.",
 )
 
 
@@ -23,6 +23,10 @@ def create_token(
         str | None, typer.Option("--session", metavar="SESSION", help="The session to call tools as, and nothing else.")
     ] = None,
     person: Annotated[str | None, typer.Option("--person", metavar="PERSON", help="The person to act as.")] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", metavar="NAMESPACE", help="The channel to serve, such as telegram."),
+    ] = None,
     scopes: Annotated[
         str | None,
         typer.Option(
@@ -39,13 +43,15 @@ def create_token(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a token that acts as a person, or calls tools as a session, and print it once."""
+    """Create a token that acts as a person, serves a channel, or calls tools as a session, and print it once."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.names import find_session
     from antiphon.cli.rendering.output import show, show_json
 
-    if (session is None) == (person is None) or (scopes is not None and person is None):
-        raise typer.BadParameter("Give either --session, or --person with --scopes if you like.")
+    if [session, person, namespace].count(None) != 2 or (scopes is not None and session is not None):
+        raise typer.BadParameter(
+            "Give one of --session, --person and --namespace, the last two with --scopes if you like."
+        )
     body: JsonObject = {} if name is None else {"name": name}
     if expires is not None:
         body["days"] = _days(expires)
@@ -54,6 +60,8 @@ def create_token(
     with connect(home, config) as client:
         if person is not None:
             body["personId"] = person
+        elif namespace is not None:
+            body["namespace"] = namespace
         elif session is not None:
             body["sessionKey"] = find_session(client, session)["key"]
         token = client.post("/tokens", body)
@@ -61,7 +69,7 @@ def create_token(
         show_json(token)
     else:
         show(str(token["token"]), "bold green")
-        acting = token.get("sessionKey") or f"the person {token['personId']}"
+        acting = token.get("sessionKey") or _served(token) or f"the person {token['personId']}"
         show(f"It acts as {acting} and is not shown again. Revoke it: antiphon tokens revoke {token['id']}")
 
 
@@ -92,7 +100,7 @@ def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: J
                 ago(token["createdAt"]),
                 _last_use(token),
                 clock_time(token.get("expiresAt")) or "never",
-                str(token.get("sessionKey") or token.get("personId") or ""),
+                str(token.get("sessionKey") or _served(token) or token.get("personId") or ""),
                 _scopes(token),
             ]
             for token in rows
@@ -153,6 +161,11 @@ def rotate_token(
     show(f"The owner's token was replaced: {answer['file']}", "bold green")
     show(with_path("Browsers are signed out. `antiphon open` prints a link that signs one in."))
     show("Homes of other gateways on the same database need a copy of that file (mode 0600); they need no restart.")
+
+
+def _served(token: JsonObject) -> str:
+    """The channel that the token serves; empty for none."""
+    return f"the channel {token['namespace']}" if "namespace" in token else ""
 
 
 def _scopes(token: JsonObject) -> str:

@@ -216,7 +216,7 @@ async def admit_head(query: Query, reach: Reach, head: rows.SessionHead | None) 
     takes_part = reach.participant is not None and await _takes_part(query, reach, head.row if head else NOBODY)
     if head is None:
         return None
-    grant = decide_participation(reach, head.row, is_participant=takes_part)
+    grant = decide_participation(reach, head.row, head.id, is_participant=takes_part)
     return None if isinstance(grant, Deny) else FoundHead(grant, head)
 
 

@@ -1,4 +1,7 @@
-"""Tokens of programs: each acts as a person within scopes, or calls tools as one session. Contract: access 2."""
+"""Tokens of programs: each acts as a person or a channel within scopes, or calls tools as one session.
+
+Contract: access 2.
+"""
 
 import hmac
 from datetime import timedelta
@@ -6,12 +9,13 @@ from datetime import timedelta
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
-from antiphon.domain.errors import Denied, NotFound
+from antiphon.domain.actor import Principal, channel_principal
+from antiphon.domain.errors import Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.person import PersonId, person_principal
+from antiphon.domain.session_ids import parse_namespace
 from antiphon.domain.targets import NamedTarget
-from antiphon.domain.tokens import ALL_SCOPES, TOKEN_PREFIX, USUAL_SCOPES, TokenScope
+from antiphon.domain.tokens import ALL_SCOPES, CHANNEL_SCOPES, TOKEN_PREFIX, USUAL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach, find_session
 from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
@@ -45,7 +49,10 @@ class IssueToken(Struct, frozen=True, kw_only=True):
     rights: Rights
     held: frozenset[TokenScope]
     """The scopes of the credential that asks."""
-    person: PersonId
+    person: PersonId | None = None
+    """Who acts with it; None for a channel."""
+    namespace: str | None = None
+    """The channel that acts with it; None for a person."""
     scopes: frozenset[TokenScope]
     new: NewToken
 
@@ -98,6 +105,36 @@ class Tokens:
         new, secret = self._draw(name, life)
         command = IssueToken(
             rights=Rights(principal, self._rules), held=held, person=PersonId(person), scopes=scopes, new=new
+        )
+        return accepted(await self._database.run(issue_token, command)), secret
+
+    async def create_for_channel(
+        self,
+        principal: Principal,
+        namespace: str,
+        scopes: frozenset[TokenScope] = CHANNEL_SCOPES,
+        *,
+        held: frozenset[TokenScope] = ALL_SCOPES,
+        name: str | None = None,
+        life: timedelta | None = None,
+    ) -> tuple[Token, str]:
+        """A new token for the program of a channel, and its secret, which is shown only once.
+
+        It reaches the sessions whose ids begin with the namespace, and speaks for senders there. Raises `Invalid` for a
+        namespace that is no channel's and for scopes beyond reading and writing, `Denied` (`scope_beyond_maker`).
+        """
+        if beyond := sorted(scopes - CHANNEL_SCOPES):
+            raise Invalid(
+                f"Channel token cannot have a scope: {beyond[0].value!r}. It has sessions.read and sessions.write.",
+                code="invalid_request",
+            )
+        new, secret = self._draw(name, life)
+        command = IssueToken(
+            rights=Rights(principal, self._rules),
+            held=held,
+            scopes=scopes,
+            namespace=parse_namespace(namespace),
+            new=new,
         )
         return accepted(await self._database.run(issue_token, command)), secret
 
@@ -159,15 +196,21 @@ async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
         return reach
     if refusal := refuse_credential(command.held, command.scopes):
         return refusal
-    person = await people.find(tx, command.person)
-    if person is None:
-        return Refusal(NotFound(f"Person not found: {command.person[:80]!r}. `antiphon people list` shows them."))
+    if command.person is None:
+        assert command.namespace is not None
+        kind, principal = TokenKind.CHANNEL, channel_principal(command.namespace)
+    else:
+        person = await people.find(tx, command.person)
+        if person is None:
+            return Refusal(NotFound(f"Person not found: {command.person[:80]!r}. `antiphon people list` shows them."))
+        kind, principal = TokenKind.PERSON, person_principal(person.merged_into or person.id)
     token = Token(
         id=command.new.id,
-        kind=TokenKind.PERSON,
+        kind=kind,
         hash=command.new.hash,
-        principal=person_principal(person.merged_into or person.id),
+        principal=principal,
         scopes=command.scopes,
+        namespace=command.namespace,
         name=command.new.name,
         created_at_ms=command.new.at_ms,
         expires_at_ms=command.new.expires_at_ms,

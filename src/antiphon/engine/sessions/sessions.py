@@ -9,7 +9,7 @@ from anyio import to_thread
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import Principal
+from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.agent import Agent
 from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
@@ -22,7 +22,7 @@ from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.person import Identity, Person, PersonRole
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
-from antiphon.domain.session_ids import key_from_session_id, parse_session_id
+from antiphon.domain.session_ids import is_key_of_channel, key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_session
 from antiphon.engine.access.reach import (
@@ -161,9 +161,12 @@ class Sessions:
         `place` and `newcomer` are only for channels: they choose keys, and the principal then takes part in the
         session and is stored as a person. Raises
         `NotFound` for a session that the principal may not see, `Denied` if it may not choose keys, `Invalid` for an
-        agent that is not configured. Contract: sessions 3, keys 4.
+        agent that is not configured. A session that the program of a channel opens is of that channel.
+        Contract: sessions 3, keys 4, access 2.
         """
         source = source or Source()
+        if (namespace := channel_of(principal)) is not None:
+            source = Source(kind="channel", interactive=source.interactive, platform=namespace, type=source.type)
         owner_agent = self._agent_for(target, agent_id)
         command = OpenSession(
             principal=principal,
@@ -250,6 +253,8 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
             await rows.add_participant(tx, found.row, str(command.principal))
         if await admit(tx, reach, existing) is None:
             # A key that is taken and one that is free get the same refusal.
+            if reach.namespace is not None:
+                return _outside(reach.namespace)
             return refuse_act(standing, Act.OPEN) or Refusal(not_found(reach, target_name(command.target)))
         if command.target.key is None and found.agent_id != command.agent_id:
             return Refusal(
@@ -264,6 +269,8 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
         if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
         return Opened(await _reopen(tx, found, command), is_new=False)
+    if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):
+        return _outside(reach.namespace)
     if command.place is None and (refusal := _refuse_new(command, standing, rules)):
         return refusal
     try:
@@ -277,15 +284,25 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
     return Opened(session, is_new=True)
 
 
+def _outside(namespace: str) -> Refusal:
+    return Refusal(
+        Denied(
+            f"Channel token opens only sessions of its namespace. Name one by its id, such as '{namespace}:room-7', or "
+            f"by a key that begins with 'agent:<agentId>:{namespace}:'.",
+            code="forbidden",
+        )
+    )
+
+
 def _refuse_new(command: OpenSession, standing: Standing, rules: Rules) -> Refusal | None:
     """The refusal if the person may not open a new session under this key, or with this agent."""
-    if not command.attributes.is_generated:
-        return refuse_act(standing, Act.OPEN)
     attributes = command.attributes
     if attributes.taint is not None or attributes.clearance is not None:
         refusal = refuse_act(standing, Act.SET_CLASSIFICATION)
         if refusal is not None:
             return refusal
+    if not attributes.is_generated:
+        return refuse_act(standing, Act.OPEN)
     return refuse_agent(standing, command.agent_id, rules)
 
 
@@ -349,7 +366,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         data={"sessionId": session_id, "reason": "opened"},
     )
     await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
-    if not reaches_all(standing):
+    if not reaches_all(standing) and channel_of(standing.principal) is None:
         await rows.add_participant(tx, row, str(standing.principal))
     session = await rows.find_by_row(tx, row)
     assert session is not None

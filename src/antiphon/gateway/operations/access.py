@@ -26,14 +26,16 @@ NOTHING = {204: "Done."}
 
 
 class CreateToken(Params, frozen=True, kw_only=True):
-    """For a session or for a person: one of the two."""
+    """For a session, for a person or for a channel: one of the three."""
 
     session_key: str | None = None
     """The session that the token calls tools as; it can do nothing else."""
     person_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """The person that the token acts as."""
+    namespace: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    """The channel that the token serves: it reaches sessions whose ids begin with this word and a colon."""
     scopes: Annotated[list[Annotated[str, Meta(max_length=60)]], Meta(min_length=1, max_length=10)] | None = None
-    """For a person: what the token may do; reading and writing if absent."""
+    """For a person or a channel: what the token may do; reading and writing if absent."""
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     days: Annotated[float, Meta(gt=0, le=3650)] | None = None
     """How long the token is valid; without a limit if absent."""
@@ -68,24 +70,26 @@ async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     target=TargetKind.SESSION,
 )
 async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
-    """Creates a token that calls tools as a session, or acts as a person within scopes. It is shown only this once."""
+    """Creates a token that calls tools as a session, acts as a person or serves a channel. It is shown only now."""
+    scopes = USUAL_SCOPES if params.scopes is None else read_scopes(params.scopes)
+    named = [each for each in (params.session_key, params.person_id, params.namespace) if each is not None]
     life = None if params.days is None else timedelta(days=params.days)
-    if params.session_key is not None and params.person_id is None and params.scopes is None:
+    if len(named) != 1 or (params.session_key is not None and params.scopes is not None):
+        raise Invalid(
+            "Token needs one of 'sessionKey', 'personId' and 'namespace', the last two with 'scopes' if you like.",
+            code="invalid_request",
+        )
+    if params.session_key is not None:
         token, secret = await ask.services.tokens.create(
             ask.principal, ask.target(params.session_key), name=params.name, life=life
         )
-    elif params.person_id is not None and params.session_key is None:
+    elif params.person_id is not None:
         token, secret = await ask.services.tokens.create_for_person(
-            ask.principal,
-            params.person_id,
-            USUAL_SCOPES if params.scopes is None else read_scopes(params.scopes),
-            held=ask.scopes,
-            name=params.name,
-            life=life,
+            ask.principal, params.person_id, scopes, held=ask.scopes, name=params.name, life=life
         )
     else:
-        raise Invalid(
-            "Token needs either 'sessionKey', or 'personId' with 'scopes' if you like.", code="invalid_request"
+        token, secret = await ask.services.tokens.create_for_channel(
+            ask.principal, named[0], scopes, held=ask.scopes, name=params.name, life=life
         )
     return wire.token_row(token, secret)
 

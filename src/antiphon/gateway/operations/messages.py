@@ -4,15 +4,18 @@ import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 from starlette.responses import StreamingResponse
 
+from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
+from antiphon.domain.person import person_principal
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import WEBCHAT
+from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.gateway.bodies import LARGE_BYTES
@@ -53,6 +56,16 @@ class ImageItem(
     """Base64."""
 
 
+SenderName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class SenderParams(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody who writes in a channel."""
+
+    id: Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]{1,200}$(?!\n)", max_length=200)]
+    name: SenderName | None = None
+
+
 class MessageParams(NamedSession, frozen=True, kw_only=True):
     """`text`, or `content` for parts; `role` and `occurredAt` to append."""
 
@@ -60,11 +73,16 @@ class MessageParams(NamedSession, frozen=True, kw_only=True):
     content: Annotated[list[TextItem | ImageItem], Meta(max_length=MAX_PARTS)] | None = None
     message_id: str | None = None
     queue_mode: QueueMode | None = None
-    sender: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    sender: SenderName | SenderParams | None = None
+    """A name to show. With the token of a channel: the sender, `{id, name?}`, by their immutable id there."""
     mentioned: bool = True
     role: Literal["user", "assistant"] = "user"
     occurred_at: Annotated[int, Meta(ge=0, le=253402300799000)] | None = None
     """Milliseconds since 1970."""
+
+    @property
+    def sender_name(self) -> str | None:
+        return self.sender.name if isinstance(self.sender, SenderParams) else self.sender
 
     def parts(self) -> tuple[Part, ...]:
         """Raises `Invalid` unless exactly one of `text` and `content` is given."""
@@ -115,13 +133,14 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
     target = ask.target(params.key)
     if params.role != "user" or params.occurred_at is not None:
         raise Invalid("'role' and 'occurredAt' are for appending. Use ?append=1.", code="invalid_message")
+    parts = params.parts()
     stored = await ask.services.inbox.post(
-        ask.principal,
+        await sender_of(ask, target, params.sender),
         target,
-        params.parts(),
+        parts,
         message_id=params.message_id,
         mode=params.queue_mode,
-        envelope=Envelope(sender=params.sender, mentioned=params.mentioned, channel=_channel_of(ask)),
+        envelope=Envelope(sender=params.sender_name, mentioned=params.mentioned, channel=_channel_of(ask)),
     )
     if params.stream and stored.run_id is not None:
         return await stream_run(ask, stored, stored.run_id)
@@ -141,13 +160,14 @@ async def append_message(ask: Ask, params: AppendParams) -> PostedShape:
     occurred_at = None
     if params.occurred_at is not None:
         occurred_at = datetime.fromtimestamp(params.occurred_at / 1000, UTC)
+    target, parts = ask.target(params.key), params.parts()
     stored = await ask.services.inbox.append(
-        ask.principal,
-        ask.target(params.key),
-        params.parts(),
+        await sender_of(ask, target, params.sender),
+        target,
+        parts,
         message_id=params.message_id,
         role=Role(params.role),
-        sender=params.sender,
+        sender=params.sender_name,
         occurred_at=occurred_at,
     )
     return posted(stored)
@@ -240,6 +260,25 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
             yield compact_json(wire.event(event, names.name_of(event.actor))) + b"\n"
 
     return StreamingResponse(lines(), media_type=JSON_LINES)
+
+
+async def sender_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | None) -> Principal:
+    """Whose words the message holds: the caller's own, or those of the sender for whom a channel speaks.
+
+    Raises `Invalid` for a channel's message without a sender, and for a sender named by anybody else.
+    """
+    services, caller = ask.services, ask.principal
+    if channel_of(caller) is None:
+        if isinstance(sender, SenderParams):
+            raise Invalid(
+                "Sender with an 'id' is for the tokens of channels. Give a name as text, or leave it out.",
+                code="invalid_message",
+            )
+        return caller
+    if not isinstance(sender, SenderParams):
+        raise Invalid("Message of a channel needs its sender: {'id': …, 'name': …}.", code="invalid_message")
+    services.buckets.take(person_principal(services.senders.identity(caller, sender.id).person_id), is_favoured=False)
+    return await services.senders.admit(caller, target, sender.id, sender.name)
 
 
 def _channel_of(ask: Ask) -> str | None:
