@@ -26,7 +26,6 @@ from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
-from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.fence import Claimant, Fence
 from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, closing_result, day_of, record_steps
 from antiphon.engine.reports import follow as reports
@@ -177,7 +176,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
     addition = Addition(incarnation=run.session_id, events=[event], at_ms=at_ms, set=status, end=found.end)
-    await append_events(tx, run.session, addition)
+    await log.append(tx, run.session, addition)
     return started
 
 
