@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from antiphon.app import App, Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import NewEvent, user_event
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.keys import parse_key
@@ -112,7 +113,7 @@ async def _make_session(tx: Transaction, agent: AgentId, number: int, sessions: 
         if (turn * 31 + number) % PER_RARE == 0:
             words.append("needle")
         message = UserMessage(message_id=f"m{turn}", content=text_content(" ".join(words)))
-        event = user_event(message, actor="owner", run_id=None)
+        event = user_event(message, actor="owner", run_id=None, classification=PUBLIC)
         events.append(replace(event, occurred_at=START + timedelta(seconds=turn * sessions + number)))
     await log.append(tx, row, log.Addition(incarnation=session_id, events=events, at_ms=milliseconds(START)))
     return row

@@ -62,7 +62,6 @@ REQUIREMENTS = {
     ),
     "sessions:3": Requirement(
         "Opening creates or reopens, keeping the source, merging metadata, starting an incarnation once.",
-        remaining="re-resolving the caller comes with people and tokens",
     ),
     "sessions:4": Requirement(
         "A post is one transaction, idempotent by message id, and names the run that answers.",
@@ -98,7 +97,6 @@ REQUIREMENTS = {
     "runs:3": Requirement("Waiting reads the ledger, and survives reconnects and restarts; its timeout ends only it."),
     "runs:4": Requirement(
         "A busy session enqueues, collects, steers, interrupts or rejects, per principal.",
-        remaining="a channel's and a session's own mode come with channels and the panel",
     ),
     "runs:5": Requirement(
         "Cancelling is idempotent, keeps partial text and frees the session once unwound.",

@@ -12,12 +12,13 @@ import anyio
 from antiphon.app import App, Parts
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import ExchangeStage, ReportStage, TextPart, UserMessage, text_content, text_of
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import DeliveryContext, Session
 from antiphon.engine.runs.cancel import Cancelled
 from antiphon.engine.sessions.inbox import Envelope
@@ -179,11 +180,12 @@ class Character:
         mode: QueueMode | None = None,
         principal: Principal = OWNER,
         place: DeliveryContext | None = None,
+        route: Classification = PUBLIC,
     ) -> RunId:
         """The run that answers the lines, which are one message."""
         content = text_content("\n".join(lines))
         posted = await self._app.services.inbox.post(
-            principal, self.target, content, mode=mode, envelope=Envelope(place=place)
+            principal, self.target, content, mode=mode, envelope=Envelope(place=place, classification=route)
         )
         assert posted.run_id is not None
         return posted.run_id

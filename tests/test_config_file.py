@@ -189,6 +189,12 @@ def test_no_command_is_allowed_more_than_a_tebibyte(tmp_path: Path, section: str
         ('[[agents.list]]\nname = "a"', "agents.list.0.id: is required."),
         ('[[agents.list]]\nid = "A"', "beginning with a letter or digit.\0"),
         ('session.reset.zone = "x"', "session.reset.zone: unknown time zone 'x'"),
+        ('access.roles.owner.tools = ["a"]', "access.roles: 'owner' cannot be set here: owners may do everything"),
+        (
+            'access.roles.user.commands = ["a"]',
+            "access.roles.user: 'commands' cannot be set here: no chat has commands",
+        ),
+        ("access.roles.user.tools = 1", 'access.roles.user.tools: needs a list, such as ["a", "b"].'),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_in_words_of_the_file(tmp_path: Path, text: str, told: str) -> None:

@@ -51,7 +51,10 @@ PEOPLE = "a program acts as the owner alone"
 APPROVALS = "a program that decides requests does so over HTTP"
 MISSING = {
     "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
-    **{f"people.{verb}": PEOPLE for verb in ("list", "get", "invite", "role", "suspend", "resume", "merge", "remove")},
+    **{
+        f"people.{verb}": PEOPLE
+        for verb in ("list", "get", "invite", "link", "role", "suspend", "resume", "merge", "remove")
+    },
     **{f"approvals.{verb}": APPROVALS for verb in ("list", "get", "wait", "resolve")},
     **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},
     "tokens.create": CREDENTIALS,

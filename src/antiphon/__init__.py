@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
-    from antiphon.domain.run import QueueMode, Run, RunStatus
+    from antiphon.domain.queue_mode import QueueMode
+    from antiphon.domain.run import Run, RunStatus
     from antiphon.domain.session import Session, SessionStatus, SessionSummary
     from antiphon.embedded.deliveries import DeliveryHandles
     from antiphon.embedded.runs import RunHandle, RunHandles

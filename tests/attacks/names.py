@@ -156,7 +156,7 @@ _OPERATIONS: dict[Kind, str] = {
         "browsers.sign-in code | deliveries.get deliveryId | deliveries.list before | deliveries.retry deliveryId "
         "| pages.sessions opened | runs.cancel runId | runs.get runId | runs.list before | runs.wait runId | "
         "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
-        "people.get personId | people.list after | people.merge into | people.merge personId | "
+        "people.get personId | people.link personId | people.list after | people.merge into | people.merge personId | "
         "people.remove personId | people.resume personId | people.role personId | people.suspend personId"
     ),
     Kind.WEBHOOK: "webhooks.receive name",
@@ -186,7 +186,8 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.history follow | sessions.history includeTools | sessions.history limit | sessions.list "
         "activeMinutes | sessions.list cursor | sessions.list includeInactive | sessions.list kinds | "
         "sessions.list limit | sessions.patch clearance | sessions.patch clearance.level | sessions.patch "
-        "sendPolicy | sessions.patch thinkingLevel | sessions.post content | sessions.post content.type | "
+        "queueMode | sessions.patch sendPolicy | sessions.patch thinkingLevel | sessions.post content | "
+        "sessions.post content.type | "
         "sessions.post mentioned | sessions.post occurredAt | sessions.post queueMode | sessions.post role | "
         "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
         "people.invite role | people.list limit | people.role role | "

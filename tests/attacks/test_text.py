@@ -16,6 +16,7 @@ from antiphon.agents.prompt import Framing, prompt_entries
 from antiphon.app import Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
@@ -72,11 +73,11 @@ async def say(served: Served, attempt: TextAttempt) -> str:
                 tool_call_id="c",
                 content=text_content(attempt.text),
             )
-            event = NewEvent(type=EventType.TOOL_RESULT, actor="agent", message=result)
+            event = NewEvent(type=EventType.TOOL_RESULT, actor="agent", classification=PUBLIC, message=result)
         case Attacker.CHILD:
             provenance = Provenance(kind=ProvenanceKind.INTER_SESSION, source_session_key="agent:main:sub:x")
             message = UserMessage(message_id="m", content=text_content(attempt.text), provenance=provenance)
-            event = NewEvent(type=EventType.USER_MESSAGE, actor="agent", message=message)
+            event = NewEvent(type=EventType.USER_MESSAGE, actor="agent", classification=PUBLIC, message=message)
         case _:
             await served.append(key, attempt.text)
             return key
@@ -147,7 +148,9 @@ async def name(served: Served, attempt: TextAttempt) -> None:
     opened = await sessions.open(OWNER, sessions.target(key), source=Source(type=SessionType.GROUP))
     message = UserMessage(message_id="m", content=text_content("hello"), sender=attempt.text)
     await served.app.database.run(
-        _append, opened.session, NewEvent(type=EventType.USER_MESSAGE, actor="guest:eve", message=message)
+        _append,
+        opened.session,
+        NewEvent(type=EventType.USER_MESSAGE, actor="guest:eve", classification=PUBLIC, message=message),
     )
     transcript = Transcript()
     transcript.add(

@@ -23,6 +23,8 @@ def test_people_are_invited_listed_changed_and_removed(home: Path) -> None:
             f"{gateway.url}/auth/exchange", json={"code": code}, timeout=PROCESS_SECONDS, trust_env=False
         )
         assert answer.status_code == 200
+        again = antiphon_json("people", "link", "ann", home=home)
+        assert again["person"]["personId"] == "ann" and str(again["signInLink"]).startswith(f"{gateway.url}/#code=")
         assert antiphon_json("people", "role", "ann", "owner", home=home)["role"] == "owner"
         assert "suspended" in antiphon("people", "suspend", "ann", home=home).stdout
         assert "active" in antiphon("people", "resume", "ann", home=home).stdout

@@ -8,7 +8,9 @@ from antiphon.domain.classification import (
     ALL_COMPARTMENTS,
     EVERYTHING,
     MAX_COMPARTMENTS,
+    PEOPLE,
     PUBLIC,
+    UNTRUSTED,
     Classification,
     Compartments,
     Integrity,
@@ -16,6 +18,7 @@ from antiphon.domain.classification import (
     from_wire,
     join_all,
     parse_level,
+    parse_person,
     to_wire,
 )
 from antiphon.domain.errors import Conflict, Invalid, NotFound
@@ -26,9 +29,12 @@ pytestmark = requirement("flow:1")
 
 NAMES = Compartments(("alice", "bob", "finance"), frozenset({"bob"}))
 
-few_compartments = st.builds(Classification, st.sampled_from(Level), st.integers(0, 7), st.sampled_from(Integrity))
+persons = st.sampled_from([None, "person:ann", "person:bo", "person:w-1", PEOPLE])
+few_compartments = st.builds(
+    Classification, st.sampled_from(Level), st.integers(0, 7), st.sampled_from(Integrity), persons
+)
 classifications = few_compartments | st.builds(
-    Classification, st.sampled_from(Level), st.integers(0, ALL_COMPARTMENTS), st.sampled_from(Integrity)
+    Classification, st.sampled_from(Level), st.integers(0, ALL_COMPARTMENTS), st.sampled_from(Integrity), persons
 )
 
 
@@ -55,19 +61,19 @@ def test_a_compartment_does_not_flow_to_where_it_is_missing_however_high() -> No
 
 @given(classifications, classifications, st.sampled_from(Integrity), st.sampled_from(Integrity))
 def test_integrity_has_no_say_in_flow(a: Classification, b: Classification, of_a: Integrity, of_b: Integrity) -> None:
-    changed = Classification(a.level, a.compartments, of_a)
-    assert a.flows_to(b) is changed.flows_to(Classification(b.level, b.compartments, of_b))
+    changed = Classification(a.level, a.compartments, of_a, a.person)
+    assert a.flows_to(b) is changed.flows_to(Classification(b.level, b.compartments, of_b, b.person))
 
 
 @given(few_compartments, few_compartments, few_compartments)
-def test_flow_is_a_partial_order_of_level_and_compartments(
+def test_flow_is_a_partial_order_of_level_compartments_and_person(
     a: Classification, b: Classification, c: Classification
 ) -> None:
     assert a.flows_to(a)
     if a.flows_to(b) and b.flows_to(c):
         assert a.flows_to(c)
     if a.flows_to(b) and b.flows_to(a):
-        assert (a.level, a.compartments) == (b.level, b.compartments)
+        assert (a.level, a.compartments, a.person) == (b.level, b.compartments, b.person)
 
 
 @given(classifications)
@@ -124,6 +130,54 @@ def test_one_untrusted_input_makes_the_whole_untrusted() -> None:
     assert Classification(Level.RESTRICTED).join(untrusted).integrity is Integrity.UNTRUSTED
 
 
+def test_data_of_one_person_flows_to_that_person_and_to_the_owner_alone() -> None:
+    anns, bos, alls = (Classification(Level.PUBLIC, person=person) for person in ("person:ann", "person:bo", PEOPLE))
+    assert anns.flows_to(anns)
+    assert not anns.flows_to(bos)
+    assert not anns.flows_to(Classification(Level.RESTRICTED))
+    assert anns.flows_to(EVERYTHING)
+    assert PUBLIC.flows_to(anns)
+    assert not alls.flows_to(anns)
+    assert alls.flows_to(EVERYTHING)
+
+
+def test_data_of_two_persons_is_of_people_and_two_persons_have_nobody_in_common() -> None:
+    anns, bos = (Classification(Level.PUBLIC, person=person) for person in ("person:ann", "person:bo"))
+    assert anns.join(bos).person == PEOPLE
+    assert anns.join(anns).person == anns.join(PUBLIC).person == "person:ann"
+    assert anns.meet(bos).person is None
+    assert anns.meet(EVERYTHING).person == "person:ann"
+
+
+@given(classifications, classifications)
+def test_a_join_that_is_one_of_its_two_sides_is_that_object(a: Classification, b: Classification) -> None:
+    joined = a.join(b)
+    assert joined is a or joined is b or joined not in (a, b)
+
+
+@given(classifications)
+def test_distrusting_changes_nothing_but_the_integrity(a: Classification) -> None:
+    found = a.distrusted()
+    assert found.integrity is Integrity.UNTRUSTED
+    assert (found.level, found.compartments, found.person) == (a.level, a.compartments, a.person)
+    assert PUBLIC.distrusted() is UNTRUSTED
+
+
+@pytest.mark.parametrize("text", ["person:owner", "person:w-0123456789abcdef", PEOPLE, "person:webhook:x"])
+def test_a_person_is_parsed_as_it_is_written(text: str) -> None:
+    assert parse_person(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "person", "person:", "People", "Person:ann", "person:a b", "person:ann\n", "ann", "person:" + "a" * 201],
+)
+def test_any_other_text_is_no_person(text: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        parse_person(text)
+    assert raised.value.code == "invalid_classification"
+
+
 @pytest.mark.parametrize("level", Level)
 def test_a_level_is_parsed_by_its_exact_name(level: Level) -> None:
     assert parse_level(level.name) is level
@@ -158,6 +212,11 @@ def test_the_wire_form_has_names_in_the_order_of_their_bits() -> None:
     }
 
 
+def test_the_wire_form_has_a_person_only_where_there_is_one() -> None:
+    assert to_wire(Classification(Level.PUBLIC, person="person:ann"), NAMES)["person"] == "person:ann"
+    assert "person" not in to_wire(Classification(Level.RESTRICTED, 0b111, Integrity.UNTRUSTED), NAMES)
+
+
 def test_absent_compartments_and_integrity_are_none_and_trusted() -> None:
     assert from_wire({"level": "CONFIDENTIAL"}, NAMES) == Classification(Level.CONFIDENTIAL)
 
@@ -174,6 +233,8 @@ def test_absent_compartments_and_integrity_are_none_and_trusted() -> None:
         ({"level": "PUBLIC", "compartments": ["carol"]}, "unknown_compartment"),
         ({"level": "PUBLIC", "integrity": "Trusted"}, "invalid_classification"),
         ({"level": "PUBLIC", "integrity": None}, "invalid_classification"),
+        ({"level": "PUBLIC", "person": "ann"}, "invalid_classification"),
+        ({"level": "PUBLIC", "person": 1}, "invalid_classification"),
     ],
 )
 def test_a_malformed_wire_form_is_refused(wire: JsonObject, code: str) -> None:

@@ -14,7 +14,8 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage, JsonObject, UserMessage, text_content, text_of
-from antiphon.domain.run import Outcome, QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Outcome, Run, RunStatus
 from antiphon.domain.session import Session, Source
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding

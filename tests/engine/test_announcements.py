@@ -9,7 +9,8 @@ import pytest
 from antiphon.agents.toolset import ToolContext
 from antiphon.app import App, Parts
 from antiphon.domain.classification import Classification, Level
-from antiphon.domain.run import QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import RunStatus
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
 from tests.channels.fake_channel import NAME, FakeChannel

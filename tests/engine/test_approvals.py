@@ -21,7 +21,8 @@ from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, ToolResult, text_of
 from antiphon.domain.person import PersonRole
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import NOWHERE, SessionStatus
 from antiphon.engine.approvals.outside import MAX_OPEN
 from antiphon.engine.sessions.upkeep import Upkeep

@@ -11,7 +11,8 @@ from antiphon.agents.sub_agents import ANSWER, ANSWERS, GO_ON
 from antiphon.app import Parts
 from antiphon.domain.ids import SessionId
 from antiphon.domain.message import UserMessage, text_of
-from antiphon.domain.run import Outcome, QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.session import SessionType
 from antiphon.domain.transcript import Transcript
 from antiphon.engine.runs.context import RunContext

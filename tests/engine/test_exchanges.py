@@ -24,7 +24,8 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
-from antiphon.domain.run import Outcome, QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.exchanges.send import Address, Exchanges

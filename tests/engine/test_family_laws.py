@@ -13,7 +13,8 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ReportStage, UserMessage
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.store.database import Query
 from antiphon.store.runs import RunFilter

@@ -9,9 +9,11 @@ from antiphon.app import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.errors import AntiphonError, Conflict, Invalid, NotFound
 from antiphon.domain.message import AssistantMessage, ProvenanceKind, Role, TextPart, text_content
-from antiphon.domain.run import QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus, SessionType, Source
 from antiphon.engine.sessions.inbox import Posted
+from antiphon.engine.sessions.sessions import session_columns
 from antiphon.store import sessions as rows
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -19,6 +21,7 @@ from tests.engine.stage import (
     HeldRunner,
     ManualClock,
     ask,
+    config,
     find_run,
     find_session,
     open_session,
@@ -251,6 +254,54 @@ async def test_a_busy_session_rejects_where_it_is_asked_to(open_home: OpenHome) 
         runner.release_all()
         await wait_end(app, first.run_id)
         assert (await post(app, "main", "m-2", mode=QueueMode.REJECT)).triggered
+
+
+@requirement("runs:4")
+async def test_a_message_goes_before_its_session_and_that_before_the_configuration(open_home: OpenHome) -> None:
+    runner = HeldRunner()
+    async with open_home(config(messages__queue__mode="reject"), Parts(runner=runner)) as app:
+        await open_session(app, "api:desk")
+        sessions, target = app.services.sessions, app.services.sessions.target("api:desk")
+
+        async def sets(mode: QueueMode | None) -> None:
+            changed = await sessions.patch(OWNER, target, session_columns({"queue_mode": mode}))
+            assert changed.queue_mode == mode
+
+        first = await post(app, "api:desk", "m-1")
+        await runner.until_begun(1)
+        with pytest.raises(Conflict):
+            await post(app, "api:desk", "refused by the configuration")
+        await sets(QueueMode.COLLECT)
+        second, third = await post(app, "api:desk", "m-2"), await post(app, "api:desk", "m-3")
+        assert second.run_id == third.run_id != first.run_id
+        fourth = await post(app, "api:desk", "m-4", mode=QueueMode.ENQUEUE)
+        assert fourth.run_id != third.run_id
+        await sets(QueueMode.STEER)
+        assert (await post(app, "api:desk", "m-5")).run_id == first.run_id
+        await sets(None)
+        with pytest.raises(Conflict):
+            await post(app, "api:desk", "refused again")
+        runner.release_all()
+        for posted in (first, third, fourth):
+            assert (await wait_end(app, posted.run_id)).status is RunStatus.OK
+
+
+@requirement("runs:4", "runs:7")
+async def test_a_session_that_interrupts_does_so_for_nobody_who_may_not(open_home: OpenHome) -> None:
+    runner = HeldRunner()
+    async with open_home(parts=Parts(runner=runner)) as app:
+        session = await open_session(app, "api:shared")
+        await app.database.run(rows.add_participant, session.row, str(GUEST))
+        sessions = app.services.sessions
+        columns = session_columns({"queue_mode": QueueMode.INTERRUPT})
+        await sessions.patch(OWNER, sessions.target("api:shared"), columns)
+        owners = await post(app, "api:shared", "m-1")
+        await runner.until_begun(1)
+        guests = await post(app, "api:shared", "m-2", principal=GUEST)
+        assert (await find_run(app, owners.run_id)).status is RunStatus.RUNNING
+        runner.release_all()
+        for posted in (owners, guests):
+            assert (await wait_end(app, posted.run_id)).status is RunStatus.OK
 
 
 async def test_a_group_message_that_does_not_mention_the_agent_is_stored_only(open_home: OpenHome) -> None:

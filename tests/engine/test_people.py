@@ -13,7 +13,7 @@ from antiphon.domain.message import UserMessage, text_content
 from antiphon.domain.person import Identity, PersonRole, person_principal
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import NOWHERE
-from antiphon.engine.sessions.sessions import Newcomer
+from antiphon.engine.sessions.sessions import Newcomer, SessionAttributes
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call, wait_at
@@ -27,8 +27,11 @@ ROLES = PersonRole
 
 
 async def invite(app: App, name: str = "Ann", role: PersonRole = ROLES.USER) -> Principal:
-    """A new person's principal."""
-    return (await app.services.people.invite(OWNER, name, role)).person.principal
+    """A new person's principal. Nobody is invited as a guest, so a guest is demoted."""
+    invited = await app.services.people.invite(OWNER, name, ROLES.USER if role is ROLES.GUEST else role)
+    if role is ROLES.GUEST:
+        await app.services.people.change_role(OWNER, invited.person.id, role)
+    return invited.person.principal
 
 
 async def refusal(asked: Awaitable[object]) -> AntiphonError:
@@ -123,6 +126,32 @@ async def test_a_run_loses_the_tools_that_its_person_lost_while_it_worked(open_h
         run = await story.end_of(run_id)
         assert run.status is RunStatus.OK
         assert "tool_not_given" in "\n".join(await room.texts())
+
+
+@requirement("access:4")
+async def test_guests_write_in_their_chat_and_neither_name_nor_delete_it(open_home: OpenHome) -> None:
+    async with open_home(config()) as app:
+        sessions, people = app.services.sessions, app.services.people
+        eve, target = await invite(app, "Eve"), sessions.target("agent:main:test:direct:eves")
+        await people.change_role(OWNER, "eve", ROLES.GUEST)
+        await wait_end(app, await hear(app, eve, "eves"))
+        label, metadata = SessionAttributes(label="mine"), SessionAttributes(metadata={"owner": "eve"})
+        for asked in (
+            sessions.patch(eve, target, {"label": "mine"}),
+            sessions.patch(eve, target, {"description": "mine"}),
+            sessions.patch(eve, sessions.target("agent:main:test:direct:missing"), {"label": "mine"}),
+            sessions.delete(eve, target),
+            sessions.open(eve, target, attributes=label),
+            sessions.open(eve, target, attributes=metadata),
+        ):
+            assert isinstance(await refusal(asked), Denied)
+        session = (await sessions.get(OWNER, target)).session
+        assert (session.label, session.metadata) == (None, {})
+        assert not (await sessions.open(eve, target)).is_new
+        await people.change_role(OWNER, "eve", ROLES.USER)
+        assert (await sessions.patch(eve, target, {"label": "mine"})).label == "mine"
+        assert (await sessions.open(eve, target, attributes=metadata)).session.metadata == {"owner": "eve"}
+        await sessions.delete(eve, target)
 
 
 @requirement("access:1", "access:3")

@@ -16,7 +16,8 @@ from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import AgentId, RunId, SessionRow
-from antiphon.domain.run import Outcome, QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.ledger.fence import Claimant, Fence, Fenced
 from antiphon.engine.ledger.run_log import NOT_RUN, OUTCOME_UNKNOWN, Steps

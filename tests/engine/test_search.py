@@ -107,7 +107,7 @@ async def test_results_of_tools_calls_and_thoughts_are_not_searched(open_home: O
         main = await open_session(app, "main")
         await ask(app, "main", '!call session_status {"sessionKey": "current"}\n!say spoken')
         thought = AssistantMessage(message_id="t", content=(ThinkingPart(text="pondered"), TextPart(text="uttered")))
-        event = NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=thought)
+        event = NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", classification=PUBLIC, message=thought)
         await app.database.run(_append, main, (event,))
         assert len(await search(app, main, "uttered")) == 1
         assert len(await search(app, main, "spoken")) == 2
@@ -294,6 +294,7 @@ async def test_a_wake_that_is_lost_is_made_up_for(open_home: OpenHome) -> None:
             NewEvent(
                 type=EventType.USER_MESSAGE,
                 actor="owner",
+                classification=PUBLIC,
                 message=UserMessage(message_id="q", content=text_content("quiet")),
             ),
         )

@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from antiphon.agents.fence import DataFences
 from antiphon.agents.prompt import Framing, prompt_entries
+from antiphon.domain.classification import PUBLIC, UNTRUSTED, Classification, Level, join_all
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import (
@@ -19,10 +21,19 @@ from antiphon.domain.message import (
     text_content,
 )
 from antiphon.domain.session import SessionType
-from antiphon.domain.transcript import Input, Transcript
+from antiphon.domain.transcript import Input, Summary, Transcript
 from tests.claims import requirement
 
 FENCES = DataFences(b"k" * 32, SessionId("api:x"))
+LABELS = (
+    PUBLIC,
+    PUBLIC,
+    Classification(Level.INTERNAL),
+    PUBLIC,
+    UNTRUSTED,
+    Classification(Level.PUBLIC, 0b10),
+    Classification(Level.CONFIDENTIAL, person="person:ann"),
+)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACTS = ("post", "post", "steer", "step", "step_unseen", "call", "begin", "result", "finish", "crash")
 
@@ -37,6 +48,7 @@ class Log:
         self.open: list[tuple[int, int]] = []
         self.begun: set[tuple[int, int]] = set()
         self.runs = 0
+        self.stride = 1
 
     @property
     def seq(self) -> int:
@@ -110,10 +122,25 @@ class Log:
                 created_at=NOW,
                 actor="person:owner",
                 run_id=run,
+                classification=LABELS[self.seq * self.stride % len(LABELS)],
                 message=message,
                 data=data or {},
             )
         )
+
+    def compact(self, at: int) -> None:
+        """Replaces the older part of the running run's prompt, as its loop does between two steps."""
+        entries = folded(self.events).prompt_for(self.running) if self.running and not self.open else []
+        cut = min(at + 1, len(entries) - 1)
+        older, kept = entries[:cut], entries[cut:]
+        if cut <= 0 or isinstance(older[-1], Summary):
+            return
+        through = older[-1].seq
+        starts = [through, *(entry.seq for entry in kept if not isinstance(entry, Summary))]
+        data: JsonObject = {"throughSeq": through, "fromSeq": min(starts), "summary": "so far"}
+        self._add(EventType.COMPACTED, self.running, data=data)
+        made_of = join_all(entry.classification for entry in older)
+        self.events[-1] = replace(self.events[-1], classification=made_of)
 
 
 @st.composite
@@ -210,3 +237,26 @@ def test_what_a_step_has_seen_never_moves(log: Log) -> None:
     log.act("post", 0)
     after = folded(log.events).prompt_for(run)
     assert after[: len(before)] == before or bool(log.open)
+
+
+@requirement("flow:2")
+@given(st.lists(st.tuples(st.sampled_from((*ACTS, "compact")), st.integers(0, 5)), max_size=40), st.integers(1, 6))
+@settings(max_examples=200)
+def test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash(acts: list[tuple[str, int]], stride: int) -> None:
+    log, transcript = Log(), Transcript()
+    log.stride = stride
+    needed_from = 1
+    for act, number in acts:
+        if act == "compact":
+            log.compact(number)
+        else:
+            log.act(act, number % 3)
+        for event in log.events[transcript.last_seq :]:
+            transcript.add([event])
+            if event.type == EventType.COMPACTED:
+                needed_from = event.data["fromSeq"]
+                assert isinstance(needed_from, int)
+        run = log.running or RunId("run_none")
+        context = transcript.made_of(run)
+        assert context == join_all(entry.classification for entry in transcript.prompt_for(run))
+        assert context == folded(log.events[needed_from - 1 :]).made_of(run)

@@ -8,7 +8,8 @@ import pytest
 from antiphon.app import Parts
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.ids import RunId
-from antiphon.domain.run import QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store.spawns import list_attachments

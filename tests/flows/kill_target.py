@@ -29,7 +29,8 @@ from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
 from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
-from antiphon.domain.run import QueueMode, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import RunStatus
 from antiphon.domain.session import NOWHERE
 from antiphon.store.database import Query
 from antiphon.store.deliveries import DeliveryFilter

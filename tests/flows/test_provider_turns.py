@@ -23,7 +23,8 @@ from antiphon.domain.actor import OWNER
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import AssistantMessage, ToolResult, UserMessage, text_of
-from antiphon.domain.run import QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.feed.follow import View
 from antiphon.policy.system import system_grant

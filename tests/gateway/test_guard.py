@@ -128,15 +128,24 @@ async def test_without_a_token_every_address_gives_the_same_answer(served: Serve
     "authorization",
     [f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer", f"bearer x{TOKEN}", "Bearer \xe9"],
 )
-async def test_a_wrong_token_is_refused_even_where_none_is_needed(
-    stranger: httpx.AsyncClient, authorization: str
-) -> None:
+async def test_a_wrong_token_is_refused_wherever_one_is_needed(stranger: httpx.AsyncClient, authorization: str) -> None:
     bodies = set[bytes]()
-    for path in ("/sessions", "/health", "/"):
+    for path in ("/sessions", "/openapi.json", "/nothing"):
         answer = await stranger.get(path, headers={b"Authorization": authorization.encode("latin-1")})
         refusal(answer, 401, "bad_token")
         bodies.add(answer.content)
     assert len(bodies) == 1
+
+
+@requirement("gateway:4", "access:2")
+async def test_open_addresses_look_nobody_up(served: Served, stranger: httpx.AsyncClient) -> None:
+    """They answer whatever token is shown, so they need no store to find out whose it is."""
+    for token in (TOKEN, f"{TOKEN}x", f"tok_{'0' * 16}_{'0' * 48}"):
+        shown = {"Authorization": f"Bearer {token}"}
+        for path in ("/health", "/ready", "/"):
+            assert (await stranger.get(path, headers=shown)).status_code == 200
+        refusal(await stranger.post("/auth/exchange", headers=shown, json={"code": "x"}), 403, "bad_code")
+        assert (await stranger.post("/health", headers=shown)).status_code == 405
 
 
 @requirement("gateway:5")

@@ -15,6 +15,7 @@ import pytest
 from antiphon.app import Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import SessionId
 from antiphon.store import events as log
@@ -65,11 +66,13 @@ async def test_a_session_is_made_once_and_shown_as_a_row(served: Served) -> None
     again = await served.client.post("/sessions", json={"key": "api:chat", "metadata": {"b": [2]}})
     assert (made.status_code, again.status_code) == (201, 200)
     row: Json = again.json()
-    assert {name: row[name] for name in row if name not in ("updatedAt", "createdAt", "sessionId")} == {
+    times = ("updatedAt", "createdAt", "startedAt", "interactedAt")
+    assert {name: row[name] for name in row if name not in (*times, "sessionId")} == {
         "key": "agent:main:api:chat",
         "kind": "other",
         "channel": "unknown",
         "agentId": "main",
+        "source": {"kind": "api", "platform": "web", "type": "direct", "interactive": True},
         "label": "L",
         "status": "idle",
         "model": "offline",
@@ -83,7 +86,7 @@ async def test_a_session_is_made_once_and_shown_as_a_row(served: Served) -> None
         "transcriptPath": "/sessions/api:chat/transcript",
         "metadata": {"a": 1, "b": [2]},
     }
-    assert all(type(row[name]) is int and row[name] > 1_600_000_000_000 for name in ("updatedAt", "createdAt"))
+    assert all(type(row[name]) is int and row[name] > 1_600_000_000_000 for name in times)
     for name in ("api:chat", "agent:main:api:chat", row["sessionId"], quote(row["sessionId"], safe="")):
         assert (await served.client.get(f"/sessions/{name}")).json() == row
     assert_no_nulls(again.text)
@@ -471,7 +474,7 @@ async def test_following_an_ended_id_brings_its_events_and_no_others(chat: Serve
 
     async def late(tx: Transaction) -> None:
         """A result that comes for the ended incarnation, as after a reset."""
-        event = NewEvent(type=EventType.ERROR, actor="system", data={"code": "late"})
+        event = NewEvent(type=EventType.ERROR, actor="system", classification=PUBLIC, data={"code": "late"})
         addition = log.Addition(incarnation=SessionId(ended), events=[event], at_ms=0)
         await log.append(tx, row, addition)
 

@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import httpx
 import pytest
 
+from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
 from antiphon.domain.session import NOWHERE
 from tests.claims import requirement
 from tests.conftest import OpenHome
+from tests.engine.stage import ManualClock
 from tests.gateway.served import Json, Served, new_client, serve
 
 pytestmark = pytest.mark.anyio
@@ -112,6 +115,57 @@ async def test_an_invitation_signs_in_one_browser_once(open_home: OpenHome) -> N
         assert (await served.client.post("/people", json={"name": "X", "role": "king"})).status_code in (400, 422)
 
 
+@requirement("access:1", "access:4", "gateway:6")
+async def test_a_person_gets_another_link_when_theirs_was_used_or_has_expired(open_home: OpenHome) -> None:
+    clock = ManualClock()
+    async with serve(open_home, parts=Parts(clock=clock)) as served:
+        invited = await invite(served, "Ann")
+        clock.step(timedelta(hours=25))
+        replaced = await another_code(served, "ann")
+        newest = await another_code(served, "ann")
+        for code in (invited["code"], replaced):
+            async with new_client(served.url) as browser:
+                assert (await code_of(await browser.post("/auth/exchange", json={"code": code}))) == (403, "bad_code")
+        other = await another_code(served, "ann")
+        assert (await code_of(await served.client.post("/auth/exchange", json={"code": newest}))) == (403, "bad_code")
+        async with signed_in(served, other) as first, signed_in(served, await another_code(served, "ann")) as second:
+            for browser in (first, second):
+                assert (await browser.get("/sessions")).status_code == 200
+            refused = await second.post("/people/ann/link", json={})
+            assert (await code_of(refused)) == (403, "forbidden")
+
+
+async def another_code(served: Served, person: str) -> str:
+    answer = await served.client.post(f"/people/{person}/link", json={})
+    assert (answer.status_code, answer.json()["expiresInSeconds"]) == (200, 24 * 3600), answer.text
+    return answer.json()["code"]
+
+
+@requirement("access:1", "access:4")
+async def test_nobody_is_signed_in_for_whom_the_page_shows_nothing(open_home: OpenHome) -> None:
+    async with serve(open_home) as served:
+        for name in ("Ann", "Ben", "Eve", "Zoe"):
+            await invite(served, name)
+
+        async def refused(path: str, body: Json) -> tuple[int, str]:
+            return await code_of(await served.client.post(path, json=body))
+
+        assert await refused("/people", {"name": "Gus", "role": "guest"}) == (409, "cannot_sign_in")
+        assert (await served.client.get("/people")).json()["count"] == 5, "nobody was created"
+        for act, body in (("ann/role", {"role": "guest"}), ("ben/suspend", {}), ("eve/merge", {"into": "zoe"})):
+            assert (await served.client.post(f"/people/{act}", json=body)).status_code == 200
+        assert await refused("/people/ann/link", {}) == (409, "cannot_sign_in")
+        assert await refused("/people/ben/link", {}) == (409, "cannot_sign_in")
+        assert await refused("/people/eve/link", {}) == (409, "merged")
+        await served.client.delete("/people/zoe")
+        for person in ("zoe", "nobody"):
+            assert await refused(f"/people/{person}/link", {}) == (404, "not_found")
+        token = (await served.client.post("/tokens", json={"personId": "owner", "scopes": ["admin"]})).json()["token"]
+        async with new_client(served.url, token) as narrow:
+            answer = await narrow.post("/people/owner/link", json={})
+            assert (await code_of(answer)) == (403, "scope_beyond_maker")
+
+
 @requirement("gateway:5")
 async def test_the_public_address_begins_links_and_is_let_in(open_home: OpenHome) -> None:
     settings = {"gateway": {"public_url": "https://chat.example.org/"}}
@@ -119,3 +173,25 @@ async def test_the_public_address_begins_links_and_is_let_in(open_home: OpenHome
         assert (await invite(served, "Ann"))["publicUrl"] == "https://chat.example.org/"
         for host, status in (("chat.example.org", 200), ("evil.example.org", 403)):
             assert (await served.client.get("/sessions", headers={"Host": host})).status_code == status
+
+
+@requirement("access:1")
+async def test_only_owners_see_the_processes(open_home: OpenHome) -> None:
+    async with serve(open_home, AGENTS) as served:
+        invited = await invite(served, "Ann", agents=["main"])
+        async with signed_in(served, invited["code"]) as browser:
+            assert (await browser.get("/who")).json() == {"count": 0, "total": 0, "sessions": [], "processes": []}
+        assert len((await served.client.get("/who")).json()["processes"]) == 1
+
+
+@requirement("access:1")
+async def test_a_link_signs_in_the_owner_who_asked_for_it(open_home: OpenHome) -> None:
+    async with serve(open_home, AGENTS) as served:
+        invited = await invite(served, "Ann", role="owner")
+        async with signed_in(served, invited["code"]) as first:
+            link = (await first.post("/auth/link", json={})).json()
+            async with signed_in(served, link["code"]) as second:
+                assert (await second.get("/people")).status_code == 200
+                suspended = await served.client.post("/people/ann/suspend", json={})
+                assert suspended.status_code == 200, suspended.text
+                assert (await second.get("/people")).status_code != 200

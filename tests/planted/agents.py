@@ -76,7 +76,7 @@ BUGS = (
     Bug(
         "a guest's runs have every tool",
         "agents/toolset.py",
-        "            and may_call(name, standing, rules.guest_tools)\n",
+        "            and may_call(name, standing, rules.role_tools)\n",
         "",
         "attacks/test_rights.py::"
         "test_a_guest_causes_nothing_beyond_its_own_session[guest, webhook: a function that only reads]",
@@ -163,8 +163,8 @@ BUGS = (
     Bug(
         "the results of steps are those of their first fold",
         "domain/transcript.py",
-        "                    self._stale.add(result.call_seq)",
-        "                    pass",
+        "        self._stale.add(step)\n",
+        "        pass\n",
         "engine/test_transcript.py::test_folding_piece_by_piece_is_folding_at_once",
     ),
     Bug(
@@ -198,7 +198,7 @@ BUGS = (
     Bug(
         "a run keeps the tools that its person lost",
         "agents/loop.py",
-        "if not may_call(name, standing, self._rules.guest_tools):",
+        "if not may_call(name, standing, self._rules.role_tools):",
         "if not standing:",
         "engine/test_people.py::test_a_run_loses_the_tools_that_its_person_lost_while_it_worked[sqlite]",
     ),

@@ -13,8 +13,8 @@ BUGS = (
     Bug(
         "a level does not flow to itself",
         "domain/classification.py",
-        "return self.level <= other.level and",
-        "return self.level < other.level and",
+        "            self.level <= other.level\n",
+        "            self.level < other.level\n",
         "domain/test_classification.py::test_a_level_flows_to_itself_and_above",
     ),
     Bug(
@@ -27,8 +27,8 @@ BUGS = (
     Bug(
         "data made of trusted and untrusted is trusted",
         "domain/classification.py",
-        "            max(self.integrity, other.integrity, key=_distrust),",
-        "            min(self.integrity, other.integrity, key=_distrust),",
+        "integrity = Integrity.UNTRUSTED if is_distrusted",
+        "integrity = Integrity.TRUSTED if is_distrusted",
         "domain/test_classification.py::test_one_untrusted_input_makes_the_whole_untrusted",
     ),
     Bug(
@@ -214,6 +214,13 @@ BUGS = (
         "self.workspace == workspace",
         "engine/test_approved_commands.py::"
         "test_a_command_is_asked_about_anew_if_nobody_can_tell_whether_its_workspace_changed[sqlite-in a run]",
+    ),
+    Bug(
+        "data of two persons belongs to the first",
+        "domain/classification.py",
+        "            person = PEOPLE\n",
+        "            pass\n",
+        "domain/test_classification.py::test_data_of_two_persons_is_of_people_and_two_persons_have_nobody_in_common",
     ),
     Bug(
         "a guest is shown with the name of somebody else",

@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         "a cancelled run leaves its calls open",
         "engine/runs/lifecycle.py",
-        "        steps += [_closing_step(run, call) for call in unfinished]\n",
+        "        steps += [_closing_step(run, call, made_of) for call in unfinished]\n",
         "",
         "engine/test_runs.py::test_a_cancelled_run_leaves_no_call_open[sqlite]",
     ),
@@ -128,6 +128,13 @@ BUGS = (
         "    if words.arrival is not Arrival.APPENDED and session.status",
         "    if session.status",
         "engine/test_inbox.py::test_an_inactive_session_becomes_idle_when_it_is_posted_to[sqlite]",
+    ),
+    Bug(
+        "users see the processes and their hosts",
+        "engine/views/activities.py",
+        " if read.is_everything else {},",
+        ",",
+        "gateway/test_people.py::test_only_owners_see_the_processes[sqlite]",
     ),
     Bug(
         "what comes late for an ended conversation is lost to it",
@@ -734,6 +741,13 @@ BUGS = (
         "engine/test_caps.py::test_messages_beyond_so_many_in_a_minute_are_refused_and_not_stored[sqlite]",
     ),
     Bug(
+        "an ended incarnation began when the present one did",
+        "engine/access/reach.py",
+        "            started_at=ended.started_at,\n",
+        "",
+        "gateway/test_session_rows.py::test_each_incarnation_has_its_own_beginning[sqlite]",
+    ),
+    Bug(
         "a person keeps the name of before a merge",
         "engine/access/names.py",
         "    def _note_change(self) -> None:\n        self._is_stale = True",
@@ -746,5 +760,19 @@ BUGS = (
         "    own = None if reaches_all(standing) else standing.principal",
         "    own = None",
         "engine/test_deciders.py::test_each_decider_is_told_how_many_requests_wait_for_them[sqlite]",
+    ),
+    Bug(
+        "a session's queue mode goes before the one that a message chose",
+        "engine/sessions/inbox.py",
+        "    own = None if command.is_mode_chosen else session.queue_mode\n",
+        "    own = session.queue_mode\n",
+        "engine/test_inbox.py::test_a_message_goes_before_its_session_and_that_before_the_configuration[sqlite]",
+    ),
+    Bug(
+        "a session that interrupts does so for everybody",
+        "engine/sessions/inbox.py",
+        "if mode is not QueueMode.INTERRUPT or is_favoured(standing):",
+        "if own is not None or mode is not QueueMode.INTERRUPT or is_favoured(standing):",
+        "engine/test_inbox.py::test_a_session_that_interrupts_does_so_for_nobody_who_may_not[sqlite]",
     ),
 )

@@ -4,6 +4,20 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a new table forgets who was told of a cap",
+        "store/schema/0019_people_usage.sql",
+        "MAX(CASE WHEN day LIKE '% told' THEN 1 ELSE 0 END)",
+        "0",
+        "store/test_people_usage.py::test_an_embedded_database_keeps_what_people_used",
+    ),
+    Bug(
+        "a person is told of their cap more than once a day",
+        "store/usage.py",
+        " WHERE people_usage.is_told = 0",
+        "",
+        "engine/test_caps.py::test_of_a_cap_a_person_is_told_once_a_day_in_their_chat[sqlite]",
+    ),
+    Bug(
         "a renamed session keeps the folded name that it had",
         "store/events.py",
         "with_folded(addition.set), addition.add",
@@ -224,15 +238,15 @@ BUGS = (
     Bug(
         "a list shows sessions above the caller",
         "store/scopes.py",
-        '"i.taint_level <= ? AND (i.taint_compartments & ?) = 0",',
-        '"i.taint_level <= ? OR (i.taint_compartments & ?) = 0",',
+        "{columns}level <= ? AND (",
+        "{columns}level <= ? OR (",
         "store/test_scopes.py::test_a_list_shows_exactly_what_policy_allows_one_by_one[sqlite]",
     ),
     Bug(
         "a search finds messages above the caller",
         "store/search.py",
-        '"WHERE m.id = page.id AND m.level <= ? AND (m.compartments & ?) = 0) "',
-        '"WHERE m.id = page.id AND (m.level <= ? OR (m.compartments & ?) = 0)) "',
+        "m.id = page.id AND {messages.text}",
+        "m.id = page.id AND (TRUE OR {messages.text})",
         "engine/test_search.py::test_data_above_the_caller_is_not_found_whatever_carries_it[sqlite]",
     ),
     Bug(
@@ -374,5 +388,19 @@ BUGS = (
         "AND kind <> '{TokenKind.BROWSER}'\"",
         "AND kind = '{TokenKind.BROWSER}'\"",
         "gateway/test_tokens.py::test_last_use_and_expiry_are_listed[sqlite]",
+    ),
+    Bug(
+        "what a guest said before events were classified stays trusted",
+        "store/old_classifications.py",
+        """ OR ({_KIND.format(7, 'person')}""",
+        """ OR (FALSE AND {_KIND.format(7, 'person')}""",
+        "store/test_old_classifications.py::test_events_of_an_embedded_home_are_classified",
+    ),
+    Bug(
+        "a list shows what belongs to another person",
+        "store/scopes.py",
+        "if clearance.person == PEOPLE:",
+        "if clearance.person != PEOPLE:",
+        "store/test_scopes.py::test_a_list_shows_exactly_what_policy_allows_one_by_one[sqlite]",
     ),
 )

@@ -2,13 +2,13 @@
 
 import random
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from antiphon.app import App
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
-from antiphon.domain.classification import PUBLIC, Classification, Level
+from antiphon.domain.classification import PEOPLE, PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.engine.sessions.sessions import SessionFilter
@@ -40,6 +40,7 @@ TAINTS = (
     Classification(Level.PUBLIC, 0b01),
     Classification(Level.INTERNAL, 0b10),
 )
+PERSONS = (*[None] * 12, "person:ann", "person:bo", PEOPLE)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ async def world(open_home: OpenHome) -> AsyncGenerator[World]:
                 f"agent:{agent}:cli:s{number}",
                 agent=agent,
                 parent=None if parent is None else parent.row,
-                taint=drawn.choice(TAINTS),
+                taint=replace(drawn.choice(TAINTS), person=PERSONS[number % len(PERSONS)]),
             )
             made.append(session)
             if drawn.random() < 0.3:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.excerpt import CUT_MARK, MAX_CHARACTERS, excerpt
@@ -63,14 +64,14 @@ async def store(story: Story, character: Character, *events: NewEvent) -> None:
 
 def said(text: str, number: int = 0) -> NewEvent:
     message = AssistantMessage(message_id=f"msg-{number}", content=text_content(text))
-    return NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message)
+    return NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", classification=PUBLIC, message=message)
 
 
 def result(text: str) -> NewEvent:
     message = ToolResult(
         message_id="res", call_seq=1, call_index=0, tool="look", tool_call_id="c", content=text_content(text)
     )
-    return NewEvent(type=EventType.TOOL_RESULT, actor="agent", message=message)
+    return NewEvent(type=EventType.TOOL_RESULT, actor="agent", classification=PUBLIC, message=message)
 
 
 @requirement("list:1", "visibility:1")
@@ -370,7 +371,11 @@ async def test_a_long_history_is_cut_to_the_newest_that_fit_and_pages_skip_nothi
         for number in range(80):
             content = (thinking, TextPart(text=f"{number}:" + "x" * 5_000))
             message = AssistantMessage(message_id=f"m{number}", content=content, model="m")
-            await store(story, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
+            await store(
+                story,
+                own,
+                NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", classification=PUBLIC, message=message),
+            )
         seen: list[int] = []
         arguments: dict[str, Any] = {"sessionKey": own.key, "limit": 1_000, "includeTools": True}
         first = await own.calls("sessions_history", **arguments)
@@ -398,7 +403,11 @@ async def test_one_message_that_is_too_large_leaves_a_placeholder(open_home: Ope
         own = await story.opens("own")
         many = tuple(TextPart(text="x" * 3_000) for _ in range(50))
         message = AssistantMessage(message_id="m", content=many)
-        await store(story, own, NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", message=message))
+        await store(
+            story,
+            own,
+            NewEvent(type=EventType.ASSISTANT_MESSAGE, actor="agent", classification=PUBLIC, message=message),
+        )
         page = await own.calls("sessions_history", sessionKey="current")
         (shown,) = messages_of(page)
         assert shown["content"] == [{"type": "text", "text": OMITTED}]

@@ -93,7 +93,7 @@ class Judge:
     def _need(self, call: OpenCall) -> NeedsApproval | None:
         """None for a call that has begun, and for one that cannot run anyway."""
         tool = self.tools.find(call.part.name)
-        if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.guest_tools):
+        if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.role_tools):
             return None
         decision = decide_call(
             self.rules.approval,

@@ -96,7 +96,7 @@ class ToolCalls:
         if given.find(name) is None:
             raise Denied(
                 f"Tool is not available to this session: {name!r}. "
-                "See agents.list[].tools, tools.subagents.tools and access.roles.guest.tools in the configuration.",
+                "See agents.list[].tools, tools.subagents.tools and access.roles in the configuration.",
                 code="tool_not_given",
             )
         effects = effects_of(tool, is_walled=name == RUN_COMMAND and await self._is_walled(found.caller))

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from antiphon.agents.asking import Asking
 from antiphon.agents.model import ModelError, Prompt, PromptPurpose, PromptText
 from antiphon.agents.prompt import Framing, is_of_session, shown_input
+from antiphon.domain.classification import join_all
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.message import (
     NO_USAGE,
@@ -21,7 +22,7 @@ from antiphon.domain.message import (
     Usage,
 )
 from antiphon.domain.transcript import Entry, Input, Step, Summary
-from antiphon.engine.ledger.run_log import AGENT_ACTOR
+from antiphon.engine.ledger.append import AGENT_ACTOR
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,14 @@ async def compact(asking: Asking, entries: Sequence[Entry], framing: Framing) ->
     except ModelError as error:
         logger.warning("Compaction failed", extra={"action": "compaction_failed", "run_id": context.run.id})
         data |= {"summary": None, "error": error.message}
-    event = NewEvent(type=EventType.COMPACTED, actor=AGENT_ACTOR, run_id=context.run.id, data=data, usage=usage)
+    event = NewEvent(
+        type=EventType.COMPACTED,
+        actor=AGENT_ACTOR,
+        classification=join_all(entry.classification for entry in older),
+        run_id=context.run.id,
+        data=data,
+        usage=usage,
+    )
     await context.record([event])
     return True
 

@@ -22,12 +22,13 @@ from antiphon.agents.prompt import Framing, build_prompt
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.domain.agent import MAX_TOOL_FAILURES, Agent, Effect
+from antiphon.domain.classification import Classification
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.message import NO_USAGE, AssistantMessage, JsonObject, ToolResult, Usage, text_content
 from antiphon.domain.run import Outcome, RunStatus
-from antiphon.domain.session import SessionType
+from antiphon.domain.session import Session, SessionType
 from antiphon.domain.transcript import OpenCall, Step, Transcript
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN, call_name
@@ -37,7 +38,7 @@ from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.caps import Cap
 from antiphon.policy.rights import may_call
-from antiphon.policy.session_tools import YIELD_TOOL
+from antiphon.policy.session_tools import SESSION_TOOLS, YIELD_TOOL
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class AgentLoop:
         offered = await self._tools.tools_for(agent.id)
         standing = await context.standing()
         tools = offered.for_session(agent.id, session.depth, standing, self._rules)
+        context.surroundings = _surroundings(session, agent, tools)
         is_group = session.source.type is SessionType.GROUP
         is_sandboxed = context.run.is_sandboxed or self._rules.are_sandboxed(session)
         judge = Judge(
@@ -256,7 +258,8 @@ class AgentLoop:
                 tool_call_id=call.part.call_id,
                 content=text_content(whole_text(bounded_text(output.text))),
                 is_error=output.is_error,
-            )
+            ),
+            _source(output, judged.call.part.name, context),
         )
         return True
 
@@ -279,7 +282,7 @@ class AgentLoop:
             standing = judge.standing = begun.standing
             if not begun.has_begun:
                 return None
-        if not may_call(name, standing, self._rules.guest_tools):
+        if not may_call(name, standing, self._rules.role_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
         caller = Caller(
             session=SessionRow(context.run.session),
@@ -318,6 +321,21 @@ def _spoken(context: RunContext, transcript: Transcript, words: str) -> Assistan
     if not words:
         return None
     return AssistantMessage(message_id=context.ids.new("msg"), content=text_content(words), saw=transcript.last_seq)
+
+
+def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classification:
+    """What the prompt holds beside the entries. Names and notices of foreign tools are strangers' words."""
+    made_of = session.base.join(agent.classification)
+    if session.working_memory:
+        made_of = made_of.join(session.taint)
+    return made_of.distrusted() if tools.has_foreign else made_of
+
+
+def _source(output: ToolOutput, tool: str, context: RunContext) -> Classification:
+    """What the result adds to the context. The session tools show whatever may flow to the session's taint."""
+    if tool in SESSION_TOOLS:
+        return output.classification.join(context.taint).distrusted()
+    return output.classification
 
 
 def _only_reads(tool: Tool | None) -> bool:

@@ -4,7 +4,7 @@ import functools
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol, cast, get_type_hints
 
@@ -15,14 +15,15 @@ from pydantic_core import to_jsonable_python
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.text import bounded_text
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, from_wire
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
-from antiphon.domain.message import MAX_TEXT_BYTES, JsonObject
+from antiphon.domain.message import MAX_TEXT_BYTES, JsonObject, JsonValue
 from antiphon.domain.run import Run
 from antiphon.engine.access.caller import Caller, CallingRun
 from antiphon.engine.rules import Rules
 from antiphon.incoming import Misfit, bounded, check_arguments, problems_of, shortened
-from antiphon.policy.rights import is_guest, may_call
+from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, allowed_session_tools
 from antiphon.policy.standing import Standing
 
@@ -36,6 +37,8 @@ class ToolOutput:
 
     text: str
     is_error: bool = False
+    classification: Classification = PUBLIC
+    """What the result holds beside what the caller's context holds already. Contract: flow 2."""
 
 
 class ToolContext:
@@ -92,6 +95,8 @@ class DeclaredFunction:
     name: str
     effects: frozenset[Effect]
     is_idempotent: bool
+    classification: Classification = PUBLIC
+    """That of its results."""
 
 
 def tool(
@@ -100,15 +105,18 @@ def tool(
     name: str | None = None,
     effects: Collection[str] = ("writes",),
     is_idempotent: bool = False,
+    classification: Mapping[str, JsonValue] | None = None,
 ) -> DeclaredFunction:
-    """Declares a function's effects on the world, for policy and recovery.
+    """Declares a function's effects on the world, for policy and recovery, and the classification of its results.
 
     `effects` are of `reads, writes, leaves, deletes, spends, configures`; a function that only reads may run beside
     others and may be repeated. An idempotent function is repeated after a crash in the middle of it.
+    `classification` is like `{"level": "CONFIDENTIAL", "integrity": "untrusted"}`; public and trusted unless given.
     """
     declared = frozenset(Effect(effect) for effect in effects)
     only_reads = declared <= {Effect.READS}
-    return DeclaredFunction(function, name or function.__name__, declared, is_idempotent or only_reads)
+    made_of = PUBLIC if classification is None else from_wire(classification, NO_COMPARTMENTS)
+    return DeclaredFunction(function, name or function.__name__, declared, is_idempotent or only_reads, made_of)
 
 
 class FunctionTool:
@@ -137,6 +145,10 @@ class FunctionTool:
         return self._declared.is_idempotent
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
+        output = await self._carry_out(context, arguments)
+        return replace(output, classification=self._declared.classification)
+
+    async def _carry_out(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
             check_arguments(arguments)
             parsed = self._arguments.model_validate(arguments)
@@ -294,13 +306,13 @@ class Toolset:
             entry
             for name, entry in self._tools.items()
             if (name in own if name in SESSION_TOOLS else allowed is None or name in allowed)
-            and may_call(name, standing, rules.guest_tools)
+            and may_call(name, standing, rules.role_tools)
         )
-        named = rules.guest_tools
+        named = rules.role_tools.of(standing)
         absent = {
             start: entry
             for start, entry in self._absent.items()
-            if not is_guest(standing) or any(name.startswith(start) for name in named)
+            if named is None or any(name.startswith(start) for name in named)
         }
         return Toolset(kept, absent, from_servers=self._from_servers)
 
@@ -319,6 +331,11 @@ class Toolset:
     def is_from_server(self, name: str) -> bool:
         """Whether an MCP server offers the tool."""
         return name in self._from_servers
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether descriptions or notices of MCP servers are among them."""
+        return bool(self._absent) or any(name in self._from_servers for name in self._tools)
 
     def find(self, name: str) -> Tool | None:
         found = self._tools.get(name)

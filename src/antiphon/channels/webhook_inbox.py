@@ -108,7 +108,7 @@ class WebhookInbox:
             target,
             text_content(message.text),
             message_id=self._message_id(webhook, message),
-            envelope=Envelope(sender=message.sender, place=place),
+            envelope=Envelope(sender=message.sender, place=place, queue_mode=webhook.queue_mode),
         )
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:

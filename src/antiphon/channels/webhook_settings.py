@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
+from antiphon.domain.queue_mode import QueueMode
 
 NAME = "webhook"
 """The channel's name in keys and places."""
@@ -20,4 +21,6 @@ class WebhookSettings:
     agent_id: AgentId
     principal: Principal | None
     """The principal of its messages; None for guests, one for each peer."""
+    queue_mode: QueueMode = QueueMode.COLLECT
+    """How its messages are handled if their session is busy, unless the session has a mode of its own."""
     timeout_seconds: float = 30.0

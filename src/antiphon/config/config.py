@@ -167,7 +167,7 @@ class Config(Section):
             shares=self.limits.shares(self.access.messages_per_minute),
             person_caps=self.limits.person_caps(),
             subagent_tools=frozenset(self.tools.subagents.tools),
-            guest_tools=frozenset(self.access.roles.guest.tools),
+            role_tools=self.access.roles.tools(),
             user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
@@ -247,6 +247,7 @@ class Config(Section):
                     url=section.url,
                     agent_id=AgentId(section.agent or default),
                     principal=OWNER if section.principal == "owner" else None,
+                    queue_mode=section.queue_mode,
                     timeout_seconds=section.timeout_seconds,
                 )
             )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.sandbox import SandboxLimits
@@ -79,6 +80,8 @@ class Agent:
     sandbox: SandboxMode = SandboxMode.OFF
     command_limits: SandboxLimits = field(default_factory=SandboxLimits)
     subagents: SubagentRules = SubagentRules()
+    classification: Classification = PUBLIC
+    """That of its instructions; its new sessions begin with it."""
 
     def is_sandboxed(self, key: SessionKey) -> bool:
         if self.sandbox is SandboxMode.NON_MAIN:

@@ -1,4 +1,4 @@
-"""Classifications: how secret data is, which compartments it belongs to, and whether it can be trusted."""
+"""Classifications: how secret data is, which compartments and which person it belongs to, and whether it is trusted."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,11 @@ from antiphon.domain.message import JsonObject, JsonValue
 MAX_COMPARTMENTS = 62  # a mask fits a signed 64-bit column
 ALL_COMPARTMENTS = (1 << MAX_COMPARTMENTS) - 1
 
+PEOPLE = "people"
+"""In the place of a person: data of several persons."""
+
 _COMPARTMENT_NAME = re.compile(r"[a-z0-9][a-z0-9_.:@+-]{0,63}")
+_PERSON = re.compile(r"person:[!-~]{1,200}")
 
 
 class Level(IntEnum):
@@ -31,32 +35,56 @@ class Integrity(StrEnum):
 class Classification:
     """The classification of data, or the clearance of a session, person or sink. Contract: flow 1.
 
-    With the order "level ≤, compartments ⊆, trusted before untrusted" they form a lattice, of which
-    `join` is the least upper and `meet` the greatest lower bound.
+    With the order "level ≤, compartments ⊆, no person before one before several, trusted before untrusted" they form
+    a lattice, of which `join` is the least upper and `meet` the greatest lower bound.
     """
 
     level: Level
     compartments: int = 0
     """A bit mask; `Compartments` maps bits to names."""
     integrity: Integrity = Integrity.TRUSTED
+    person: str | None = None
+    """Whose data it is: `person:<id>`, or `PEOPLE` for several persons; None for no person's.
+
+    As a clearance: whose data may come here, besides data of no person; `PEOPLE` for anybody's.
+    """
 
     def __post_init__(self) -> None:
         assert 0 <= self.compartments <= ALL_COMPARTMENTS
 
     def flows_to(self, other: "Classification") -> bool:
         """Whether data with this classification may go to a place with clearance `other`; integrity does not matter."""
-        return self.level <= other.level and not self.compartments & ~other.compartments
-
-    def join(self, other: "Classification") -> "Classification":
-        """The classification of data made of both: the higher level, all compartments, the worse integrity."""
-        return Classification(
-            max(self.level, other.level),
-            self.compartments | other.compartments,
-            max(self.integrity, other.integrity, key=_distrust),
+        if self is other or self is PUBLIC:
+            return True
+        return (
+            self.level <= other.level
+            and not self.compartments & ~other.compartments
+            and (self.person is None or self.person == other.person or other.person == PEOPLE)
         )
 
+    def join(self, other: "Classification") -> "Classification":
+        """The classification of data made of both: the higher level, all compartments, the worse integrity.
+
+        Two different persons are `PEOPLE`. Returns one of the two where it is the answer.
+        """
+        if self is other or other is PUBLIC:
+            return self
+        if self is PUBLIC:
+            return other
+        is_distrusted = self.integrity is Integrity.UNTRUSTED or other.integrity is Integrity.UNTRUSTED
+        integrity = Integrity.UNTRUSTED if is_distrusted else Integrity.TRUSTED
+        person = other.person if self.person is None else self.person
+        if other.person is not None and other.person != person:
+            person = PEOPLE
+        level = self.level if self.level >= other.level else other.level
+        compartments = self.compartments | other.compartments
+        for each in (self, other):
+            if (each.level, each.compartments, each.integrity, each.person) == (level, compartments, integrity, person):
+                return each
+        return Classification(level, compartments, integrity, person)
+
     def meet(self, other: "Classification") -> "Classification":
-        """The most that may pass both: the lower level, common compartments, the better integrity.
+        """The most that may pass both: the lower level, common compartments and person, the better integrity.
 
         Use it for sinks (a channel and a recipient), for which integrity means nothing, and never for data.
         """
@@ -64,13 +92,21 @@ class Classification:
             min(self.level, other.level),
             self.compartments & other.compartments,
             min(self.integrity, other.integrity, key=_distrust),
+            _common_person(self.person, other.person),
         )
+
+    def distrusted(self) -> "Classification":
+        """The same, untrusted."""
+        return self.join(UNTRUSTED)
 
 
 PUBLIC = Classification(Level.PUBLIC)
 """The bottom: flows anywhere. An unknown sink may receive only this."""
 
-EVERYTHING = Classification(Level.RESTRICTED, ALL_COMPARTMENTS, Integrity.UNTRUSTED)
+UNTRUSTED = Classification(Level.PUBLIC, 0, Integrity.UNTRUSTED)
+"""Words of strangers: they may go anywhere, and nobody vouches for them."""
+
+EVERYTHING = Classification(Level.RESTRICTED, ALL_COMPARTMENTS, Integrity.UNTRUSTED, PEOPLE)
 """The top: everything flows to it. The owner's clearance."""
 
 
@@ -88,6 +124,16 @@ def parse_level(text: str) -> Level:
         return Level[text]
     hint = _hint(text.upper(), Level.__members__) or f" The levels are {', '.join(Level.__members__)}."
     raise Invalid(f"Level is unknown: {text!r}.{hint}", code="invalid_level")
+
+
+def parse_person(text: str) -> str:
+    """`person:<id>` or `people`; anything else is `Invalid`, never guessed."""
+    if text == PEOPLE or _PERSON.fullmatch(text):
+        return text
+    raise Invalid(
+        f"Person of a classification is not valid: {text[:80]!r}. Use 'person:<id>', or 'people' for several.",
+        code="invalid_classification",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,29 +193,40 @@ class Compartments:
         return [name for bit, name in enumerate(self.names) if mask >> bit & 1]
 
 
+NO_COMPARTMENTS = Compartments()
+
+
 def to_wire(classification: Classification, compartments: Compartments) -> JsonObject:
-    """`{level, compartments: [names], integrity}`."""
-    return {
+    """`{level, compartments: [names], integrity}`, and `person` where there is one."""
+    wire: JsonObject = {
         "level": classification.level.name,
         "compartments": [*compartments.names_of(classification.compartments)],
         "integrity": classification.integrity.value,
     }
+    return wire if classification.person is None else {**wire, "person": classification.person}
 
 
 def from_wire(wire: Mapping[str, JsonValue], compartments: Compartments) -> Classification:
-    """The classification in that wire form; without `compartments` and `integrity`: none, trusted."""
+    """The classification in that wire form; without `compartments`, `integrity` and `person`: none, trusted, none."""
     match dict(wire):
-        case {"level": str(level), **rest} if rest.keys() <= {"compartments", "integrity"}:
+        case {"level": str(level), **rest} if rest.keys() <= {"compartments", "integrity", "person"}:
             return Classification(
                 parse_level(level),
                 compartments.mask_of(_names_from_wire(rest.get("compartments", []))),
                 _integrity_from_wire(rest.get("integrity", Integrity.TRUSTED.value)),
+                _person_from_wire(rest.get("person")),
             )
         case _:
             raise Invalid(
-                f"Classification needs a level, and may have compartments and integrity: {sorted(wire)!r}",
+                f"Classification needs a level, and may have compartments, integrity and a person: {sorted(wire)!r}",
                 code="invalid_classification",
             )
+
+
+def _person_from_wire(value: JsonValue) -> str | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else parse_person(value)
+    raise Invalid("Classification person must be a text", code="invalid_classification")
 
 
 def _names_from_wire(value: JsonValue) -> list[str]:
@@ -187,6 +244,12 @@ def _integrity_from_wire(value: JsonValue) -> Integrity:
     raise Invalid(
         f"Classification integrity must be 'trusted' or 'untrusted': {value!r}", code="invalid_classification"
     )
+
+
+def _common_person(a: str | None, b: str | None) -> str | None:
+    if a == b or b == PEOPLE:
+        return a
+    return b if a == PEOPLE else None
 
 
 def _distrust(integrity: Integrity) -> bool:

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 PURPOSE = "cursor"
 _PLACE = struct.Struct(">qq")
-_LENGTH = 43
-"""Of every cursor: 16 bytes of place and 16 bytes of proof, in base64 without padding."""
+_LENGTH = 52
+"""Of every cursor: 16 bytes of place and 16 bytes of proof, in base32 without padding.
+
+Base64 has `-`, and a command line takes an argument that begins with it for an option.
+"""
 
 
 class Cursors:
@@ -30,7 +33,7 @@ class Cursors:
 
     def seal(self, about: Sequence[str], first: int, second: int = 0) -> str:
         sealed = self._cipher.encrypt(_PLACE.pack(first, second), [part.encode() for part in about])
-        return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+        return base64.b32encode(sealed).rstrip(b"=").decode().lower()
 
     def unseal(self, about: Sequence[str], cursor: str) -> tuple[int, int]:
         """The place. Raises `Invalid` (`invalid_cursor`) for anything that was not sealed with the same `about`."""
@@ -39,7 +42,7 @@ class Cursors:
         if len(cursor) != _LENGTH or not cursor.isascii():
             raise _bad_cursor()
         try:
-            sealed = base64.b64decode(cursor + "=", altchars=b"-_", validate=True)
+            sealed = base64.b32decode(cursor.upper() + "====")
             first, second = _PLACE.unpack(self._cipher.decrypt(sealed, [part.encode() for part in about]))
         except (ValueError, InvalidTag) as error:
             raise _bad_cursor() from error

@@ -73,8 +73,9 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
 
     type: EventType
     actor: str
+    classification: Classification
+    """What it was made of. Contract: flow 2."""
     run_id: RunId | None = None
-    classification: Classification = PUBLIC
     message: Message | None = None
     data: JsonObject | None = None
     is_addressed: bool = False
@@ -85,8 +86,22 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
     """When it happened, if not when it is stored."""
 
 
-def user_event(message: UserMessage, *, actor: str, run_id: RunId | None, is_addressed: bool = False) -> NewEvent:
-    return NewEvent(type=EventType.USER_MESSAGE, actor=actor, run_id=run_id, message=message, is_addressed=is_addressed)
+def user_event(
+    message: UserMessage,
+    *,
+    actor: str,
+    run_id: RunId | None,
+    classification: Classification,
+    is_addressed: bool = False,
+) -> NewEvent:
+    return NewEvent(
+        type=EventType.USER_MESSAGE,
+        actor=actor,
+        run_id=run_id,
+        classification=classification,
+        message=message,
+        is_addressed=is_addressed,
+    )
 
 
 def stand_in(type: str, seq: int) -> Message | None:

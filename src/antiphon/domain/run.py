@@ -10,6 +10,7 @@ from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.delay import Delay
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext
 
 
@@ -45,16 +46,6 @@ _NEXT = {
 def can_become(before: RunStatus, after: RunStatus) -> bool:
     """Whether the ledger allows this change; a run never leaves a terminal status. Contract: runs 1, 8."""
     return after in _NEXT.get(before, frozenset())
-
-
-class QueueMode(StrEnum):
-    """How a message is handled if its session is busy. Contract: runs 4."""
-
-    ENQUEUE = "enqueue"
-    COLLECT = "collect"
-    STEER = "steer"
-    INTERRUPT = "interrupt"
-    REJECT = "reject"
 
 
 class Purpose(StrEnum):

@@ -9,6 +9,7 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.message import NO_USAGE, JsonObject, JsonValue, Usage
+from antiphon.domain.queue_mode import QueueMode
 
 
 class SessionStatus(StrEnum):
@@ -73,6 +74,9 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     last_seq: int
     created_at: datetime
     updated_at: datetime
+    started_at: datetime
+    """When the present incarnation began."""
+    interacted_at: datetime
     metadata: JsonObject = field(default_factory=dict[str, JsonValue])
     label: str | None = None
     display_name: str | None = None
@@ -93,6 +97,10 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     aborted_last_run: bool = False
     pending_approvals: int = 0
     """How many of its requests for approval are open."""
+    queue_mode: QueueMode | None = None
+    """What a message does while the session is busy, unless the message itself says; None for what its channel says."""
+    participants: tuple[str, ...] = ()
+    """The principals, other than owners, that take part."""
 
     @property
     def has_description(self) -> bool:
@@ -106,8 +114,6 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     """The lowest `seq` still in the log; events below it were deleted or pruned."""
     incarnation_seq: int
     """The `seq` of the present incarnation's `session_started`."""
-    started_at: datetime
-    interacted_at: datetime
     description_source: DescriptionSource | None = None
     working_memory: str = ""
     taint: Classification = PUBLIC

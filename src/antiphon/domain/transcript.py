@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
@@ -47,6 +48,8 @@ class Step:
     message: AssistantMessage
     results: tuple[ToolResult | OpenCall, ...]
     """One per call, in the order of the calls."""
+    classification: Classification
+    """What the message and its results were made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,7 @@ class Input:
     message: UserMessage | AssistantMessage
     actor: str
     run_id: RunId | None
+    classification: Classification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,8 @@ class Summary:
 
     text: str | None
     """None if summarising failed and the oldest turns were left out."""
+    classification: Classification
+    """The join of what it replaces."""
 
 
 Entry = Input | Step | Summary
@@ -103,7 +109,13 @@ class Transcript:
         self._stale: set[int] = set()
         """Steps in `_settled`, by `seq`, that lack a result which came after them."""
         self._cut_at: int | None = None
-        self._summary: str | None = None
+        self._summary: Summary | None = None
+        self._made_of = PUBLIC
+        """The join of the settled entries."""
+        self._settled_steps: set[int] = set()
+        """The steps among the settled entries, by `seq`."""
+        self._results_made_of: dict[int, Classification] = {}
+        """What the results of a step were made of, by its `seq`."""
         self._size = 0
         self.unreadable: list[int] = []
         """The `seq` of entries that prompts need and whose stored form is damaged, ascending."""
@@ -125,14 +137,32 @@ class Transcript:
                     continue
             match event.message:
                 case ToolResult() as result:
-                    self._results[result.call_seq, result.call_index] = result
-                    self._stale.add(result.call_seq)
+                    self._add_result(result, event.classification)
                 case AssistantMessage(provenance=None) as message:
-                    self._add_step(Step(seq=event.seq, message=message, results=()), event.run_id)
+                    made_of = event.classification
+                    step = Step(seq=event.seq, message=message, results=(), classification=made_of)
+                    self._add_step(step, event.run_id)
                 case UserMessage() | AssistantMessage() as message:
-                    self._add_input(Input(seq=event.seq, message=message, actor=event.actor, run_id=event.run_id))
+                    self._add_input(
+                        Input(
+                            seq=event.seq,
+                            message=message,
+                            actor=event.actor,
+                            run_id=event.run_id,
+                            classification=event.classification,
+                        )
+                    )
                 case None:
                     self._add_fact(event)
+
+    def _add_result(self, result: ToolResult, made_of: Classification) -> None:
+        step = result.call_seq
+        self._results[step, result.call_index] = result
+        self._stale.add(step)
+        if made_of is not PUBLIC:
+            self._results_made_of[step] = self._results_made_of.get(step, PUBLIC).join(made_of)
+            if step in self._settled_steps:
+                self._made_of = self._made_of.join(made_of)
 
     def _add_input(self, entry: Input) -> None:
         self._waiting.append(entry)
@@ -156,31 +186,50 @@ class Transcript:
                 self._inputs_by_run.pop(event.run_id, None)
                 self._steps_by_run.pop(event.run_id, None)
             case EventType.COMPACTED:
-                self._compact(event.data)
+                self._compact(event.data, event.classification)
             case _:
                 pass
 
-    def _compact(self, data: JsonObject) -> None:
-        through, summary = data["throughSeq"], data["summary"]
-        assert isinstance(through, int) and (summary is None or isinstance(summary, str))
-        self._cut_at, self._summary = through, summary
+    def _compact(self, data: JsonObject, made_of: Classification) -> None:
+        through, text = data["throughSeq"], data["summary"]
+        assert isinstance(through, int) and (text is None or isinstance(text, str))
+        self._cut_at, self._summary = through, Summary(text=text, classification=made_of)
         self.unreadable = [seq for seq in self.unreadable if seq > through]
         for index, entry in enumerate(self._settled):
             if not isinstance(entry, Summary) and entry.seq == through:
-                self._settled[: index + 1] = [Summary(text=summary)]
+                self._settled[: index + 1] = [self._summary]
                 self._forget_replaced()
                 return
         if all(entry.seq != through for entry in self._waiting):  # it was pruned, with everything that it replaces
-            self._settled.insert(0, Summary(text=summary))
+            self._settled.insert(0, self._summary)
+            self._made_of = self._made_of.join(made_of)
 
     def _forget_replaced(self) -> None:
         """Drops the results of steps that are in no prompt and of no run that goes on."""
         steps = [entry for entry in self._settled if isinstance(entry, Step)]
         needed = {step.seq for step in (*steps, *(step for each in self._steps_by_run.values() for step in each))}
         self._results = {name: result for name, result in self._results.items() if name[0] in needed}
+        self._results_made_of = {seq: made_of for seq, made_of in self._results_made_of.items() if seq in needed}
         self._begun = {name for name in self._begun if name[0] in needed}
         messages = [entry.message for entry in (*self._settled, *self._waiting) if not isinstance(entry, Summary)]
         self._size = sum(EVENT_BYTES + _text_size(message) for message in (*messages, *self._results.values()))
+        self._settled_steps = {step.seq for step in steps}
+        self._made_of = join_all(self._made_of_entry(entry) for entry in self._settled)
+
+    def made_of(self, run_id: RunId) -> Classification:
+        """The join of the entries that `prompt_for` returns. Contract: flow 2."""
+        made_of = self._made_of
+        for entry in self._waiting:
+            if self._is_shown(entry, run_id, self.last_seq):
+                summary = self._summary_at(entry)
+                made_of = made_of.join(entry.classification) if summary is None else summary.classification
+        return made_of
+
+    def _made_of_entry(self, entry: Entry) -> Classification:
+        """What a settled entry was made of, with the results that have come since."""
+        if isinstance(entry, Step):
+            return entry.classification.join(self._results_made_of.get(entry.seq, PUBLIC))
+        return entry.classification
 
     def prompt_for(self, run_id: RunId) -> list[Entry]:
         """Entries in model order: earlier runs, then this run's messages and steps. Contract: runs 9.
@@ -228,8 +277,23 @@ class Transcript:
 
     def _emit(self, entries: list[Entry], entry: Input | Step) -> None:
         entries.append(entry)
-        if entry.seq == self._cut_at:
-            entries[:] = [Summary(text=self._summary)]
+        summary = self._summary_at(entry)
+        if summary is not None:
+            entries[:] = [summary]
+        if entries is self._settled:
+            self._note_settled(entry, summary)
+
+    def _summary_at(self, entry: Input | Step) -> Summary | None:
+        """The summary that replaces everything through the entry."""
+        return self._summary if entry.seq == self._cut_at else None
+
+    def _note_settled(self, entry: Input | Step, summary: Summary | None) -> None:
+        if summary is not None:
+            self._made_of, self._settled_steps = summary.classification, set()
+            return
+        self._made_of = self._made_of.join(self._made_of_entry(entry))
+        if isinstance(entry, Step):
+            self._settled_steps.add(entry.seq)
 
     def _fill_stale(self) -> None:
         for index in range(len(self._settled) - 1, -1, -1):
@@ -247,7 +311,7 @@ class Transcript:
             or OpenCall(message_seq=step.seq, index=index, part=part, is_begun=(step.seq, index) in self._begun)
             for index, part in enumerate(step.message.calls)
         )
-        return Step(seq=step.seq, message=step.message, results=results)
+        return Step(seq=step.seq, message=step.message, results=results, classification=self._made_of_entry(step))
 
 
 def open_calls(events: Iterable[Event]) -> list[OpenCall]:

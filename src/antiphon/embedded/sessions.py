@@ -11,7 +11,7 @@ from antiphon.domain.event import Event
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.label import parse_label
 from antiphon.domain.message import JsonObject, Part, Role, text_content
-from antiphon.domain.run import QueueMode
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import Session, SessionSummary, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.embedded.arguments import checked, rows
@@ -38,6 +38,7 @@ class SessionChanges(TypedDict, total=False):
     thinking_level: Literal["off", "low", "medium", "high"] | None
     verbose_level: str | None
     send_policy: Literal["allow", "deny"] | None
+    queue_mode: QueueMode | None
     clearance: Classification | None
 
 

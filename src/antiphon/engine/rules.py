@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 from antiphon.domain.agent import Agent, DailyLimits
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
-from antiphon.domain.run import QueueMode
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import Session
 from antiphon.policy.approvals import ApprovalRules
 from antiphon.policy.caps import PersonCaps
+from antiphon.policy.rights import RoleTools
 from antiphon.policy.send import SendPolicy
 from antiphon.policy.shares import Shares
 from antiphon.policy.trigger import OwnerTrigger
@@ -102,8 +103,7 @@ class Rules:
     """Agents with which all users may open sessions."""
     user_approves: frozenset[AgentId] = frozenset()
     """Agents whose calls users may approve."""
-    guest_tools: frozenset[str] = frozenset()
-    """Tools that guests have besides those of their own session."""
+    role_tools: RoleTools = field(default_factory=RoleTools)
     approval: ApprovalRules = field(default_factory=ApprovalRules)
     names_provider: bool = False
     """Whether rows of sessions also give their channel as `provider`, its name in S0."""

@@ -63,19 +63,15 @@ class Authentication:
         self._owner_token = owner_token
         self._own_hash = "" if own_token is None else hash_of(own_token)
 
-    async def find(
-        self, scope: Scope, headers: Mapping[str, str], *, is_open: bool, serves_bound: bool
-    ) -> Entry | None:
-        """Identifies the caller. None is an unknown caller, whom open addresses answer.
+    async def find(self, scope: Scope, headers: Mapping[str, str], *, serves_bound: bool) -> Entry:
+        """Identifies the caller, at addresses that are not open.
 
-        Raises `Unproven`, `Denied`; no error repeats a secret. A browser counts only if its address is not open,
-        a token bound to a session only where such tokens are served.
+        Raises `Unproven`, `Denied`; no error repeats a secret. A token bound to a session counts only where such tokens
+        are served.
         """
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return await self._by_token(shown.strip(), serves_bound=serves_bound)
-        if is_open:
-            return None
         entry = await self._by_browser(scope, headers)
         if entry is None:
             raise Unproven(

@@ -120,20 +120,19 @@ class Guard:
     async def _enter(self, scope: Scope, headers: dict[str, str]) -> Entry | None:
         found = scope["antiphon.found"] = self.addresses.find(scope["path"])
         endpoint = self._endpoint(scope)
+        if endpoint.is_open if endpoint is not None else found is not None and found.address.is_open:
+            scope["antiphon.principal"] = None  # open operations ask nobody who they are, so nothing is looked up
+            return None
         try:
             entry = await self._authentication.find(
-                scope,
-                headers,
-                is_open=found is not None and found.address.is_open,
-                serves_bound=endpoint is not None and endpoint.serves_bound,
+                scope, headers, serves_bound=endpoint is not None and endpoint.serves_bound
             )
         except AntiphonError as error:
             raise _refused(error) from error
-        scope["antiphon.principal"] = None if entry is None else entry.principal
-        if entry is not None:
-            scope["antiphon.browser"] = entry.browser
-            scope["antiphon.scopes"] = entry.scopes
-            scope["antiphon.holder"] = entry.holder
+        scope["antiphon.principal"] = entry.principal
+        scope["antiphon.browser"] = entry.browser
+        scope["antiphon.scopes"] = entry.scopes
+        scope["antiphon.holder"] = entry.holder
         return entry
 
     async def _pass_on(self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send) -> None:

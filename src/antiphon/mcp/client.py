@@ -13,6 +13,7 @@ from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput, Toolset, ToolSource
 from antiphon.clock import Clock, SystemClock
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import UNTRUSTED, Classification
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import JsonObject
@@ -50,6 +51,7 @@ class McpTool:
         self._tool = tool
         self._schema = schema
         self._effects = connection.settings.effects_of(tool)
+        self._made_of = connection.settings.classification.distrusted()
 
     @property
     def schema(self) -> ToolSchema:
@@ -67,11 +69,12 @@ class McpTool:
         try:
             result = await self._connection.call(self._tool, arguments)
         except Unavailable as error:
-            return _failure(error.code, error.message)
+            return _failure(error.code, error.message, self._made_of)
         text = text_of_result(result)
         if result.is_error:
-            return _failure("mcp_tool_failed", self._connection.settings.masked(text) or "The tool gives no details.")
-        return ToolOutput(text)
+            said = self._connection.settings.masked(text) or "The tool gives no details."
+            return _failure("mcp_tool_failed", said, self._made_of)
+        return ToolOutput(text, classification=self._made_of)
 
 
 class AbsentTools:
@@ -98,7 +101,7 @@ class AbsentTools:
         return True
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
-        return _failure(self._problem.code, self._problem.message)
+        return _failure(self._problem.code, self._problem.message, UNTRUSTED)
 
 
 class McpTools:
@@ -228,7 +231,9 @@ def _reason_against(tool: "ListedTool", name: str) -> str | None:
     return None
 
 
-def _failure(code: str, message: str) -> ToolOutput:
+def _failure(code: str, message: str, made_of: Classification) -> ToolOutput:
     return ToolOutput(
-        json.dumps({"status": "error", "code": code, "error": message}, ensure_ascii=False), is_error=True
+        json.dumps({"status": "error", "code": code, "error": message}, ensure_ascii=False),
+        is_error=True,
+        classification=made_of,
     )

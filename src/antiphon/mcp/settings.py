@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
 
 MASK = "***"
@@ -31,6 +32,8 @@ class ServerSettings:
     tools: tuple[str, ...] | None = None
     """Names of its tools that the agent may call; None means all."""
     effects: Mapping[str, frozenset[Effect]] = field(default_factory=dict[str, frozenset[Effect]])
+    classification: Classification = PUBLIC
+    """That of its results, which are untrusted besides."""
     timeout: timedelta = timedelta(seconds=60)
     """How long the start, and each call, may take."""
     log: Path | None = None

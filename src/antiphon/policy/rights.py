@@ -1,6 +1,7 @@
 """The rights of roles. Only this module asks who is an owner. Contract: access 1, 4, runs 4, 7."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import AgentId
@@ -12,7 +13,24 @@ from antiphon.policy.session_tools import SPAWN_FAMILY
 from antiphon.policy.standing import Standing
 
 GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", "sessions_search", "sessions_send"})
-"""A guest's default tools, for the one session the guest writes to; its children may send to their requester."""
+"""The tools that every role has. A guest has them for the one session that it writes to; its children may send to their
+requester."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleTools:
+    """The tools that the configuration names for roles, besides those that every role has. Owners have all."""
+
+    guest: frozenset[str] = frozenset()
+    user: frozenset[str] | None = None
+    """None for all."""
+
+    def of(self, standing: Standing) -> frozenset[str] | None:
+        """The tools named for the role of the principal; None for all."""
+        if is_guest(standing):
+            return self.guest
+        return self.user if standing.role is PersonRole.USER else None
+
 
 SUSPENDED = Deny("suspended", "Person is suspended. Only an owner can end that")
 
@@ -23,6 +41,8 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.STATUS: (PersonRole.GUEST, ""),
     Act.CALL: (PersonRole.GUEST, ""),
     Act.CHANGE: (PersonRole.GUEST, ""),
+    Act.EDIT: (PersonRole.USER, "Guests may not name or describe sessions"),
+    Act.DELETE: (PersonRole.USER, "Guests may not delete sessions"),
     Act.LIST_RUNS: (PersonRole.USER, "Guests may not list runs"),
     Act.LIST_TREES: (PersonRole.USER, "Guests may not see trees"),
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
@@ -80,6 +100,11 @@ def is_favoured(standing: Standing) -> bool:
     return reaches_all(standing)
 
 
+def is_trusted(standing: Standing) -> bool:
+    """Whether the words of the principal are trusted; nobody vouches for those of others. Contract: flow 2."""
+    return reaches_all(standing)
+
+
 def is_heard_unnamed(standing: Standing) -> bool:
     """Whether its words in a group may be for the agent without a mention. Contract: groups 1, 2."""
     return reaches_all(standing)
@@ -95,13 +120,14 @@ def is_guest(standing: Standing) -> bool:
     return standing.is_suspended or standing.role not in (PersonRole.OWNER, PersonRole.USER)
 
 
-def may_call(tool: str, standing: Standing, guest_tools: Collection[str]) -> bool:
+def may_call(tool: str, standing: Standing, role_tools: RoleTools) -> bool:
     """Whether the principal may cause a call of the tool, in any session and for any agent.
 
-    `guest_tools` are the tools that the configuration allows guests; spawning includes the tools that govern children.
+    Spawning includes the tools that govern children.
     """
     if standing.is_suspended:
         return False
-    if not is_guest(standing) or tool in GUEST_TOOLS or tool in guest_tools:
+    named = role_tools.of(standing)
+    if named is None or tool in GUEST_TOOLS or tool in named:
         return True
-    return tool in SPAWN_FAMILY and "sessions_spawn" in guest_tools
+    return tool in SPAWN_FAMILY and "sessions_spawn" in named

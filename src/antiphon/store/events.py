@@ -13,6 +13,8 @@ from antiphon.store import sessions
 from antiphon.store.codec import (
     COLUMNS_WITHIN,
     EVENT_COLUMNS,
+    classification,
+    classification_columns,
     event_from_row,
     event_values,
     event_within,
@@ -22,7 +24,7 @@ from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.names import with_folded
 from antiphon.store.sessions import LogEnd
 
-EVENT_WIDTH = 13
+EVENT_WIDTH = 14
 INSERTED_AT_ONCE = 16
 
 
@@ -43,8 +45,8 @@ class Addition(Struct, frozen=True, kw_only=True, gc=False):
 async def append(tx: Transaction, session: SessionRow, addition: Addition) -> int:
     """Numbers and stores the events, and changes columns of the session's row; returns the last `seq`.
 
-    `updated_at` never goes back. An ended incarnation extends to events that come late. Wakes the readers.
-    Contract: events 1, sessions 5.
+    No event is stored below the session's base. `updated_at` never goes back. An ended incarnation extends to events
+    that come late. Wakes the readers. Contract: events 1, sessions 5, flow 2.
     """
     incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
     set, add = with_folded(addition.set), addition.add
@@ -53,15 +55,16 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> in
     if end is None:
         row = await tx.fetch_one(_advance(tuple(set), tuple(add)), values)
         assert row is not None, f"Session row {session} vanished"
-        last_seq, present = row
+        last_seq, present, *stored = row
+        base = classification(*stored)
     else:
         await tx.execute(_advance(tuple(set), tuple(add), is_known=True), values)
-        last_seq, present = end.last_seq + count, end.incarnation
+        last_seq, present, base = end.last_seq + count, end.incarnation, end.base
     seq = last_seq - count + 1
     rows: list[SqlValue] = []
     for event in addition.events:
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
-        rows += (session, seq, incarnation, created_at, *event_values(event))
+        rows += (session, seq, incarnation, created_at, *event_values(event, base))
         seq += 1
         if len(rows) == INSERTED_AT_ONCE * EVENT_WIDTH:
             await tx.execute(_insert(INSERTED_AT_ONCE), rows)
@@ -79,7 +82,7 @@ def _insert(count: int) -> str:
     row = f"({', '.join('?' * EVENT_WIDTH)})"
     return (
         "INSERT INTO events (session, seq, incarnation, created_at, type, role, actor, run_id, message_id, "
-        f"level, compartments, integrity, payload) VALUES {', '.join([row] * count)}"
+        f"level, compartments, integrity, person, payload) VALUES {', '.join([row] * count)}"
     )
 
 
@@ -91,7 +94,7 @@ def _advance(set_columns: tuple[str, ...], add_columns: tuple[str, ...], *, is_k
         *(f"{column} = ?" for column in set_columns),
         *(f"{column} = COALESCE({column}, 0) + ?" for column in add_columns),
     ]
-    returning = "" if is_known else " RETURNING last_seq, incarnation"
+    returning = "" if is_known else f" RETURNING last_seq, incarnation, {classification_columns('base_')}"
     return f"UPDATE sessions SET {', '.join(changes)} WHERE id = ?{returning}"
 
 

@@ -14,6 +14,7 @@ from antiphon.store.migrations import (
     statements,
 )
 from antiphon.store.names import fold_names
+from antiphon.store.old_classifications import classify_events
 from antiphon.store.old_principals import name_people
 from antiphon.store.schema_origin import check_columns, check_origin, columns_by_table, hash_of, missing_column
 from antiphon.store.sqlite_errors import unusable
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x416E7470
 """In the header of our SQLite files, to distinguish them from other programs' databases."""
 
-STEPS: Mapping[str, Step] = {"rights": name_peers, "names": fold_names, "people": name_people}
+STEPS: Mapping[str, Step] = {
+    "rights": name_peers,
+    "names": fold_names,
+    "people": name_people,
+    "classifications": classify_events,
+}
 """Steps that run after the SQL of a migration, by its name."""
 
 

@@ -19,8 +19,8 @@ SQLite does not write a row that is set to what it was.
 """
 
 
-EXCLUSIVE = frozenset({"people", "token_makers"})
-"""The names of migrations that rewrite stored values, which processes of an older version could not read."""
+EXCLUSIVE = frozenset({"classifications", "people", "people_usage", "token_makers"})
+"""The names of migrations that rewrite or move stored values, which processes of an older version would miss."""
 
 
 class StoreUnusable(AntiphonError):

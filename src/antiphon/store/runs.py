@@ -12,7 +12,8 @@ from antiphon.domain.actor import Asker, Principal
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.person import person_of
-from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus, followed
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Purpose, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
@@ -59,6 +60,7 @@ r.code, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_
     usage=codec.USAGE,
 )
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
+_FROM_WITH_END = f"{_FROM} LEFT JOIN incarnations i ON i.id = r.incarnation"
 _SELECT = f"SELECT {_RUN.text} {_FROM}"
 _SUSPENDED = (
     f"EXISTS (SELECT 1 FROM {PRESENT} WHERE p.id = SUBSTR(r.principal, 8) "
@@ -66,7 +68,8 @@ _SUSPENDED = (
 )
 _SELECT_WITH_END = (
     f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
-    f"s.depth, s.last_seq, s.incarnation, s.pending_approvals, {_SUSPENDED} {_FROM}"
+    f"s.depth, s.last_seq, s.incarnation, s.pending_approvals, {_SUSPENDED}, "
+    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')} {_FROM_WITH_END}"
 )
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
@@ -535,8 +538,10 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row
-    place, end = delivery_context(channel, to, account_id, thread_id), LogEnd(last_seq, incarnation)
+    base = codec.classification(*row[-8:-4])
+    taint = None if row[-4] is None else codec.classification(*row[-4:])
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-8]
+    place, end = delivery_context(channel, to, account_id, thread_id), LogEnd(last_seq, incarnation, base, taint)
     return InLog(_RUN.read(run), place, depth, end, pending, bool(is_suspended))
 
 

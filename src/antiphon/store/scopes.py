@@ -5,7 +5,7 @@ It implements the rule of `policy/reach.decide`; a test compares the two.
 
 from dataclasses import dataclass
 
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import PEOPLE, Classification
 from antiphon.domain.ids import AgentId
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach, Viewer
@@ -33,7 +33,7 @@ async def branches(query: Query, reach: Reach) -> list[Condition]:
     viewer = reach.viewer
     if viewer is None:
         return [_of_person(reach)]
-    common = [_flow(reach.clearance)]
+    common = [flow("i.taint_", reach.clearance)]
     if reach.participant is not None:
         common.append(_access(reach, viewer, reach.participant))
     return [all_of([branch, *common]) for branch in await _branches(query, reach, viewer)]
@@ -93,14 +93,14 @@ async def list_agents(query: Query) -> list[AgentId]:
     return [AgentId(row[0]) for row in rows]
 
 
-def flow_values(clearance: Classification) -> tuple[SqlValue, SqlValue]:
-    """For a condition `level <= ? AND (compartments & ?) = 0`. Contract: flow 1."""
-    return int(clearance.level), ALL_COMPARTMENTS & ~clearance.compartments
-
-
-def _flow(clearance: Classification) -> Condition:
-    """The session's taint flows to this clearance. Contract: flow 1, 3."""
-    return Condition("i.taint_level <= ? AND (i.taint_compartments & ?) = 0", flow_values(clearance))
+def flow(columns: str, clearance: Classification) -> Condition:
+    """The classification in the columns with this prefix flows to the clearance. Contract: flow 1, 3."""
+    text = f"{columns}level <= ? AND ({columns}compartments & ?) = 0"
+    values = (int(clearance.level), ALL_COMPARTMENTS & ~clearance.compartments)
+    if clearance.person == PEOPLE:
+        return Condition(text, values)
+    # Compared with a text that no person has where the clearance names none.
+    return Condition(f"{text} AND COALESCE({columns}person, ?) = ?", (*values, *[clearance.person or ""] * 2))
 
 
 def _access(reach: Reach, viewer: Viewer, participant: str) -> Condition:

@@ -18,7 +18,7 @@ from antiphon.policy.visibility import Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import any_of, branches, flow_values
+from antiphon.store.scopes import any_of, branches, flow
 
 SCHEMA = 9
 """The migration that created the present index."""
@@ -136,20 +136,20 @@ async def find_messages(
     in sessions they take part in, only the message. Contract: flow 3, visibility 4.
     """
     inside = any_of(await branches(query, reach))
-    messages = flow_values(reach.clearance)
-    incarnations = flow_values(EVERYTHING if reach.viewer is None else reach.clearance)
+    messages = flow("m.", reach.clearance)
+    incarnations = flow("o.taint_", EVERYTHING if reach.viewer is None else reach.clearance)
     rows = await query.fetch_all(
         # First the index rows, then one row of each other table: no planner may begin elsewhere.
         "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
         "hit (id, session, seq, incarnation) AS MATERIALIZED ("
         "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
-        "WHERE m.id = page.id AND m.level <= ? AND (m.compartments & ?) = 0) "
+        f"WHERE m.id = page.id AND {messages.text}) "
         "SELECT hit.id, hit.session, hit.seq, s.key, s.label, s.display_name, "
         "CASE WHEN hit.incarnation = s.incarnation THEN s.description END FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
-        f"AND o.taint_level <= ? AND (o.taint_compartments & ?) = 0 AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
-        (asked, before, depth, *messages, *incarnations, *inside.values, limit),
+        f"AND {incarnations.text} AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
+        (asked, before, depth, *messages.values, *incarnations.values, *inside.values, limit),
     )
     places = [_Place(*row) for row in rows]
     found = await _read_found(query, places)
@@ -270,8 +270,8 @@ async def insert(tx: Transaction, messages: Sequence[IndexedMessage]) -> None:
         rows: list[SqlValue] = []
         texts: list[SqlValue] = []
         for id, message in part:
-            level, compartments, _ = codec.classification_values(message.classification)
-            rows += (id, message.session, message.seq, message.incarnation, level, compartments)
+            level, compartments, _, person = codec.classification_values(message.classification)
+            rows += (id, message.session, message.seq, message.incarnation, level, compartments, person)
             texts += (id, " ".join((session_word(message.session), *message.words)))
         await tx.execute(_insert_messages(len(part)), rows)
         await tx.execute(_insert_words(len(part)), texts)
@@ -279,8 +279,9 @@ async def insert(tx: Transaction, messages: Sequence[IndexedMessage]) -> None:
 
 @cache
 def _insert_messages(count: int) -> str:
-    return "INSERT INTO indexed_messages (id, session, seq, incarnation, level, compartments) VALUES " + ", ".join(
-        ["(?, ?, ?, ?, ?, ?)"] * count
+    return (
+        "INSERT INTO indexed_messages (id, session, seq, incarnation, level, compartments, person) VALUES "
+        + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * count)
     )
 
 

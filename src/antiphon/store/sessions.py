@@ -13,6 +13,7 @@ from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import (
     NOWHERE,
     DeliveryContext,
@@ -44,8 +45,12 @@ def _metadata(text: str) -> JsonObject:
     return {} if text == "{}" else codec.json_object(text)
 
 
-def _clearance(level: int | None, compartments: int) -> Classification | None:
-    return None if level is None else codec.classification(level, compartments, 1)
+def _clearance(level: int | None, compartments: int, person: str | None) -> Classification | None:
+    return None if level is None else codec.classification(level, compartments, 1, person)
+
+
+def _participants(joined: str | None) -> tuple[str, ...]:
+    return () if joined is None else tuple(sorted(joined.split(" ")))
 
 
 def _ancestors(depth: int, **stored: SessionRow | None) -> tuple[SessionRow | None, ...]:
@@ -53,18 +58,23 @@ def _ancestors(depth: int, **stored: SessionRow | None) -> tuple[SessionRow | No
 
 
 _SUMMARY_COLUMNS = """s.id AS row, s.key, s.agent_id, s.incarnation AS id, s.status, s.last_seq, s.created_at,
-s.updated_at, s.metadata, s.label, s.display_name, s.description, s.preview, s.message_count, s.turn_count,
-p.key AS parent_key, s.send_policy, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id,
-s.model, s.thinking_level, s.verbose_level, s.context_tokens, s.aborted_last_run, s.pending_approvals,
-s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
-s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type"""
+s.updated_at, i.started_at, s.interacted_at, s.metadata, s.label, s.display_name, s.description, s.preview,
+s.message_count, s.turn_count, p.key AS parent_key, s.send_policy, s.queue_mode, s.delivery_channel, s.delivery_to,
+s.delivery_account_id, s.delivery_thread_id, s.model, s.thinking_level, s.verbose_level, s.context_tokens,
+s.aborted_last_run, s.pending_approvals, s.input_tokens, s.output_tokens, s.cached_tokens, s.cost_microusd, s.steps,
+s.source_kind, s.source_interactive, s.source_platform, s.source_trigger_id, s.type,
+(SELECT group_concat(t.principal, ' ') FROM participants t WHERE t.session = s.id) AS participants"""
 _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
     "key": codec.stored_key,
     "status": codec.member_of(SessionStatus),
     "created_at": codec.moment,
     "updated_at": codec.moment,
+    "started_at": codec.moment,
+    "interacted_at": codec.moment,
     "metadata": _metadata,
     "send_policy": codec.member_of(SendOverride),
+    "queue_mode": codec.member_of(QueueMode),
+    "participants": Combined(_participants, joined="participants"),
     "aborted_last_run": bool,
     "source_interactive": bool,
     "type": codec.member_of(SessionType),
@@ -88,17 +98,17 @@ _SUMMARY_FIELDS: dict[str, Combined | Callable[[Any], object]] = {
 _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
 SESSION = SelectList(
     Session,
-    f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, i.started_at, s.interacted_at,
-s.description_source, i.working_memory, i.taint_level, i.taint_compartments, i.taint_integrity, s.base_level,
-s.base_compartments, s.base_integrity, s.clearance_level, s.clearance_compartments, s.parent, s.depth,
+    f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, s.description_source, i.working_memory,
+i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, s.base_level, s.base_compartments,
+s.base_integrity, s.base_person, s.clearance_level, s.clearance_compartments, s.clearance_person, s.parent, s.depth,
 s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
     **_SUMMARY_FIELDS,
-    started_at=codec.moment,
-    interacted_at=codec.moment,
     description_source=codec.member_of(DescriptionSource),
     taint=codec.combined_classification("taint"),
     base=codec.combined_classification("base"),
-    clearance=Combined(_clearance, level="clearance_level", compartments="clearance_compartments"),
+    clearance=Combined(
+        _clearance, level="clearance_level", compartments="clearance_compartments", person="clearance_person"
+    ),
     ancestors=Combined(
         _ancestors, depth="ancestor_count", **{name: name for name in (f"ancestor_{n}" for n in range(MAX_DEPTH))}
     ),
@@ -106,7 +116,6 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
 
 _FROM_PRESENT = "FROM sessions s JOIN incarnations i ON i.id = s.incarnation LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT = f"SELECT {SESSION.text} {_FROM_PRESENT}"
-_SELECT_SUMMARY = f"SELECT {_SUMMARY.text} FROM sessions s LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT_PRESENT = f"SELECT {_SUMMARY.text} {_FROM_PRESENT}"
 
 
@@ -119,6 +128,7 @@ class Incarnation:
     first_seq: int
     last_seq: int | None
     """None for the present one."""
+    started_at: datetime
     taint: Classification
 
 
@@ -128,6 +138,10 @@ class LogEnd(NamedTuple):
     last_seq: int
     incarnation: SessionId
     """The present incarnation."""
+    base: Classification
+    """The session's base: no event of the log is below it."""
+    taint: Classification | None = None
+    """The taint of the incarnation of the run with which it was read; None if it was not read with a run."""
 
 
 class Child(NamedTuple):
@@ -151,14 +165,21 @@ class SessionHead(NamedTuple):
     send_policy: str | None
     channel: str | None
     """The channel for its answers."""
+    queue_mode: str | None
+    base_level: int
+    base_compartments: int
+    base_integrity: int
+    base_person: str | None
 
     @property
     def end(self) -> LogEnd:
-        return LogEnd(self.last_seq, self.id)
+        base = codec.classification(self.base_level, self.base_compartments, self.base_integrity, self.base_person)
+        return LogEnd(self.last_seq, self.id, base)
 
 
-HEAD = """s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
-s.description IS NOT NULL, s.send_policy, s.delivery_channel"""
+HEAD = f"""s.id, s.key, s.agent_id, s.incarnation, s.status, s.type, s.last_seq, s.first_seq,
+s.description IS NOT NULL, s.send_policy, s.delivery_channel, s.queue_mode,
+{codec.classification_columns("s.base_")}"""
 _SELECT_HEAD = f"SELECT {HEAD} FROM sessions s"
 
 
@@ -222,15 +243,21 @@ async def find_key(query: Query, session: SessionRow) -> SessionKey | None:
 
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:
     row = await query.fetch_one(
-        "SELECT id, session, first_seq, last_seq, taint_level, taint_compartments, taint_integrity "
+        "SELECT id, session, first_seq, last_seq, started_at, taint_level, taint_compartments, taint_integrity, "
+        "taint_person "
         "FROM incarnations WHERE id = ?",
         (session_id,),
     )
     if row is None:
         return None
-    id, session, first_seq, last_seq, *taint = row
+    id, session, first_seq, last_seq, started_at, *taint = row
     return Incarnation(
-        id=id, session=session, first_seq=first_seq, last_seq=last_seq, taint=codec.classification(*taint)
+        id=id,
+        session=session,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        started_at=codec.moment(started_at),
+        taint=codec.classification(*taint),
     )
 
 
@@ -315,7 +342,7 @@ async def start_incarnation(
     """Starts an incarnation with empty working memory, at the session's base classification."""
     await tx.execute(
         "INSERT INTO incarnations (id, session, first_seq, started_at, taint_level, taint_compartments, "
-        "taint_integrity) SELECT ?, id, ?, ?, base_level, base_compartments, base_integrity "
+        "taint_integrity, taint_person) SELECT ?, id, ?, ?, base_level, base_compartments, base_integrity, base_person "
         "FROM sessions WHERE id = ?",
         (session_id, first_seq, at_ms, session),
     )
@@ -334,7 +361,8 @@ async def stretch_incarnation(tx: Transaction, session_id: SessionId, last_seq: 
 
 async def set_taint(tx: Transaction, session_id: SessionId, taint: Classification) -> None:
     await tx.execute(
-        "UPDATE incarnations SET taint_level = ?, taint_compartments = ?, taint_integrity = ? WHERE id = ?",
+        "UPDATE incarnations SET taint_level = ?, taint_compartments = ?, taint_integrity = ?, taint_person = ? "
+        "WHERE id = ?",
         (*codec.classification_values(taint), session_id),
     )
 
@@ -405,10 +433,10 @@ async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "
         "turn_count = 0, label = NULL, folded_label = NULL, display_name = NULL, folded_display_name = NULL, "
         "description = NULL, description_source = NULL, preview = NULL, send_policy = NULL, model = NULL, "
-        "thinking_level = NULL, verbose_level = NULL, "
+        "thinking_level = NULL, verbose_level = NULL, queue_mode = NULL, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
-        "clearance_compartments = NULL WHERE id = ?",
+        "clearance_compartments = NULL, clearance_person = NULL WHERE id = ?",
         (at_ms, session),
     )
 
@@ -492,17 +520,17 @@ async def list_page(
     if after is not None:
         conditions.append(Condition("(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)))
     if reach.is_everything:
-        return await _list_branch(query, _SELECT_SUMMARY, conditions, limit)
+        return await _list_branch(query, conditions, limit)
     found: list[SessionSummary] = []
     for branch in await branches(query, reach):
-        found += await _list_branch(query, _SELECT_PRESENT, [branch, *conditions], limit)
+        found += await _list_branch(query, [branch, *conditions], limit)
     found.sort(key=lambda session: (session.updated_at, session.row), reverse=True)
     return found[:limit]
 
 
-async def _list_branch(query: Query, select: str, conditions: list[Condition], limit: int) -> list[SessionSummary]:
+async def _list_branch(query: Query, conditions: list[Condition], limit: int) -> list[SessionSummary]:
     rows = await query.fetch_all(
-        f"{select} WHERE {' AND '.join(condition.text for condition in conditions)} "
+        f"{_SELECT_PRESENT} WHERE {' AND '.join(condition.text for condition in conditions)} "
         "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
         (*(value for condition in conditions for value in condition.values), limit),
     )

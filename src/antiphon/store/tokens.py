@@ -67,6 +67,11 @@ async def insert_link(tx: Transaction, hash: str, principal: Principal, *, at_ms
     )
 
 
+async def delete_links(tx: Transaction, principal: Principal) -> None:
+    """Ends the links that would sign in the principal; browsers stay."""
+    await tx.execute(f"DELETE FROM tokens WHERE kind = '{TokenKind.LINK}' AND principal = ?", (str(principal),))
+
+
 async def use_up_link(tx: Transaction, hash: str, at_ms: int) -> Principal | None:
     """Marks a link's code as used; None if it is not valid (any more). Only one of two concurrent calls succeeds."""
     row = await tx.fetch_one(

@@ -1,4 +1,4 @@
-"""What persons used, in rows of `daily_usage` beside those of agents, under periods of their own."""
+"""What persons used: tokens and money in a UTC day, and messages in a minute."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -7,8 +7,6 @@ from antiphon.store.database import Query, Transaction
 from antiphon.store.runs import Spent
 
 MINUTE_MS = 60_000
-_MINUTE = "minute"
-"""The period of the rows that count messages: `tokens` is their number, `microusd` the time of the first in ms."""
 
 
 class Pace(NamedTuple):
@@ -20,10 +18,10 @@ class Pace(NamedTuple):
 
 async def add_spent(tx: Transaction, day: str, spender: str, spent: Spent) -> None:
     await tx.execute(
-        "INSERT INTO daily_usage (day, agent_id, tokens, microusd) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (day, agent_id) DO UPDATE SET tokens = daily_usage.tokens + excluded.tokens, "
-        "microusd = daily_usage.microusd + excluded.microusd",
-        (_of_people(day), spender, spent.tokens, spent.microusd),
+        "INSERT INTO people_usage (day, spender, tokens, microusd) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (day, spender) DO UPDATE SET tokens = people_usage.tokens + excluded.tokens, "
+        "microusd = people_usage.microusd + excluded.microusd",
+        (day, spender, spent.tokens, spent.microusd),
     )
 
 
@@ -32,9 +30,9 @@ async def find_spent(query: Query, day: str, spenders: Collection[str]) -> Mappi
     if not spenders:
         return {}
     rows = await query.fetch_all(
-        "SELECT agent_id, tokens, microusd FROM daily_usage "
-        f"WHERE day = ? AND agent_id IN ({', '.join('?' * len(spenders))})",
-        (_of_people(day), *spenders),
+        "SELECT spender, tokens, microusd FROM people_usage "
+        f"WHERE day = ? AND spender IN ({', '.join('?' * len(spenders))})",
+        (day, *spenders),
     )
     return {spender: Spent(tokens, microusd) for spender, tokens, microusd in rows}
 
@@ -48,8 +46,9 @@ async def move_spent(tx: Transaction, day: str, old: str, new: str) -> None:
 async def note_told(tx: Transaction, day: str, spender: str) -> bool:
     """Notes that the spender is told of a cap on that day; False if that was noted before."""
     noted = await tx.change(
-        "INSERT INTO daily_usage (day, agent_id, tokens, microusd) VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING",
-        (f"{day} told", spender),
+        "INSERT INTO people_usage (day, spender, is_told) VALUES (?, ?, 1) "
+        "ON CONFLICT (day, spender) DO UPDATE SET is_told = 1 WHERE people_usage.is_told = 0",
+        (day, spender),
     )
     return noted == 1
 
@@ -57,19 +56,15 @@ async def note_told(tx: Transaction, day: str, spender: str) -> bool:
 async def count_message(tx: Transaction, sender: str, at_ms: int) -> Pace:
     """Counts a message; a minute begins with the first message after the one before has passed."""
     row = await tx.fetch_one(
-        "INSERT INTO daily_usage (day, agent_id, tokens, microusd) VALUES (?, ?, 1, ?) "
-        "ON CONFLICT (day, agent_id) DO UPDATE SET "
-        f"tokens = CASE WHEN {_IS_SAME_MINUTE} THEN daily_usage.tokens + 1 ELSE 1 END, "
-        f"microusd = CASE WHEN {_IS_SAME_MINUTE} THEN daily_usage.microusd ELSE excluded.microusd END "
-        "RETURNING tokens, microusd",
-        (_MINUTE, sender, at_ms),
+        "INSERT INTO message_paces (sender, messages, since) VALUES (?, 1, ?) "
+        "ON CONFLICT (sender) DO UPDATE SET "
+        f"messages = CASE WHEN {_IS_SAME_MINUTE} THEN message_paces.messages + 1 ELSE 1 END, "
+        f"since = CASE WHEN {_IS_SAME_MINUTE} THEN message_paces.since ELSE excluded.since END "
+        "RETURNING messages, since",
+        (sender, at_ms),
     )
     assert row is not None
     return Pace(*row)
 
 
-_IS_SAME_MINUTE = f"excluded.microusd - daily_usage.microusd BETWEEN 0 AND {MINUTE_MS - 1}"
-
-
-def _of_people(day: str) -> str:
-    return f"{day} people"
+_IS_SAME_MINUTE = f"excluded.since - message_paces.since BETWEEN 0 AND {MINUTE_MS - 1}"

@@ -6,8 +6,17 @@ from typing import Any
 from urllib.parse import quote
 
 from antiphon.domain.keys import SessionKind
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
-from antiphon.domain.session import NOWHERE, DeliveryContext, SendOverride, SessionStatus, SessionSummary
+from antiphon.domain.session import (
+    NOWHERE,
+    DeliveryContext,
+    SendOverride,
+    SessionStatus,
+    SessionSummary,
+    SessionType,
+    Source,
+)
 from antiphon.engine.access.reach import Found
 from antiphon.engine.views.trees import LastRun
 from antiphon.wire.encoding import Shape, dollars, milliseconds, optional_milliseconds, plain_json
@@ -20,6 +29,16 @@ class DeliveryContextShape(Shape, frozen=True, kw_only=True):
     to: str | None = None
     account_id: str | None = None
     thread_id: str | None = None
+
+
+class SourceShape(Shape, frozen=True, kw_only=True):
+    """The origin of a session."""
+
+    kind: str
+    platform: str | None = None
+    type: SessionType
+    interactive: bool
+    trigger_id: str | None = None
 
 
 class LastRunShape(Shape, frozen=True, kw_only=True):
@@ -45,8 +64,13 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     label: str | None = None
     description: str | None = None
     preview: str | None = None
+    source: SourceShape
     updated_at: int
     created_at: int
+    started_at: int
+    """When the incarnation began."""
+    interacted_at: int
+    """When somebody last posted, reopened it with changes, or reset it."""
     session_id: str
     status: SessionStatus
     model: str
@@ -62,12 +86,16 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     system_sent: bool
     aborted_last_run: bool
     send_policy: SendOverride | None = None
+    queue_mode: QueueMode | None = None
+    """What a message does while the session is busy. Absent: what its channel and the configuration say."""
     last_channel: str | None = None
     last_to: str | None = None
     delivery_context: DeliveryContextShape | None = None
     transcript_path: str
     spawned_by: str | None = None
     metadata: dict[str, Any] | None = None
+    participants: Sequence[str] | None = None
+    """The principals that take part, besides owners."""
     pending_approvals: int | None = None
     """How many of its requests for approval are open."""
     last_run: LastRunShape | None = None
@@ -136,8 +164,11 @@ def session_row(
         label=session.label,
         description=None if is_ended else session.description,
         preview=None if is_ended else session.preview,
+        source=_source(session.source),
         updated_at=milliseconds(session.updated_at),
         created_at=milliseconds(session.created_at),
+        started_at=milliseconds(session.started_at),
+        interacted_at=milliseconds(session.interacted_at),
         session_id=session.id,
         status=session.status,
         model=session.model or default_model,
@@ -152,12 +183,14 @@ def session_row(
         system_sent=session.usage.steps > 0,
         aborted_last_run=session.aborted_last_run,
         send_policy=session.send_policy,
+        queue_mode=session.queue_mode,
         last_channel=delivery.channel,
         last_to=delivery.to,
         delivery_context=_place(delivery),
         transcript_path=_transcript_path(session.id),
         spawned_by=session.parent_key,
         metadata=session.metadata or None,
+        participants=session.participants or None,
         pending_approvals=session.pending_approvals or None,
         last_run=None if last is None else last_run(last),
     )
@@ -175,15 +208,30 @@ _FOR_PEOPLE = (
     "agentId",
     "description",
     "preview",
+    "source",
     "createdAt",
+    "startedAt",
+    "interactedAt",
     "costUsd",
     "messageCount",
     "turnCount",
     "lastSeq",
+    "queueMode",
     "metadata",
+    "participants",
     "pendingApprovals",
     "lastRun",
 )
+
+
+def _source(source: Source) -> SourceShape:
+    return SourceShape(
+        kind=source.kind,
+        platform=source.platform,
+        type=source.type,
+        interactive=source.interactive,
+        trigger_id=source.trigger_id,
+    )
 
 
 def _place(delivery: DeliveryContext) -> DeliveryContextShape | None:

@@ -71,19 +71,24 @@ def invite_person(
 ) -> None:
     """Create a person, and print a link that signs one browser in as them."""
     from antiphon.cli.connection.connect import connect
-    from antiphon.cli.rendering.output import show, show_json
 
     with connect(home, config) as client:
         body: JsonObject = {"name": name, "role": role.value, "agents": [*(agents or [])]}
         answer = client.post("/people", body)
-        base = str(answer.get("publicUrl") or client.url).rstrip("/")
-    link = f"{base}/#code={answer['code']}"
-    if as_json:
-        show_json({"person": answer["person"], "signInLink": link, "expiresInSeconds": answer["expiresInSeconds"]})
-        return
-    show(link, "bold green")
-    show(f"Good once, for 24 hours. It signs a browser in as {name}, who sees their own sessions.")
-    show("Tell them: the owners of this gateway can read everything that is written here.")
+        _show_link(answer, client.url, as_json=as_json)
+
+
+@app.command("link")
+@command
+def link_person(
+    person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Print another link for a person, if the one from their invitation was used or has expired."""
+    from antiphon.cli.connection.connect import connect
+
+    with connect(home, config) as client:
+        answer = client.post(f"/people/{_quoted(person)}/link", {})
+        _show_link(answer, client.url, as_json=as_json)
 
 
 @app.command("role")
@@ -169,6 +174,21 @@ def _call(
     show(f"{answer['personId']}: {answer['name']}, {answer['role']}, {_state(answer)}.")
     for account in _accounts(answer):
         show(f"  {account}")
+
+
+def _show_link(answer: JsonObject, url: str, *, as_json: bool) -> None:
+    from antiphon.cli.rendering.output import show, show_json
+
+    person = answer["person"]
+    assert isinstance(person, dict)
+    base = str(answer.get("publicUrl") or url).rstrip("/")
+    link = f"{base}/#code={answer['code']}"
+    if as_json:
+        show_json({"person": person, "signInLink": link, "expiresInSeconds": answer["expiresInSeconds"]})
+        return
+    show(link, "bold green")
+    show(f"Good once, for 24 hours. It signs a browser in as {person['name']}, who sees their own sessions.")
+    show("Tell them: the owners of this gateway can read everything that is written here.")
 
 
 def _quoted(person: str) -> str:

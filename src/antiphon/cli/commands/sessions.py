@@ -17,10 +17,12 @@ from antiphon.cli.exits import CommandFailed, ExitCode, command, exit_code_of_ru
 from antiphon.domain.message import JsonObject
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, search, read, follow, send to, fork, rename, reset and delete sessions."
+    no_args_is_help=True, help="List, search, read, follow, send to, fork, rename, edit, reset and delete sessions."
 )
 app.command("search")(search_sessions)
 InactiveOption = Annotated[bool, typer.Option("--all", help="Include inactive sessions.")]
+INHERIT = "inherit"
+"""Unsets the session's own setting."""
 ToolsOption = Annotated[bool, typer.Option("--tools", help="Include the results of tools.")]
 
 
@@ -320,6 +322,39 @@ def rename_session(
         show_json(row)
     else:
         show(f"{key} is now named {name!r}." if name else f"{key} has no name now.")
+
+
+@app.command("edit")
+@command
+def edit_session(
+    session: SessionArgument,
+    queue_mode: Annotated[
+        str,
+        typer.Option(
+            "--queue-mode",
+            metavar="MODE",
+            help="What a message does while the session is busy: enqueue, collect, steer, interrupt, reject; "
+            "or inherit, for what its channel and the configuration say.",
+        ),
+    ],
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change how a session handles messages while it is busy."""
+    from antiphon.cli.connection.client import session_path
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.names import find_session
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        key = str(find_session(client, session)["key"])
+        row = client.patch(session_path(key), {"queueMode": None if queue_mode == INHERIT else queue_mode})
+    if as_json:
+        show_json(row)
+    else:
+        own = row.get("queueMode")
+        show(f"{key}: {own}" if own else f"{key} follows its channel and the configuration.")
 
 
 @app.command("reset")

@@ -33,6 +33,7 @@ def session_fields(row: JsonObject) -> dict[str, str | None]:
     def text(name: str) -> str | None:
         return None if row.get(name) is None else str(row[name])
 
+    participants = row.get("participants")
     return {
         "Session": text("key"),
         "Id": text("sessionId"),
@@ -42,10 +43,25 @@ def session_fields(row: JsonObject) -> dict[str, str | None]:
         "Status": text("status"),
         "Updated": f"{clock_time(row.get('updatedAt'))} ({ago(row.get('updatedAt'))})",
         "Created": clock_time(row.get("createdAt")),
+        "Conversation since": clock_time(row.get("startedAt")),
+        "Source": source_text(row),
+        "Participants": ", ".join(map(str, participants)) if isinstance(participants, list) else None,
+        "Approvals": None
+        if row.get("pendingApprovals") is None
+        else f"{row['pendingApprovals']} waiting for a decision",
+        "While busy": text("queueMode"),
         "Messages": f"{row.get('messageCount')}, turns {row.get('turnCount')}, last number {row.get('lastSeq')}",
         "Tokens": f"{row.get('totalTokens')}" + (f", {row['costUsd']} USD" if row.get("costUsd") else ""),
         "Preview": text("preview"),
     }
+
+
+def source_text(row: JsonObject) -> str | None:
+    """Where the session came from: its kind, and its platform or its trigger."""
+    source = row.get("source")
+    if not isinstance(source, dict):
+        return None
+    return " ".join(str(source[name]) for name in ("kind", "platform", "triggerId") if source.get(name) is not None)
 
 
 def name_of(row: JsonObject) -> str:

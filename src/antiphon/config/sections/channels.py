@@ -1,9 +1,10 @@
 """Settings of channels, and the rights of people who write there."""
 
 import os
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, SecretStr
 
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
@@ -11,6 +12,8 @@ from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
 from antiphon.config.sections.section import Section
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.policy.rights import RoleTools
 
 
 def _webhook_names(sections: "dict[str, WebhookSection]") -> "dict[str, WebhookSection]":
@@ -40,6 +43,9 @@ class WebhookSection(Section):
     """The agent of its chats; `agents.default` unless set."""
     principal: Literal["guest", "owner"] = "guest"
     """The rights of its messages: each peer is a guest of its own, or all have the owner's rights."""
+    queue_mode: QueueMode = QueueMode.COLLECT
+    """How its messages are handled if their session is busy, unless the session has a mode of its own. `collect`
+    answers all messages that wait with one run."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
 
@@ -64,6 +70,23 @@ class ChannelsSection(Section):
     """Programs that exchange signed POST requests with sessions, by name."""
 
 
+def _without(name: str, advice: str) -> Callable[[JsonValue], JsonValue]:
+    """Refuses the setting with advice, because people may look for it there."""
+
+    def check(given: JsonValue) -> JsonValue:
+        if isinstance(given, dict) and name in given:
+            raise ValueError(f"{name!r} cannot be set here: {advice}")
+        return given
+
+    return check
+
+
+_NO_COMMANDS = BeforeValidator(_without("commands", "no chat has commands yet. Name tools in 'tools'"))
+_NO_OWNER = BeforeValidator(
+    _without("owner", "owners may do everything. Make the person a user with `antiphon people role`")
+)
+
+
 class GuestSection(Section):
     tools: tuple[str, ...] = ()
     """Further tools for runs that guests cause: Python functions, `<server>__<tool>` of MCP servers, `run_command`,
@@ -73,19 +96,26 @@ class GuestSection(Section):
 class UserSection(Section):
     agents: tuple[AgentName, ...] = ()
     """Agents with which users may open sessions; an invitation may name more for one person."""
+    tools: tuple[str, ...] | None = None
+    """If set, runs that users cause have only these of their agents' tools, and the tools of every role:
+    `session_status`, `sessions_history`, `sessions_list`, `sessions_search`, `sessions_send`."""
     approve: tuple[AgentName, ...] = ()
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
 
 
 class RolesSection(Section):
-    user: UserSection = UserSection()
+    user: Annotated[UserSection, _NO_COMMANDS] = UserSection()
     """People who were invited."""
-    guest: GuestSection = GuestSection()
+    guest: Annotated[GuestSection, _NO_COMMANDS] = GuestSection()
     """Anyone else who writes, such as the peers of a webhook."""
+
+    def tools(self) -> RoleTools:
+        named = self.user.tools
+        return RoleTools(guest=frozenset(self.guest.tools), user=None if named is None else frozenset(named))
 
 
 class AccessSection(Section):
     messages_per_minute: Annotated[int, Field(ge=1, le=10**9)] = 20
     """Messages that each person below owner may send; further ones are refused and stored nowhere."""
-    roles: RolesSection = RolesSection()
+    roles: Annotated[RolesSection, _NO_OWNER] = RolesSection()

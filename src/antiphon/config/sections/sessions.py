@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from antiphon.config.sections.section import MOST_DAYS, MOST_MINUTES, Section
-from antiphon.domain.run import QueueMode
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.engine.rules import ExchangeRules, ResetMode, ResetRule
 from antiphon.policy.send import SendAction, SendPolicy, SendRule
 from antiphon.policy.trigger import OwnerTrigger
@@ -24,7 +24,8 @@ def _zone(name: str) -> str:
 
 class QueueSection(Section):
     mode: QueueMode = QueueMode.ENQUEUE
-    """How a message is handled if its session is busy. A guest's message interrupts only that guest's own work."""
+    """How a message is handled if its session is busy, unless the message, the session or its channel says otherwise,
+    in this order. A guest's message interrupts only that guest's own work."""
 
 
 class MessagesSection(Section):

@@ -69,6 +69,13 @@ class AddPerson(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class MakeLink(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    id: PersonId
+    code_hash: str
+    at_ms: int
+
+
 class People:
     """Use cases of persons. All raise `Denied` for anyone but owners, `NotFound` for an unknown person."""
 
@@ -103,8 +110,8 @@ class People:
         """A new person, and a code that signs in one browser as them, once, within 24 hours.
 
         `agents` are those with which a user may open sessions. Raises `Invalid` for an agent that is not configured,
-        for a name that is not visible text on one line, and `Denied` (`scope_beyond_maker`) unless the credential that
-        asks holds all scopes, as a browser does.
+        for a name that is not visible text on one line, `Conflict` (`cannot_sign_in`) for a guest, and `Denied`
+        (`scope_beyond_maker`) unless the credential that asks holds all scopes, as a browser does.
         """
         if refusal := refuse_credential(held):
             raise refusal.error
@@ -125,6 +132,23 @@ class People:
             at_ms=at_ms,
         )
         return Invitation(accepted(await self._database.run(_invite, command)), code)
+
+    async def new_link(self, principal: Principal, id: str, *, held: frozenset[TokenScope] = ALL_SCOPES) -> Invitation:
+        """Another code that signs in one browser as the person, once, within 24 hours; their unused codes end.
+
+        Raises `Conflict` (`cannot_sign_in`) for guests and suspended persons, `Conflict` (`merged`) for one who acts as
+        another, and `Denied` (`scope_beyond_maker`) as `invite` does.
+        """
+        if refusal := refuse_credential(held):
+            raise refusal.error
+        code = self._ids.random_hex(48)
+        command = MakeLink(
+            rights=Rights(principal, self._rules),
+            id=PersonId(id),
+            code_hash=hash_of(code),
+            at_ms=self._clock.now_ms(),
+        )
+        return Invitation(accepted(await self._database.run(_make_link, command)), code)
 
     async def change_role(self, principal: Principal, id: str, role: PersonRole) -> KnownPerson:
         """Promotes or demotes the person, at once and everywhere. Raises `Conflict` for the last owner."""
@@ -195,14 +219,42 @@ async def _invite(tx: Transaction, command: AddPerson) -> Person | Refusal:
     if isinstance(reach, Refusal):
         return reach
     person = command.person
+    if refusal := _refuse_link(person):
+        return refusal
     if not await rows.insert(tx, person):
         person = replace(person, id=command.other_id)
         await rows.insert(tx, person)
     tx.wake(rows.NAMES)
-    expires_at_ms = command.at_ms + int(INVITATION_LIFE.total_seconds() * 1000)
-    await tokens.delete_expired(tx, command.at_ms)
-    await tokens.insert_link(tx, command.code_hash, person.principal, at_ms=command.at_ms, expires_at_ms=expires_at_ms)
+    await _insert_link(tx, person, command.code_hash, command.at_ms)
     return person
+
+
+async def _make_link(tx: Transaction, command: MakeLink) -> Person | Refusal:
+    person = await _find_changeable(tx, command.rights, command.id)
+    if isinstance(person, Refusal):
+        return person
+    if refusal := _refuse_link(person):
+        return refusal
+    await tokens.delete_links(tx, person.principal)
+    await _insert_link(tx, person, command.code_hash, command.at_ms)
+    return person
+
+
+async def _insert_link(tx: Transaction, person: Person, code_hash: str, at_ms: int) -> None:
+    expires_at_ms = at_ms + int(INVITATION_LIFE.total_seconds() * 1000)
+    await tokens.delete_expired(tx, at_ms)
+    await tokens.insert_link(tx, code_hash, person.principal, at_ms=at_ms, expires_at_ms=expires_at_ms)
+
+
+def _refuse_link(person: Person) -> Refusal | None:
+    """The refusal if a link would sign in somebody for whom the page shows nothing."""
+    if person.is_suspended:
+        why = f"{person.id!r} is suspended. Let them act again first, with `antiphon people resume {person.id}`"
+    elif person.role is PersonRole.GUEST:
+        why = f"{person.id!r} is a guest, and guests have no page. Make them a user, or let them write in a channel"
+    else:
+        return None
+    return Refusal(Conflict(f"Person cannot sign in: {why}.", code="cannot_sign_in"))
 
 
 async def _find_changeable(tx: Transaction, rights: Rights, id: PersonId) -> Person | Refusal:

@@ -96,7 +96,12 @@ class Found:
         if ended.last_seq is None:
             return self.session
         return replace(
-            self.session, id=ended.id, incarnation_seq=ended.first_seq, last_seq=ended.last_seq, taint=ended.taint
+            self.session,
+            id=ended.id,
+            incarnation_seq=ended.first_seq,
+            last_seq=ended.last_seq,
+            started_at=ended.started_at,
+            taint=ended.taint,
         )
 
 
@@ -251,6 +256,7 @@ def present_incarnation(session: Session) -> rows.Incarnation:
         session=session.row,
         first_seq=session.incarnation_seq,
         last_seq=None,
+        started_at=session.started_at,
         taint=session.taint,
     )
 

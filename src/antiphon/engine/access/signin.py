@@ -46,7 +46,7 @@ class SignIn:
         self._ids = ids
 
     async def new_link_code(self, principal: Principal, *, held: frozenset[TokenScope] = ALL_SCOPES) -> str:
-        """A code that signs in one browser as the owner, once, within ten minutes. Raises `Denied`.
+        """A code that signs in one browser as the owner who asks, once, within ten minutes. Raises `Denied`.
 
         `held` are the scopes of the credential that asks: a browser has all, so it needs them too.
         """
@@ -101,7 +101,7 @@ async def _store_link(tx: Transaction, rights: Rights, hash: str, at_ms: int) ->
     if isinstance(reach, Refusal):
         return reach
     await tokens.delete_expired(tx, at_ms)
-    await tokens.insert_link(tx, hash, OWNER, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
+    await tokens.insert_link(tx, hash, rights.principal, at_ms=at_ms, expires_at_ms=at_ms + _milliseconds(LINK_LIFE))
     return None
 
 

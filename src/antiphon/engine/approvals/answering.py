@@ -2,6 +2,7 @@
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.approval import Approval, on_withdrawn
+from antiphon.domain.classification import Classification
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import JsonObject, JsonValue
@@ -28,7 +29,7 @@ async def store_answer(tx: Transaction, approval: Approval, at_ms: int) -> bool:
         set["status"] = SessionStatus.IDLE.value
     addition = Addition(
         incarnation=approval.session_id,
-        events=[_resolved_event(approval)],
+        events=[_resolved_event(approval, session.taint)],
         at_ms=at_ms,
         set=set,
         add={"pending_approvals": -1},
@@ -51,7 +52,7 @@ async def withdraw_all(tx: Transaction, session: SessionRow, at_ms: int) -> None
             await store_answer(tx, on_withdrawn(approval, at=moment(at_ms)).approval, at_ms)
 
 
-def _resolved_event(approval: Approval) -> NewEvent:
+def _resolved_event(approval: Approval, taint: Classification) -> NewEvent:
     calls: list[JsonValue] = [
         {"callId": call.id, "tool": call.tool, **({} if call.verdict is None else {"decision": call.verdict.value})}
         for call in approval.calls
@@ -62,6 +63,7 @@ def _resolved_event(approval: Approval) -> NewEvent:
     return NewEvent(
         type=EventType.APPROVAL_RESOLVED,
         actor=str(approval.decided_by or SYSTEM),
+        classification=taint,
         run_id=approval.run,
         data=data,
     )

@@ -6,13 +6,15 @@ from datetime import datetime
 from msgspec import Struct
 
 from antiphon.domain.approval import Approval, ApprovalState, AskedCall
+from antiphon.domain.classification import Classification
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import ApprovalId
 from antiphon.domain.message import JsonValue
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import SessionStatus
+from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence
-from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, record_steps
+from antiphon.engine.ledger.run_log import Steps, record_steps
 from antiphon.store import approvals
 from antiphon.store import runs as ledger
 from antiphon.store.codec import milliseconds, moment
@@ -23,6 +25,8 @@ from antiphon.store.spawns import DUE
 class AskApproval(Struct, frozen=True, kw_only=True):
     id: ApprovalId
     calls: Sequence[AskedCall]
+    made_of: Classification
+    """What the calls were made of."""
     expires_at: datetime
     at_ms: int
 
@@ -74,7 +78,7 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
     await record_steps(
         tx,
         run,
-        Steps([requested_event(approval)], is_counted=False),
+        Steps([requested_event(approval, command.made_of)], is_counted=False),
         at_ms=at_ms,
         set={"status": SessionStatus.AWAITING_APPROVAL.value},
         add={"pending_approvals": 1},
@@ -84,8 +88,8 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
     return True
 
 
-def requested_event(approval: Approval) -> NewEvent:
-    """The fact that was asked, with the exact calls."""
+def requested_event(approval: Approval, made_of: Classification) -> NewEvent:
+    """The fact that was asked, with the exact calls; `made_of` is what these were made of."""
     calls: list[JsonValue] = [
         {
             "callId": call.id,
@@ -101,6 +105,7 @@ def requested_event(approval: Approval) -> NewEvent:
     return NewEvent(
         type=EventType.APPROVAL_REQUESTED,
         actor=AGENT_ACTOR,
+        classification=made_of,
         run_id=approval.run,
         data={
             "approvalId": approval.id,

@@ -194,7 +194,7 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
         set["status"] = SessionStatus.AWAITING_APPROVAL.value
     addition = Addition(
         incarnation=approval.session_id,
-        events=[requested_event(approval)],
+        events=[requested_event(approval, session.taint)],
         at_ms=command.at_ms,
         set=set,
         add={"pending_approvals": 1},

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.approval import Approval, ApprovalState, Consequence, Verdict, moved, on_other_run, tools_of
+from antiphon.domain.classification import Classification, join_all
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import MessageId, RunId
 from antiphon.domain.message import (
@@ -23,8 +24,8 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import OpenCall, open_calls
-from antiphon.engine.ledger.append import Arrival, Words, derived_id
-from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, record_steps
+from antiphon.engine.ledger.append import AGENT_ACTOR, Arrival, Words, derived_id
+from antiphon.engine.ledger.run_log import Steps, call_name, record_steps
 from antiphon.engine.reports.parking import continuation_of, go_on
 from antiphon.policy.system import system_grant
 from antiphon.store import approvals, standing_approvals
@@ -47,14 +48,15 @@ async def park(tx: Transaction, found: InLog, at_ms: int) -> None:
     assert approval is not None, f"Run {run.id} waits for an approval that was not asked for"
     parked = on_other_run(approval)
     assert parked.then is Consequence.PARK
-    calls = open_calls(await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq))
-    results = [_waiting_result(run, call, approval) for call in calls]
+    events = await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq)
+    made_of = join_all(event.classification for event in events)
+    results = [_waiting_result(run, call, approval, made_of) for call in open_calls(events)]
     await approvals.update_pending(tx, parked.approval)
     await ledger.change(tx, run.id, {"is_parked": 1})
     await record_steps(tx, run, Steps(results, is_counted=False), at_ms=at_ms, end=found.end)
 
 
-def _waiting_result(run: Run, call: OpenCall, approval: Approval) -> NewEvent:
+def _waiting_result(run: Run, call: OpenCall, approval: Approval, made_of: Classification) -> NewEvent:
     result = ToolResult(
         message_id=call_name(run.id, call),
         call_seq=call.message_seq,
@@ -64,7 +66,9 @@ def _waiting_result(run: Run, call: OpenCall, approval: Approval) -> NewEvent:
         content=text_content(WAITS.format(id=approval.id)),
         details={_WAITS_FOR: approval.id},
     )
-    return NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result)
+    return NewEvent(
+        type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, message=result
+    )
 
 
 class _Repeated(NamedTuple):
@@ -72,6 +76,7 @@ class _Repeated(NamedTuple):
 
     seq: int
     message: AssistantMessage
+    classification: Classification
     indexes: list[int]
     """Which of its calls wait, in order."""
 
@@ -79,7 +84,7 @@ class _Repeated(NamedTuple):
 async def continue_parked(tx: Transaction, parked: Run, session: Session, approval: Approval, *, at_ms: int) -> None:
     """Queues the run that continues the parked one. The request and its answers belong to that run from now on."""
     run_id = continuation_of(parked)
-    await go_on(tx, parked, session, _notice(run_id, approval, at_ms), end=None, at_ms=at_ms)
+    await go_on(tx, parked, session, _notice(run_id, approval, session.taint, at_ms), end=None, at_ms=at_ms)
     await approvals.move(tx, replace(approval, run=run_id))
 
 
@@ -100,7 +105,13 @@ async def repeat_calls(tx: Transaction, run: Run, at_ms: int) -> None:
         saw=found.end.last_seq,
         model=repeated.message.model,
     )
-    event = NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=run.id, message=step)
+    event = NewEvent(
+        type=EventType.ASSISTANT_MESSAGE,
+        actor=AGENT_ACTOR,
+        classification=repeated.classification,
+        run_id=run.id,
+        message=step,
+    )
     seq = await record_steps(tx, run, Steps([event], is_counted=False), at_ms=at_ms, end=found.end)
     places = {(repeated.seq, old): (seq, new) for new, old in enumerate(repeated.indexes)}
     await approvals.move(tx, moved(approval, run.id, places))
@@ -115,9 +126,9 @@ def _repeated(events: list[Event], approval: Approval) -> _Repeated:
     ]
     assert waiting, f"No call waits for approval {approval.id}"
     seq = waiting[0].call_seq
-    message = next(event.message for event in events if event.seq == seq)
-    assert isinstance(message, AssistantMessage)
-    return _Repeated(seq, message, sorted(result.call_index for result in waiting))
+    step = next(event for event in events if event.seq == seq)
+    assert isinstance(step.message, AssistantMessage)
+    return _Repeated(seq, step.message, step.classification, sorted(result.call_index for result in waiting))
 
 
 def _content(repeated: _Repeated) -> tuple[ThinkingPart | ToolCallPart, ...]:
@@ -127,14 +138,14 @@ def _content(repeated: _Repeated) -> tuple[ThinkingPart | ToolCallPart, ...]:
     return (*thoughts, *(calls[index] for index in repeated.indexes))
 
 
-def _notice(run_id: RunId, approval: Approval, at_ms: int) -> Words:
+def _notice(run_id: RunId, approval: Approval, taint: Classification, at_ms: int) -> Words:
     message = UserMessage(
         message_id=MessageId(derived_id("msg", at_ms, run_id, "decided")),
         content=text_content(decided_text(approval)),
         provenance=replace(SYNTHETIC, source_tool="approvals"),
     )
     actor = str(approval.decided_by or SYSTEM)
-    return Words(message=message, actor=actor, arrival=Arrival.RECORDED, is_addressed=True)
+    return Words(message=message, actor=actor, classification=taint, arrival=Arrival.RECORDED, is_addressed=True)
 
 
 def decided_text(approval: Approval) -> str:

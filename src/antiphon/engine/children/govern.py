@@ -26,7 +26,7 @@ from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.access.caller import Caller, find_origin
 from antiphon.engine.children.spawn import ChildWork, queue_work
-from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
+from antiphon.engine.ledger.append import Arrival, append_words, derived_id, made_by, words_from
 from antiphon.engine.ledger.queue import join_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -227,7 +227,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         report=ReportStep(id=report_id, stage=ReportStage.STEER),
         provenance=Provenance(kind=ProvenanceKind.INTER_SESSION, source_session_key=str(source.key), source_tool=TOOL),
     )
-    words = words_from(source, message, Arrival.POSTED, is_addressed=True)
+    words = words_from(source, message, Arrival.POSTED, classification=made_by(source), is_addressed=True)
     if joined is None:
         spawn = await spawns.find(tx, child.row)
         assert spawn is not None

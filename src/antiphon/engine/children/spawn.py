@@ -30,7 +30,7 @@ from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller, find_origin
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import Arrival, Words, words_from
+from antiphon.engine.ledger.append import Arrival, Words, made_by, words_from
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.messages import SOURCE_TOOL
@@ -359,7 +359,7 @@ def _task_words(command: SpawnChild, parent: Session) -> Words:
         ),
         report=ReportStep(id=command.run_id, stage=ReportStage.TASK, attachments=command.rel_dir),
     )
-    return words_from(parent, message, Arrival.POSTED)
+    return words_from(parent, message, Arrival.POSTED, classification=made_by(parent))
 
 
 async def queue_work(tx: Transaction, work: ChildWork, words: Words, at_ms: int) -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import SYSTEM, Principal
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus, is_given_up, wait_before_next
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.event import EventType, NewEvent
@@ -171,7 +172,8 @@ def _named(delivery: Delivery) -> JsonObject:
 
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, *, at_ms: int) -> None:
     """Appends to the incarnation that the text belongs to, even after a reset."""
-    event = NewEvent(type=type, actor=str(SYSTEM), run_id=delivery.run_id, data=data)
+    # It names the text and its place, and says nothing of the text.
+    event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=delivery.run_id, data=data)
     await log.append(tx, delivery.session, Addition(incarnation=delivery.session_id, events=[event], at_ms=at_ms))
 
 

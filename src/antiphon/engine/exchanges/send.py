@@ -23,7 +23,7 @@ from antiphon.engine.access.caller import Caller, find_origin
 from antiphon.engine.access.reach import Rights, find_by_label, find_reach, find_target
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import Sides, provenance_of
-from antiphon.engine.ledger.append import Arrival, words_from
+from antiphon.engine.ledger.append import Arrival, made_by, words_from
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
@@ -294,7 +294,13 @@ async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: Sen
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
     )
-    await queue_run(tx, target, words_from(source, message, Arrival.POSTED), run, at_ms=command.at_ms)
+    await queue_run(
+        tx,
+        target,
+        words_from(source, message, Arrival.POSTED, classification=made_by(source)),
+        run,
+        at_ms=command.at_ms,
+    )
     await rows_of_exchanges.insert(tx, exchange, command.at_ms)
 
 

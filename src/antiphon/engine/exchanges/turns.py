@@ -7,6 +7,7 @@ its run.
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from antiphon.domain.classification import UNTRUSTED, Classification
 from antiphon.domain.exchange import (
     Action,
     Announce,
@@ -37,7 +38,7 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import append_words, derived_id, words_from
+from antiphon.engine.ledger.append import append_words, derived_id, made_by, words_from
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.policy.flow import may_flow
 from antiphon.store import exchanges as rows_of_exchanges
@@ -140,6 +141,8 @@ class _Text:
     side: Side
     step: ExchangeStep
     content: tuple[Part, ...]
+    is_notice: bool
+    """Whether it only says that words are withheld."""
 
 
 async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sides, at_ms: int) -> None:
@@ -172,14 +175,20 @@ def _text_from_action(exchange: Exchange, action: Action) -> _Text:
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
             content = text_content(text)
             step = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
-    return _Text(exchange=exchange, side=side, step=step, content=content)
+    is_notice = isinstance(action, RecordWords) and action.words is None
+    return _Text(exchange=exchange, side=side, step=step, content=content, is_notice=is_notice)
 
 
 async def _record(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None:
     """Stores the text without a run, in the incarnation that began the exchange."""
     exchange, side = text.exchange, text.side
     incarnation = exchange.target_incarnation if side is Side.TARGET else exchange.requester_incarnation
-    words = words_from(sides.other(side), _message(text, sides, at_ms), incarnation=incarnation)
+    words = words_from(
+        sides.other(side),
+        _message(text, sides, at_ms),
+        classification=_made_of(text, sides),
+        incarnation=incarnation,
+    )
     await append_words(tx, sides.of(side), words, at_ms)
 
 
@@ -199,7 +208,16 @@ async def _queue(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
     )
-    await queue_run(tx, session, words_from(other, _message(text, sides, at_ms)), run, at_ms=at_ms)
+    words = words_from(other, _message(text, sides, at_ms), classification=_made_of(text, sides))
+    await queue_run(tx, session, words, run, at_ms=at_ms)
+
+
+def _made_of(text: _Text, sides: Sides) -> Classification:
+    """What the text was made of: the other session, or for an announcement what the session has itself already."""
+    if text.is_notice:
+        return UNTRUSTED
+    is_known = text.step.stage is ExchangeStage.ANNOUNCE
+    return made_by(sides.of(text.side) if is_known else sides.other(text.side))
 
 
 def _message(text: _Text, sides: Sides, at_ms: int) -> UserMessage:

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from antiphon.domain.actor import session_principal
-from antiphon.domain.classification import PUBLIC, Classification, join_all
+from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, join_all, to_wire
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessage, text_of
@@ -22,10 +22,13 @@ from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
+from antiphon.store.compartments import read_compartments
 from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.sessions import LogEnd
 
+AGENT_ACTOR = "agent"
+"""The actor of what a run does."""
 INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
 """Columns of a session's row that describe its present incarnation."""
 
@@ -59,7 +62,8 @@ class Words(Struct, frozen=True, kw_only=True, gc=False):
 
     message: UserMessage | AssistantMessage
     actor: str
-    classification: Classification = PUBLIC
+    classification: Classification
+    """What it was made of. Contract: flow 2."""
     arrival: Arrival = Arrival.POSTED
     is_addressed: bool = False
     """Whether the message can be found by its id. The log then refuses a second one with that id."""
@@ -80,21 +84,26 @@ def words_from(
     message: UserMessage,
     arrival: Arrival = Arrival.RECORDED,
     *,
-    classification: Classification | None = None,
+    classification: Classification,
     incarnation: SessionId | None = None,
     is_addressed: bool = False,
     preview: str | None = None,
 ) -> Words:
-    """A message from another session, by default at that session's taint. Contract: send 4, flow 2."""
+    """A message in the name of the session. Contract: send 4."""
     return Words(
         message=message,
         actor=str(session_principal(str(source.key))),
-        classification=source.taint if classification is None else classification,
+        classification=classification,
         arrival=arrival,
         incarnation=incarnation,
         is_addressed=is_addressed,
         preview=preview,
     )
+
+
+def made_by(source: Session) -> Classification:
+    """What another session's words are made of: all that it holds, and nobody vouches for them. Contract: flow 2."""
+    return source.taint.distrusted()
 
 
 async def append_words(
@@ -133,7 +142,8 @@ async def append_steps(
     """Stores steps of the run and changes the session's row with them; returns the last `seq`.
 
     Counts the messages and previews the last text. Late steps of an ended incarnation leave the columns of the
-    present one unchanged.
+    present one unchanged. The incarnation's taint rises to what the steps were made of, with an event before them.
+    Contract: flow 2.
     """
     set, add = {**set}, {**add}
     for event in events:
@@ -148,8 +158,35 @@ async def append_steps(
     if run.code == "reset":
         set = {column: value for column, value in set.items() if column not in INCARNATION_COLUMNS}
         add = {column: value for column, value in add.items() if column not in INCARNATION_COLUMNS}
+    made_of = join_all(event.classification for event in events)
+    if made_of is not PUBLIC and (raised := await _raise_taint(tx, run, made_of, end)):
+        events = [raised, *events]
     addition = Addition(incarnation=run.session_id, events=events, at_ms=at_ms, set=set, add=add, end=end)
     return await log.append(tx, run.session, addition)
+
+
+async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: LogEnd | None) -> NewEvent | None:
+    """Raises the taint of the run's incarnation; the event that says so, None unless more than integrity changed."""
+    taint = None if end is None else end.taint
+    if taint is None:
+        incarnation = await rows.find_incarnation(tx, run.session_id)
+        if incarnation is None:
+            return None
+        taint = incarnation.taint
+    raised = taint.join(made_of)
+    if raised == taint:
+        return None
+    await rows.set_taint(tx, run.session_id, raised)
+    if made_of.flows_to(taint):
+        return None
+    names = await read_compartments(tx) if raised.compartments else NO_COMPARTMENTS
+    return NewEvent(
+        type=EventType.TAINT_RAISED,
+        actor=AGENT_ACTOR,
+        classification=raised,
+        run_id=run.id,
+        data={"from": to_wire(taint, names), "to": to_wire(raised, names)},
+    )
 
 
 async def append_copies(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.event import NewEvent
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
@@ -23,7 +24,6 @@ from antiphon.store.people import find_standing
 from antiphon.store.sessions import LogEnd
 from antiphon.store.usage import add_spent
 
-AGENT_ACTOR = "agent"
 OUTCOME_UNKNOWN = (
     "The outcome of this call is unknown: the process stopped before its result was stored. "
     "It may or may not have taken effect. Check before calling again."
@@ -37,6 +37,8 @@ class Steps(Struct, frozen=True, gc=False):
     events: Sequence[NewEvent]
     is_counted: bool
     """Whether the tokens of their messages count against the daily cap."""
+    made_of: Classification = PUBLIC
+    """What the end of the run was made of, if it ends with them; PUBLIC for fixed words."""
 
 
 async def record_steps(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from antiphon.domain.classification import UNTRUSTED
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import (
     Part,
@@ -17,7 +18,7 @@ from antiphon.domain.message import (
 from antiphon.domain.report import Report
 from antiphon.domain.session import Session
 from antiphon.domain.text import PREVIEW_LENGTH, flat, one_line
-from antiphon.engine.ledger.append import Words, derived_id, words_from
+from antiphon.engine.ledger.append import Words, derived_id, made_by, words_from
 from antiphon.policy.flow import may_flow
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
@@ -50,7 +51,7 @@ def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_conti
     return words_from(
         child,
         _message(child, parts, step),
-        classification=child.taint if may_flow(child, requester) else requester.taint,
+        classification=made_by(child) if may_flow(child, requester) else UNTRUSTED,
         incarnation=report.requester_incarnation,
         is_addressed=True,
         preview=one_line(said, PREVIEW_LENGTH),
@@ -71,7 +72,7 @@ async def notice_words(
     text = CAME.format(names=await _names(query, answers)) if why_not is None else NOT_CONTINUED.format(why=why_not)
     step = ReportStep(id=run_id, stage=ReportStage.CONTINUATION, answers=answers, is_continued=is_continued)
     message = _message(session, text_content(text), step)
-    return words_from(session, message, incarnation=incarnation, is_addressed=True)
+    return words_from(session, message, classification=session.taint, incarnation=incarnation, is_addressed=True)
 
 
 def question_words(record: ChildRecord) -> Words:

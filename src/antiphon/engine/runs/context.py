@@ -8,6 +8,7 @@ from typing import Protocol
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
 from antiphon.domain.approval import Approval, AskedCall
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delay import Delay, DelayOver, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
@@ -19,8 +20,8 @@ from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.transcript import OpenCall, Transcript
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.ledger import run_log as steps
+from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
-from antiphon.engine.ledger.run_log import AGENT_ACTOR
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.runs import lifecycle
 from antiphon.policy.caps import Cap, PersonCaps, caps_of
@@ -88,6 +89,22 @@ class RunContext:
         self._fence = Fence(run.id, run.fence)
         self._transcript = transcript
         self._is_delayed = False
+        self._taint = PUBLIC
+        """That of the session when its row was read."""
+        self.surroundings = PUBLIC
+        """What stands in the prompt beside the entries of the log: instructions, working memory, foreign tools."""
+
+    @property
+    def made_of(self) -> Classification:
+        """The run's context: the join of all that stands in its prompt, as far as it was read. Contract: flow 2."""
+        if self._transcript is None:
+            return self.surroundings
+        return self.surroundings.join(self._transcript.made_of(self.run.id))
+
+    @property
+    def taint(self) -> Classification:
+        """At least that of the session: it rises only by what the run takes in."""
+        return self._taint.join(self.made_of)
 
     @property
     def fence(self) -> Fence:
@@ -122,13 +139,22 @@ class RunContext:
         session = await self._database.read(rows.find_by_row, self.run.session)
         if session is None:
             raise Fenced
+        self._taint = session.taint
         return session
 
     async def record_step(self, message: AssistantMessage) -> int:
         """Stores a step of the model, before anything follows from it; returns its `seq`."""
         self.streamed.clear()
         return await self.record(
-            [NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=self.run.id, message=message)]
+            [
+                NewEvent(
+                    type=EventType.ASSISTANT_MESSAGE,
+                    actor=AGENT_ACTOR,
+                    classification=self.made_of,
+                    run_id=self.run.id,
+                    message=message,
+                )
+            ]
         )
 
     async def record_call(
@@ -142,6 +168,7 @@ class RunContext:
         begun = NewEvent(
             type=EventType.TOOL_CALL,
             actor=AGENT_ACTOR,
+            classification=self.made_of,
             run_id=self.run.id,
             data={"messageSeq": call.message_seq, "index": call.index, "tool": call.part.name},
         )
@@ -168,8 +195,16 @@ class RunContext:
         """The principals that are owners at present, as text."""
         return await self._database.read(people.find_owners)
 
-    async def record_result(self, result: ToolResult) -> None:
-        await self.record([NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=self.run.id, message=result)])
+    async def record_result(self, result: ToolResult, source: Classification) -> None:
+        """Stores the result of a call; `source` is what the tool added to the context."""
+        event = NewEvent(
+            type=EventType.TOOL_RESULT,
+            actor=AGENT_ACTOR,
+            classification=self.made_of.join(source),
+            run_id=self.run.id,
+            message=result,
+        )
+        await self.record([event])
 
     async def ask_approval(self, calls: Sequence[AskedCall], expire_after: timedelta) -> bool:
         """Stores a request to approve the calls; this claim of the run is then over.
@@ -179,6 +214,7 @@ class RunContext:
         command = AskApproval(
             id=ApprovalId(self.ids.new("appr")),
             calls=calls,
+            made_of=self.made_of,
             expires_at=self.clock.now() + expire_after,
             at_ms=self.clock.now_ms(),
         )

@@ -7,10 +7,12 @@ of a worker count only while it has the newest fence. Contract: runs 1 to 8.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.delay import Delay
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, RunId, SessionRow, StandingApprovalId
@@ -26,8 +28,9 @@ from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
+from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.ledger.run_log import AGENT_ACTOR, Steps, call_name, closing_result, day_of, record_steps
+from antiphon.engine.ledger.run_log import Steps, call_name, closing_result, day_of, record_steps
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.caps import TOLD_CAPS
@@ -173,7 +176,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
     data: JsonObject = {"attempt": started.attempt}
     if run.continues is not None:
         data["continues"] = run.continues
-    event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, run_id=run.id, data=data)
+    event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, classification=PUBLIC, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
     addition = Addition(incarnation=run.session_id, events=[event], at_ms=at_ms, set=status, end=found.end)
     await log.append(tx, run.session, addition)
@@ -267,6 +270,8 @@ class FinishRun(Struct, frozen=True, kw_only=True):
     """Whether the tokens of that message count against the daily cap."""
     saw: int | None = None
     """The last event known to the run, if no message says it."""
+    made_of: Classification = PUBLIC
+    """The run's context, of which the message and the outcome were made; PUBLIC for fixed words."""
     successors: Claimant | None = None
     """The process that claims the session's next run in the same unit."""
     at_ms: int
@@ -289,13 +294,16 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     saw = command.saw if message is None else message.saw
     if outcome.status is RunStatus.OK and saw is not None and run.newest_seq > saw:
         if message is not None:
-            await record_steps(tx, run, Steps([_step(run, message)], command.is_counted), at_ms=at_ms, end=found.end)
+            last = Steps([_step(run, message, command.made_of)], command.is_counted)
+            await record_steps(tx, run, last, at_ms=at_ms, end=found.end)
         return NewInput()
-    steps = [] if message is None else [_step(run, message)]
+    made_of = command.made_of
+    steps = [] if message is None else [_step(run, message, made_of)]
     unfinished: list[OpenCall] = []
     if outcome.status is not RunStatus.OK or message is None:
-        unfinished = await _unfinished_calls(tx, run)
-        steps += [_closing_step(run, call) for call in unfinished]
+        found_calls = await _unfinished_calls(tx, run)
+        unfinished, made_of = found_calls.calls, made_of.join(found_calls.made_of)
+        steps += [_closing_step(run, call, made_of) for call in unfinished]
     owed = await reports.find_owed(tx, run, outcome.status, depth=found.depth, at_ms=at_ms)
     if owed is not None:
         run = replace(run, report=owed.id)
@@ -304,7 +312,7 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     )
     if is_parked and outcome.status is RunStatus.OK:
         outcome = replace(outcome, code=YIELDED)
-    last = Steps(steps, command.is_counted)
+    last = Steps(steps, command.is_counted, made_of)
     ended = await _end(tx, run, outcome, last, at_ms=at_ms, found=found, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
         await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms=at_ms)
@@ -335,8 +343,8 @@ async def end_awaiting_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms
     """Ends a run that waits for an approval, parked or not, and withdraws its request. Contract: approvals 2."""
     assert run.is_awaiting_approval
     await withdraw(tx, run.id, at_ms)
-    unfinished = await _unfinished_calls(tx, run)
-    steps = Steps([_closing_step(run, call) for call in unfinished], is_counted=False)
+    unfinished, made_of = await _unfinished_calls(tx, run)
+    steps = Steps([_closing_step(run, call, made_of) for call in unfinished], is_counted=False, made_of=made_of)
     ended = await _end(tx, run, outcome, steps, at_ms=at_ms)
     owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
     await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
@@ -453,7 +461,9 @@ async def _end(
         data["code"] = outcome.code
     if is_parked:
         data["isParked"] = True
-    event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, run_id=run.id, data=data)
+    event = NewEvent(
+        type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, classification=steps.made_of, run_id=run.id, data=data
+    )
     set: dict[str, SqlValue] = {}
     add: dict[str, int] = {}
     if run.status is RunStatus.RUNNING:
@@ -474,15 +484,26 @@ async def _fenced_run(tx: Transaction, fence: Fence) -> InLog | None:
     return found
 
 
-def _step(run: Run, message: AssistantMessage) -> NewEvent:
-    return NewEvent(type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, run_id=run.id, message=message)
+def _step(run: Run, message: AssistantMessage, made_of: Classification) -> NewEvent:
+    return NewEvent(
+        type=EventType.ASSISTANT_MESSAGE, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, message=message
+    )
 
 
-async def _unfinished_calls(tx: Transaction, run: Run) -> list[OpenCall]:
+class _Unfinished(NamedTuple):
+    calls: list[OpenCall]
     """Calls without a result; each gets one, so that no later run executes it."""
-    return open_calls(await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq))
+    made_of: Classification
+    """The join of the run's events."""
 
 
-def _closing_step(run: Run, call: OpenCall) -> NewEvent:
+async def _unfinished_calls(tx: Transaction, run: Run) -> _Unfinished:
+    events = await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq)
+    return _Unfinished(open_calls(events), join_all(event.classification for event in events))
+
+
+def _closing_step(run: Run, call: OpenCall, made_of: Classification) -> NewEvent:
     result = closing_result(call, call_name(run.id, call))
-    return NewEvent(type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, run_id=run.id, message=result)
+    return NewEvent(
+        type=EventType.TOOL_RESULT, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, message=result
+    )

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid
 from antiphon.domain.event import Event
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionId
@@ -25,7 +26,8 @@ from antiphon.domain.message import (
     UserMessage,
     check_content,
 )
-from antiphon.domain.run import Purpose, QueueMode, Run, RunStatus
+from antiphon.domain.queue_mode import QueueMode
+from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
@@ -40,6 +42,7 @@ from antiphon.engine.sessions.resets import begin_anew_if_stale
 from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
+from antiphon.policy.flow import classify_message
 from antiphon.policy.rights import is_favoured
 from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import is_triggering
@@ -66,6 +69,10 @@ class Envelope:
     """The place of the reply, as given by the channel that brings the message; None outside channels."""
     channel: str | None = None
     """The channel whose reader reads the log itself, such as `webchat`; None for programs."""
+    queue_mode: QueueMode | None = None
+    """The mode of messages from this channel; None outside channels."""
+    classification: Classification = PUBLIC
+    """That of the route on which it came."""
 
 
 PLAIN = Envelope()
@@ -78,6 +85,8 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     may_repeat: bool
     """Whether the caller chose the message id; a drawn id is always new."""
     mode: QueueMode
+    is_mode_chosen: bool
+    """Whether the sender chose the mode; otherwise the session's own mode goes before it."""
     run_id: RunId
     """Of the run that answers, if one must be queued."""
     new_session_id: SessionId
@@ -85,6 +94,8 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     rules: Rules
     place: DeliveryContext | None
     """The place of the reply, as given by the channel that brought the message."""
+    route: Classification
+    """What the route on which it came adds to every message."""
     now: datetime
     at_ms: int
 
@@ -149,11 +160,13 @@ class Inbox:
             target=target,
             message=message,
             may_repeat=message_id is not None,
-            mode=mode or self._rules.queue_mode,
+            mode=mode or envelope.queue_mode or self._rules.queue_mode,
+            is_mode_chosen=mode is not None,
             run_id=RunId(self._ids.new("run")),
             new_session_id=self._sessions.new_session_id(Source()),
             rules=self._rules,
             place=envelope.place,
+            route=envelope.classification,
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -226,7 +239,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         mentioned=message.mentioned,
         owner_trigger=command.rules.owner_trigger,
     ):
-        seq = await append_words(tx, session, _words(session, command), command.at_ms)
+        seq = await append_words(tx, session, _words(session, command, standing), command.at_ms)
         await _count(tx, standing, session, message)
         return _posted(session, message, seq, None)
     command = replace(command, mode=await _mode_for(tx, session, command, standing))
@@ -238,7 +251,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     if joined is None and (refusal := await refuse_run(tx, standing, command.rules.shares)):
         return refusal
     if joined is not None:
-        seq = await join_run(tx, session, _words(session, command), joined, at_ms=command.at_ms)
+        seq = await join_run(tx, session, _words(session, command, standing), joined, at_ms=command.at_ms)
     else:
         run = NewRun(
             id=command.run_id,
@@ -249,7 +262,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
             principal=command.principal,
             place=command.place,
         )
-        seq = await queue_run(tx, session, _words(session, command), run, at_ms=command.at_ms)
+        seq = await queue_run(tx, session, _words(session, command, standing), run, at_ms=command.at_ms)
     await _count(tx, standing, session, message)
     return _posted(session, message, seq, joined or command.run_id)
 
@@ -280,9 +293,14 @@ async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing,
 
 
 async def _mode_for(query: Query, session: SessionHead, command: PostMessage, standing: Standing) -> QueueMode:
-    """Only an owner's messages interrupt another principal's work; a guest's waits instead. Contract: runs 4."""
-    if command.mode is not QueueMode.INTERRUPT or is_favoured(standing):
-        return command.mode
+    """The mode that was chosen, else the session's own, else that of the channel or the configuration.
+
+    Only an owner's messages interrupt another principal's work; a guest's waits instead. Contract: runs 4.
+    """
+    own = None if command.is_mode_chosen else session.queue_mode
+    mode = command.mode if own is None else QueueMode(own)
+    if mode is not QueueMode.INTERRUPT or is_favoured(standing):
+        return mode
     active = await ledger.find_active(query, session.row)
     waiting = [*([] if active is None else [active]), *await ledger.find_queued(query, session.row)]
     is_own = all(run.principal == command.principal for run in waiting)
@@ -329,11 +347,12 @@ def _is_like(run: Run, session: SessionHead, command: PostMessage) -> bool:
     return is_same and run.purpose.speaks_for_itself and run.session_id == session.id
 
 
-def _words(session: SessionHead, command: PostMessage) -> Words:
+def _words(session: SessionHead, command: PostMessage, standing: Standing) -> Words:
     has_channel = session.channel is not None or stored_key(session.key).channel is not None
     return Words(
         message=command.message,
         actor=str(command.principal),
+        classification=classify_message(standing, command.route),
         is_addressed=command.may_repeat,
         channel=None if has_channel else command.message.provenance.source_channel,
         end=session.end,
@@ -353,6 +372,7 @@ async def append_message(tx: Transaction, command: AppendMessage) -> Posted | Re
     words = Words(
         message=message,
         actor=str(standing.principal),
+        classification=classify_message(standing, PUBLIC),
         arrival=Arrival.APPENDED,
         is_addressed=command.may_repeat,
         occurred_at=command.occurred_at,

@@ -11,7 +11,7 @@ from msgspec import Struct
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
 from antiphon.domain.agent import Agent
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Denied, Invalid, Unavailable
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import AgentId, Ids, SessionId, SessionRow
@@ -20,6 +20,7 @@ from antiphon.domain.label import names_all
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.new_keys import check_new_key
 from antiphon.domain.person import Identity, Person, PersonRole
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import DeliveryContext, Session, SessionStatus, SessionSummary, SessionType, Source
 from antiphon.domain.session_ids import key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
@@ -49,7 +50,7 @@ from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.activities import LastRun
-from antiphon.store.codec import classification_values, json_text, milliseconds, moment
+from antiphon.store.codec import classification_values, clearance_columns, json_text, milliseconds, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.events import Addition
 from antiphon.store.people import find_standing
@@ -256,6 +257,8 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
                     code="agent_mismatch",
                 )
             )
+        if command.place is None and _would_edit(found, command) and (refused := refuse_act(standing, Act.EDIT)):
+            return refused
         label = command.attributes.label
         if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
@@ -323,13 +326,10 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     if command.place is not None:
         columns |= _place_columns(command.place)
     if attributes.taint is not None:
-        names = ("base_level", "base_compartments", "base_integrity")
+        names = ("base_level", "base_compartments", "base_integrity", "base_person")
         columns |= zip(names, classification_values(attributes.taint), strict=True)
     if attributes.clearance is not None:
-        columns |= {
-            "clearance_level": int(attributes.clearance.level),
-            "clearance_compartments": attributes.clearance.compartments,
-        }
+        columns |= clearance_columns(attributes.clearance)
     new = rows.NewSession(
         key=key,
         agent_id=command.agent_id,
@@ -344,6 +344,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     started = NewEvent(
         type=EventType.SESSION_STARTED,
         actor=str(command.principal),
+        classification=PUBLIC,
         data={"sessionId": session_id, "reason": "opened"},
     )
     await log.append(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
@@ -394,6 +395,12 @@ async def _reopen(tx: Transaction, session: Session, command: OpenSession) -> Se
     return changed
 
 
+def _would_edit(session: Session, command: OpenSession) -> bool:
+    """Whether opening it again gives the session another label or other metadata."""
+    label, metadata = command.attributes.label, command.attributes.metadata
+    return label not in (None, session.label) or {**session.metadata, **metadata} != session.metadata
+
+
 def _place_columns(place: DeliveryContext) -> dict[str, SqlValue]:
     return {
         "delivery_channel": place.channel,
@@ -418,7 +425,7 @@ class SessionPatch(Struct, frozen=True, kw_only=True):
 
 
 async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, patch: SessionPatch) -> Session | Refusal:
-    found = await find_session(tx, rights, Act.CHANGE, target)
+    found = await find_session(tx, rights, Act.EDIT, target)
     if isinstance(found, Refusal):
         return found
     changes, standing = patch.changes, await find_standing(tx, rights.principal)
@@ -464,7 +471,7 @@ async def remove_workspace(workspaces: Workspaces, session: Session | rows.Delet
 
 
 async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, at_ms: int) -> Session | Refusal:
-    found = await find_session(tx, rights, Act.CHANGE, target)
+    found = await find_session(tx, rights, Act.DELETE, target)
     if isinstance(found, Refusal):
         return found
     session = found.session
@@ -528,9 +535,11 @@ def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
     for name, value in changes.items():
         match name, value:
             case "clearance", Classification():
-                columns |= {"clearance_level": int(value.level), "clearance_compartments": value.compartments}
+                columns |= clearance_columns(value)
             case "clearance", _:
-                columns |= {"clearance_level": None, "clearance_compartments": None}
+                columns |= clearance_columns(None)
+            case "queue_mode", str():
+                columns[name] = QueueMode(value).value
             case _:
                 assert value is None or isinstance(value, str)
                 columns[name] = value

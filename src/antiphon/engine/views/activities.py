@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.ids import ProcessId, RunId
@@ -31,7 +32,7 @@ class Work:
     total: int
     """Number of busy sessions, shown or not."""
     processes: Mapping[ProcessId, Process]
-    """The living processes, in the order of their start."""
+    """The living processes, in the order of their start; none for principals who do not reach all sessions."""
 
 
 class Activities:
@@ -42,21 +43,31 @@ class Activities:
         self._this = this
 
     async def now(self, principal: Principal, *, limit: int) -> Work:
-        """At most `limit` busy sessions. Raises `Denied` for anyone but the owner."""
-        page, requests = accepted(await self._database.read(_read, Rights(principal, self._rules), limit))
-        living = [self._this] if self._processes is None else await self._processes.list()
+        """At most `limit` busy sessions that the principal sees. Raises `Denied` for guests."""
+        read = accepted(await self._database.read(_read, Rights(principal, self._rules), limit))
         return Work(
-            activities=page.activities,
-            requests=requests,
-            total=page.total,
-            processes={process.id: process for process in living},
+            activities=read.page.activities,
+            requests=read.requests,
+            total=read.page.total,
+            processes={process.id: process for process in await self._living()} if read.is_everything else {},
         )
 
+    async def _living(self) -> Sequence[Process]:
+        return [self._this] if self._processes is None else await self._processes.list()
 
-async def _read(query: Query, rights: Rights, limit: int) -> tuple[ActivityPage, dict[RunId, str]] | Refusal:
+
+class _Read(NamedTuple):
+    page: ActivityPage
+    requests: dict[RunId, str]
+    is_everything: bool
+    """Whether the principal reaches all sessions."""
+
+
+async def _read(query: Query, rights: Rights, limit: int) -> _Read | Refusal:
     reach = await find_reach(query, rights, Act.LIST_WORK)
     if isinstance(reach, Refusal):
         return reach
     page = await activities.list_activities(query, reach, limit=limit)
     requests = await activities.read_requests(query, reach, page.activities)
-    return page, {run: one_line(text, LONGEST_REQUEST) for run, text in requests.items()}
+    shown = {run: one_line(text, LONGEST_REQUEST) for run, text in requests.items()}
+    return _Read(page, shown, reach.is_everything)

@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from antiphon.domain.actor import Asker
 from antiphon.domain.attachments import Attachment, in_order
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
@@ -365,6 +366,7 @@ class Worker:
         is_counted: bool = True,
         successors: Claimant | None = None,
         saw: int | None = None,
+        made_of: Classification = PUBLIC,
     ) -> Ended | NewInput | None:
         command = FinishRun(
             outcome=outcome,
@@ -372,6 +374,7 @@ class Worker:
             is_counted=is_counted,
             successors=successors,
             saw=saw,
+            made_of=made_of,
             at_ms=self._clock.now_ms(),
         )
         fence = Fence(run.id, run.fence)
@@ -482,6 +485,7 @@ class Worker:
                     is_counted=context.is_counted,
                     successors=None if self._is_anybody_waiting or self._is_draining else self._claimant,
                     saw=context.last_seq,
+                    made_of=context.made_of,
                 )
             except Unavailable as error:
                 if not _is_passing(error):

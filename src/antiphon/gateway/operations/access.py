@@ -135,7 +135,7 @@ async def revoke_token(ask: Ask, params: NamedToken) -> None:
 
 @operation("links.create", NoParams, wire.SignInLink, Http(method="POST", path="/auth/link"), scope=TokenScope.ADMIN)
 async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
-    """Creates a code for a sign-in link, for the owner. A browser has all scopes, so the token that asks needs them."""
+    """Creates a code for a sign-in link, for the owner who asks. Needs all scopes, as a browser has all."""
     code = await ask.services.sign_in.new_link_code(ask.principal, held=ask.scopes)
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 

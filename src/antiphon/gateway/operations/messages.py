@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
-from antiphon.domain.run import QueueMode
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import WEBCHAT
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.sessions.inbox import Envelope

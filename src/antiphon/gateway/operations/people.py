@@ -7,7 +7,7 @@ from msgspec import Meta
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.tokens import TokenScope
-from antiphon.engine.access.people import INVITATION_LIFE, KnownPerson
+from antiphon.engine.access.people import INVITATION_LIFE, Invitation, KnownPerson
 from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import people as wire
@@ -75,6 +75,23 @@ async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
     """Creates a person, and a code that signs one browser in as them, once, within 24 hours."""
     agents = frozenset(AgentId(agent) for agent in params.agents)
     invited = await ask.services.people.invite(ask.principal, params.name, params.role, agents, held=ask.scopes)
+    return _invitation(ask, invited)
+
+
+@operation(
+    "people.link",
+    NamedPerson,
+    wire.InvitationShape,
+    Http(method="POST", path="/people/{person_id}/link"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def link_person(ask: Ask, params: NamedPerson) -> wire.InvitationShape:
+    """Creates another code that signs one browser in as a person, once, within 24 hours; their unused codes end."""
+    return _invitation(ask, await ask.services.people.new_link(ask.principal, params.person_id, held=ask.scopes))
+
+
+def _invitation(ask: Ask, invited: Invitation) -> wire.InvitationShape:
     return wire.InvitationShape(
         person=wire.person(KnownPerson(invited.person, [])),
         code=invited.code,
@@ -152,6 +169,7 @@ OPERATIONS = (
     list_people,
     get_person,
     invite_person,
+    link_person,
     change_role,
     suspend_person,
     resume_person,

@@ -11,6 +11,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import SessionKind
 from antiphon.domain.label import MAX_LABEL_LENGTH, parse_label
+from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.tokens import TokenScope
@@ -86,6 +87,7 @@ class PatchSession(NamedSession, frozen=True, kw_only=True):
     thinking_level: Literal["off", "low", "medium", "high"] | None | UnsetType = UNSET
     verbose_level: Annotated[str, Meta(max_length=32)] | None | UnsetType = UNSET
     send_policy: Literal["allow", "deny"] | None | UnsetType = UNSET
+    queue_mode: QueueMode | None | UnsetType = UNSET
     clearance: ClassificationParams | None | UnsetType = UNSET
 
 
