@@ -15,7 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench import children, cluster, idle, live, log, runs, search, text, tools, turns
+from bench import approvals, children, cluster, idle, live, log, runs, search, text, tools, turns
 from bench.measure import Row, metering
 
 Bench = Callable[[Path], Awaitable[list[Row]]]
@@ -36,6 +36,9 @@ BENCHES: dict[str, Bench] = {
     "B7 B8 B14": cluster.measure,
     "B15": children.families,
     "B16": turns.turns,
+    "B17": approvals.authorizing,
+    "B18": approvals.listing,
+    "B19": approvals.revoking,
     "TEXT": text.text,
 }
 

@@ -32,7 +32,11 @@ def test_a_command_on_the_host_waits_until_it_is_approved_or_denied(home: Path) 
             assert asked["runId"] == posted["runId"]
             assert f"echo {word}" in antiphon("approvals", "list", home=home).stdout
             shown = antiphon("approvals", "show", asked["approvalId"], home=home).stdout
-            assert "person:owner" in shown and f"echo {word}" in shown and "It may delete something." in shown
+            assert (
+                "Asked by  owner" in " ".join(shown.split("   "))
+                and f"echo {word}" in shown
+                and "It may delete something." in shown
+            )
             decided = antiphon_json("approvals", word, asked["approvalId"], "--note", "well", home=home)
             assert (decided["status"], decided["note"]) == ("decided", "well")
             run = antiphon_json("runs", "show", posted["runId"], "--wait", "60", home=home)

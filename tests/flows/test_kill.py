@@ -24,6 +24,9 @@ TERMINAL = {"ok", "error", "timeout", "cancelled"}
 SEED = 20_260_725
 CHILDREN = 7
 """How many the scene spawns."""
+SOAKED = 125
+"""Kills of the long form in each of the eight tests of approvals, 10³ in all."""
+MOST_ROUNDS = 40
 SPARSE = 5
 """Every so manieth commit is tried in the short form where a life takes long."""
 NAMES = re.compile(r"(run|msg|appr)_[0-9a-f]{31}|subagent:[0-9a-f-]{36}|spawn:[0-9a-f]{12}")
@@ -71,7 +74,12 @@ def test_a_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
     else:
         # Before a commit the database is as it was after the one before.
         step = 2 if scene == "children" else 1
-    kill_at_every_commit(killer, places, tmp_path, scene, moment, step=step)
+    kills = rounds = 0
+    least = SOAKED if is_soak and scene == "approvals" else 1
+    while kills < least and rounds < MOST_ROUNDS:
+        rounds += 1
+        kills += kill_at_every_commit(killer, places, tmp_path / str(rounds), scene, moment, step=step)
+    assert kills >= least
 
 
 @requirement("runs:8")
@@ -86,8 +94,8 @@ def test_a_long_conversation_killed_at_any_commit_ends_as_if_it_had_not_been(
 
 def kill_at_every_commit(
     killer: Killer, places: Places, directory: Path, scenario: str, moment: str, *, step: int = 1
-) -> None:
-    """At every commit, or at every so manieth, beginning anywhere."""
+) -> int:
+    """At every commit, or at every so manieth, beginning anywhere; how many kills that were."""
     killer.carry_out_to_end(places(scenario, directory / "undisturbed"))
     undisturbed = read_dump(directory / "undisturbed")
     if scenario in ("exchange", "conversation"):
@@ -119,6 +127,7 @@ def kill_at_every_commit(
     # Some commits are shared or not as it happens, so the last numbers may not be reached.
     assert kills > 0.8 * len(numbers) - 1
     assert unknown == 0 or scenario in ("effects", "approvals", "conversation")
+    return kills
 
 
 def check_exchange(dump: Dump) -> None:
@@ -285,9 +294,12 @@ def test_an_approved_call_from_outside_runs_once_or_is_reported_as_unknown_where
     killer.carry_out_to_end(places("outside", tmp_path / "undisturbed"))
     commits = read_dump(tmp_path / "undisturbed")["commits"]
     step = 1 if is_soak or backend == "sqlite" else 2
-    kills = unknown = 0
-    for number in range(1, commits + 1, step):
-        directory = tmp_path / str(number)
+    numbers = range(1, commits + 1, step)
+    kills = unknown = lives = 0
+    least = SOAKED if is_soak else 1
+    for lives in range(1, MOST_ROUNDS * len(numbers) + 1):
+        number = numbers[(lives - 1) % len(numbers)]
+        directory = tmp_path / str(lives)
         request = replace(places("outside", directory), kill_at=number, moment=moment)
         kills += killer.carry_out(request) == -9
         bury_the_dead(request)
@@ -301,7 +313,10 @@ def test_an_approved_call_from_outside_runs_once_or_is_reported_as_unknown_where
                 unknown += 1
             else:
                 assert (answers[key]["result"], effects[key]) == (f"noted {key}", 1)
-    assert kills > 0.7 * len(range(1, commits + 1, step))
+        # Commits are shared or not as it happens, so once through may miss the one after which nobody can know.
+        if lives >= len(numbers) and kills >= least and (unknown > 0 or step > 1):
+            break
+    assert kills > 0.7 * lives and kills >= least
     assert unknown > 0 or step > 1
 
 

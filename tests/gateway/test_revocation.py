@@ -182,6 +182,57 @@ async def test_a_suspended_person_is_let_in_nowhere(pair: Pair) -> None:
         assert (await browser.get(f"/sessions/{KEY}")).status_code == 401
 
 
+@requirement("access:1", "access:2", "approvals:3")
+@pytest.mark.parametrize("end", ["revoked", "signed out", "suspended", "demoted", "removed", "merged"])
+async def test_all_that_a_person_has_open_ends_in_every_gateway(pair: Pair, end: str) -> None:
+    """Streams and waits by a token and by a browser, at the gateway that is told and at the other one.
+
+    No event comes meanwhile that could wake them.
+    """
+    services = pair.here.app.services
+    posted = (await pair.here.client.post(f"/sessions/{KEY}/messages", json={"text": "!sleep 3600"})).json()
+    ended: list[str] = []
+
+    async def follow(client: httpx.AsyncClient) -> None:
+        async with following(client, STREAMS["events"]) as followed:
+            last = await end_of(followed)
+            assert (last.event, last.data) == ("end", {"reason": "revoked"})
+        ended.append("stream")
+
+    async def wait(client: httpx.AsyncClient) -> None:
+        answer = await client.get(f"/runs/{posted['runId']}?wait=600")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "credential_ended")
+        ended.append("wait")
+
+    async with signed_in_as(pair, PersonRole.OWNER) as browser, AsyncExitStack() as stack:
+        token, secret = await services.tokens.create_for_person(OWNER, "ann", life=timedelta(days=1))
+        here, there = [
+            await stack.enter_async_context(new_client(served.url, secret)) for served in (pair.here, pair.there)
+        ]
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        leaving = {"revoked": [here, there], "signed out": [browser]}.get(end, [here, there, browser])
+        for client in leaving:
+            tasks.start_soon(follow, client)
+            tasks.start_soon(wait, client)
+        for served in (pair.here, pair.there):
+            await until_open(served, 2 * sum(str(client.base_url).rstrip("/") == served.url for client in leaving))
+        match end:
+            case "revoked":
+                await services.tokens.revoke(OWNER, token.id)
+            case "signed out":
+                assert (await browser.post("/auth/sign-out")).status_code == 204
+            case "suspended":
+                await services.people.suspend(OWNER, "ann")
+            case "demoted":
+                await services.people.change_role(OWNER, "ann", PersonRole.GUEST)
+            case "removed":
+                await services.people.remove(OWNER, "ann")
+            case _:
+                await services.people.invite(OWNER, "Ben", PersonRole.USER)
+                await services.people.merge(OWNER, "ann", "ben")
+    assert sorted(ended) == ["stream"] * len(leaving) + ["wait"] * len(leaving)
+
+
 async def test_a_browser_that_expires_while_it_follows_is_told(pair: Pair, clock: ManualClock) -> None:
     async with signed_in(pair) as (browser, _), following(browser, STREAMS["events"]) as followed:
         await followed.next()
