@@ -14,6 +14,8 @@ from antiphon.policy.standing import Standing
 GUEST_TOOLS = frozenset({"session_status", "sessions_history", "sessions_list", "sessions_search", "sessions_send"})
 """A guest's default tools, for the one session the guest writes to; its children may send to their requester."""
 
+STAYS = "Leave out 'deliver': the message and its reply then stay in the log"
+"""What to do about a message that cannot leave by its session's channel."""
 SUSPENDED = Deny("suspended", "Person is suspended. Only an owner can end that")
 
 _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
@@ -26,6 +28,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.LIST_RUNS: (PersonRole.USER, "Guests may not list runs"),
     Act.LIST_TREES: (PersonRole.USER, "Guests may not see trees"),
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
+    Act.SPEAK: (PersonRole.OWNER, f"Only owners may speak through a session's channel. {STAYS}"),
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
     Act.APPROVE: (PersonRole.USER, "Guests may not decide requests for approval"),
