@@ -65,7 +65,6 @@ REQUIREMENTS = {
     ),
     "sessions:4": Requirement(
         "A post is one transaction, idempotent by message id, and names the run that answers.",
-        remaining="access of others than the owner comes with people and tokens; `deliver` comes with channels",
     ),
     "sessions:5": Requirement("Appending stores and wakes readers but never runs; updatedAt never goes back."),
     "sessions:6": Requirement(

@@ -172,6 +172,7 @@ class Character:
         self.key = key
         self._story = story
         self._app = story.app
+        self._place: DeliveryContext | None = None
         self.target = story.app.services.sessions.target(key)
 
     async def hears(
@@ -182,7 +183,8 @@ class Character:
         place: DeliveryContext | None = None,
         route: Classification = PUBLIC,
     ) -> RunId:
-        """The run that answers the lines, which are one message."""
+        """The run that answers the lines, which are one message, written at the place where the session speaks."""
+        place = place or self._place
         content = text_content("\n".join(lines))
         posted = await self._app.services.inbox.post(
             principal, self.target, content, mode=mode, envelope=Envelope(place=place, classification=route)
@@ -241,7 +243,8 @@ class Character:
         await self._app.services.sessions.patch(OWNER, self.target, columns)
 
     async def speaks_at(self, to: str, channel: str = "nowhere") -> None:
-        """Its answers go to that place of the channel."""
+        """Somebody writes to it at that place of the channel, and its answers go there."""
+        self._place = DeliveryContext(channel=channel, to=to)
         await self.changes(delivery_channel=channel, delivery_to=to)
 
     async def parks(self) -> None:

@@ -566,3 +566,18 @@ def test_a_secret_is_shown_nowhere_and_does_not_count_in_the_fingerprint() -> No
     (settings,) = one.webhooks()
     assert settings.secret == SECRET
     assert SECRET not in f"{one!r} {one.model_dump_json()} {settings!r}"
+
+
+@requirement("sessions:4", "channels:1")
+async def test_an_owner_is_answered_in_the_log_and_speaks_there_if_they_say_so(
+    open_home: OpenHome, clock: ManualClock, receiver: Receiver
+) -> None:
+    async with serve_door(open_home, clock, receiver.url) as (served, client):
+        await answered(served.app, await ring(client, clock, message("!say to anna")))
+        assert (await served.post(DOOR, "!say to myself"))["reply"] == "to myself"
+        assert (await served.post(DOOR, "!say and to anna", deliver=True))["reply"] == "and to anna"
+        await quiet(served.app)
+        assert [body["text"] for body in receiver.bodies] == ["to anna", "!say and to anna", "and to anna"]
+        await served.open("api:desk")
+        refused = await served.client.post("/sessions/api:desk/messages", json={"text": "x", "deliver": True})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_place")

@@ -363,6 +363,22 @@ def test_a_session_is_renamed_reset_and_deleted(gateway: Serving) -> None:
     assert main.returncode == 1 and "main" in main.stderr
 
 
+def test_a_session_gets_a_queue_mode_of_its_own_and_people_see_where_it_came_from(gateway: Serving) -> None:
+    home = gateway.home
+    antiphon("chat", "busy", "--new", "-m", "first words", home=home)
+    assert antiphon("sessions", "edit", "busy", "--queue-mode", "steer", home=home).stdout.endswith("busy: steer\n")
+    row = antiphon_json("sessions", "show", "busy", home=home)
+    assert row["queueMode"] == "steer" and row["source"]["kind"] == "cli"
+    assert row["createdAt"] == row["startedAt"] <= row["interactedAt"]
+    shown = antiphon("sessions", "show", "busy", home=home).stdout
+    assert "While busy" in shown and "steer" in shown and "Source" in shown
+    assert "queueMode" not in antiphon_json("sessions", "edit", "busy", "--queue-mode", "inherit", home=home)
+    wrong = antiphon("sessions", "edit", "busy", "--queue-mode", "later", home=home)
+    assert wrong.returncode == 2 and "queueMode" in wrong.stderr
+    mute = antiphon("sessions", "send", "busy", "hello", "--deliver", home=home)
+    assert mute.returncode != 0 and "Leave out 'deliver'" in mute.stderr
+
+
 def test_a_word_names_a_chat_in_any_case_and_keeps_its_capitals_as_its_name(home: Path) -> None:
     with serving(home):
         begun = antiphon("chat", "Ärger", "--new", "-m", "hello", home=home)

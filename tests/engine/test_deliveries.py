@@ -13,14 +13,17 @@ from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.errors import Conflict, Denied, NotFound
+from antiphon.domain.message import text_content
+from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.deliveries.deliveries import DeliveryFilter
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.store.database import Transaction
 from antiphon.store.deliveries import NewDelivery, insert
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
-from tests.engine.stage import ManualClock, ask, config, facts, find_session, open_session, read_log, texts
+from tests.engine.stage import ManualClock, config, facts, find_session, open_session, read_log, texts, wait_end
 from tests.story import Story
 from tests.waiting import SECONDS
 
@@ -41,9 +44,21 @@ async def quiet(app: App) -> None:
         await app.deliverer.wait_idle()
 
 
+async def writes(app: App, name: str, text: str) -> Run:
+    """Somebody writes at the place where the session speaks, and waits for the answer."""
+    session = await find_session(app, name)
+    posted = await app.services.inbox.post(
+        OWNER,
+        app.services.sessions.target(name),
+        text_content(text),
+        envelope=Envelope(place=session.delivery),
+    )
+    return await wait_end(app, posted.run_id)
+
+
 async def say(app: App, text: str, name: str = "main") -> None:
     """Has the session's agent reply exactly that, and waits until the outbox is quiet."""
-    assert (await ask(app, name, f"!say {text}")).reply == text
+    assert (await writes(app, name, f"!say {text}")).reply == text
     await quiet(app)
 
 
@@ -282,8 +297,8 @@ async def test_a_restart_sends_what_was_being_sent_again_and_keeps_the_order(ope
     async with open_home(config(gateway__drain_seconds=0), Parts(channels=[first])) as app:
         await open_chat(app)
         first.will(Act.TAKE_AND_HANG)
-        await ask(app, "main", "!say one")
-        await ask(app, "main", "!say two")
+        await writes(app, "main", "!say one")
+        await writes(app, "main", "!say two")
         await first.until_asked(1)
         assert (await Story(app).deliveries())[0].status is DeliveryStatus.CLAIMED
         with pytest.raises(Conflict) as refused:
@@ -303,7 +318,7 @@ async def test_what_is_being_sent_may_end_before_the_process_does(open_home: Ope
     async with open_home(parts=Parts(channels=[channel])) as app:
         await open_chat(app)
         channel.will(Act.TAKE_SLOWLY)
-        await ask(app, "main", "!say last words")
+        await writes(app, "main", "!say last words")
         await channel.until_asked(1)
     async with open_home() as app:
         assert (await the_only(app)).status is DeliveryStatus.SENT
@@ -315,7 +330,7 @@ async def test_a_text_of_an_ended_incarnation_is_noted_there(open_home: OpenHome
     async with open_home(parts=Parts(channels=[channel])) as app:
         await open_chat(app)
         channel.hold()
-        await ask(app, "main", "!say late")
+        await writes(app, "main", "!say late")
         await channel.until_asked(1)
         before = await find_session(app, "main")
         await app.services.resets.reset(OWNER, app.services.sessions.target("main"))
@@ -402,7 +417,7 @@ async def test_the_claims_of_a_process_that_is_given_up_are_taken_over_and_what_
     async with open_app(home / "a", shared, Parts(channels=[lost])) as app:
         await open_chat(app)
         lost.hold()
-        await ask(app, "main", "!say one")
+        await writes(app, "main", "!say one")
         await lost.until_asked(1)
         claimed = await the_only(app)
 

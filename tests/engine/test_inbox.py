@@ -298,7 +298,8 @@ async def test_a_session_that_interrupts_does_so_for_nobody_who_may_not(open_hom
         owners = await post(app, "api:shared", "m-1")
         await runner.until_begun(1)
         guests = await post(app, "api:shared", "m-2", principal=GUEST)
-        assert (await find_run(app, owners.run_id)).status is RunStatus.RUNNING
+        assert not (await find_run(app, owners.run_id)).is_cancel_requested
+        assert (await find_run(app, guests.run_id)).mode is QueueMode.ENQUEUE
         runner.release_all()
         for posted in (owners, guests):
             assert (await wait_end(app, posted.run_id)).status is RunStatus.OK

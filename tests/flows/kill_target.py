@@ -21,17 +21,18 @@ import anyio
 
 import antiphon
 from antiphon import Antiphon, RunHandle, SessionHandle, ToolContext
-from antiphon.app import App, Parts, ToolFunction
+from antiphon.app import Parts, ToolFunction
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ApprovalId, RunId, SessionRow
-from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_of
+from antiphon.domain.message import AssistantMessage, JsonObject, ToolResult, UserMessage, text_content, text_of
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import NOWHERE
+from antiphon.engine.sessions.inbox import Envelope
 from antiphon.store.database import Query
 from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
@@ -130,7 +131,7 @@ class Program:
         self._holds = Holds()
         self._outside = self._home.parent
         self._commits = 0
-        self._app: App | None = None
+        self._app: Antiphon | None = None
 
     async def run(self) -> None:
         parts = Parts(commit_hook=self._on_commit, tools=self._tools(), channels=[Postbox(self._outside / "taken")])
@@ -144,7 +145,7 @@ class Program:
             }
         )
         async with antiphon.open(self._home, config=config, parts=parts) as app:
-            self._app = app.app
+            self._app = app
             match self._request.scenario:
                 case "conversation":
                     for scene in SCENES:
@@ -197,7 +198,7 @@ class Program:
         async def delegate(task: str, context: ToolContext) -> str:
             """Spawns a child and waits for it, as two calls of a model would."""
             assert self._app is not None
-            spawn, wait = self._app.tools.find("sessions_spawn"), self._app.tools.find("sessions_wait")
+            spawn, wait = self._app.app.tools.find("sessions_spawn"), self._app.app.tools.find("sessions_wait")
             assert spawn is not None and wait is not None
             answer = json.loads((await spawn.call(context, {"task": task})).text)
             waited = json.loads((await wait.call(context, {"runIds": [answer["runId"]]})).text)
@@ -218,7 +219,22 @@ class Program:
     async def _post(
         self, session: SessionHandle, message_id: str, text: str, mode: QueueMode | None = None
     ) -> RunHandle:
-        run = await session.post(text, message_id=message_id, queue_mode=mode)
+        """Posts as the owner, from the session's place if it has one."""
+        app, place = self._app, (await session.status()).delivery
+        assert app is not None
+        if place == NOWHERE:
+            run = await session.post(text, message_id=message_id, queue_mode=mode)
+        else:
+            posted = await app.app.services.inbox.post(
+                OWNER,
+                app.app.services.sessions.target(session.key),
+                text_content(text),
+                message_id=message_id,
+                mode=mode,
+                envelope=Envelope(place=place),
+            )
+            assert posted.run_id is not None
+            run = app.run(posted.run_id)
         self._note("acknowledged", json.dumps([session.key, message_id, run.id]))
         return run
 

@@ -266,10 +266,10 @@ async def approve(journey: Journey) -> None:
 
 
 async def deliver(journey: Journey, channel: FakeChannel) -> None:
-    """A reply that the platform refuses, and takes the second time."""
+    """A message that the platform refuses, and takes the second time."""
     await Story(journey.served.app).session(CHAT).speaks_at("room", NAME)
     channel.will(Act.REFUSE)
-    await journey.ask("sessions.post", key=CHAT, text="!say to the room", wait=60.0)
+    await journey.ask("sessions.post", key=CHAT, text="!say to the room", deliver=True, wait=60.0)
     await journey.served.app.deliverer.wait_idle()
     (delivery,) = (await journey.ask("deliveries.list", status=["dead"]))["deliveries"]
     await journey.ask("deliveries.retry", deliveryId=delivery["deliveryId"])

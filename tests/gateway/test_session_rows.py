@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import anyio
 import pytest
 
 from antiphon.app import Parts
@@ -13,6 +14,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import START, HeldRunner, ManualClock
 from tests.gateway.served import Json, Served, new_client, serve
+from tests.gateway.test_approvals import KEY, asked, decide, desk
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -162,3 +164,23 @@ async def test_a_session_takes_no_mode_that_does_not_exist(open_home: OpenHome) 
         assert (await row_of(served, "api:desk"))["queueMode"] == "steer"
         await served.client.patch("/sessions/api:desk", json={"queueMode": None})
         assert "queueMode" not in await row_of(served, "api:desk")
+
+
+@requirement("sessions:7", "list:2", "approvals:5")
+@pytest.mark.parametrize("is_from_outside", [False, True])
+async def test_a_session_is_not_deleted_while_a_request_waits(open_home: OpenHome, *, is_from_outside: bool) -> None:
+    async with desk(open_home) as served:
+        if is_from_outside:
+            call: Json = {"sessionKey": KEY, "arguments": {"name": "old"}}
+            assert (await served.client.post("/tools/wipe", json=call)).json()["status"] == "pending"
+            (approval,) = (await served.client.get("/approvals", params={"status": "pending"})).json()["approvals"]
+        else:
+            _, approval = await asked(served)
+        assert (await row_of(served, KEY))["pendingApprovals"] == 1
+        refused = await served.client.delete(f"/sessions/{KEY}")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "awaiting_approval")
+        await decide(served, approval, {"decision": "deny"})
+        with anyio.fail_after(SECONDS):
+            while (answer := await served.client.delete(f"/sessions/{KEY}")).status_code != 200:
+                assert answer.json()["error"]["code"] == "session_busy"  # the run goes on without the call
+                await anyio.sleep(0.01)

@@ -367,8 +367,8 @@ BUGS = (
     Bug(
         "the message does not go where the child was spawned for",
         "engine/reports/follow.py",
-        "report=report, origin=origin), place=report.place)",
-        "report=report, origin=origin), place=None)",
+        "return replace(run, place=report.place or HERE)",
+        "return replace(run, place=None)",
         "engine/test_announcements.py::"
         "test_a_requester_that_may_not_read_the_result_says_so_where_it_was_asked[sqlite-while at work]",
     ),
@@ -774,5 +774,26 @@ BUGS = (
         "if mode is not QueueMode.INTERRUPT or is_favoured(standing):",
         "if own is not None or mode is not QueueMode.INTERRUPT or is_favoured(standing):",
         "engine/test_inbox.py::test_a_session_that_interrupts_does_so_for_nobody_who_may_not[sqlite]",
+    ),
+    Bug(
+        "what an owner writes beside a channel is answered in the channel",
+        "engine/sessions/inbox.py",
+        "    if not command.is_delivered:\n        return HERE\n",
+        "    if not command.is_delivered:\n        return (await rows.find_by_row(query, session.row)).delivery\n",
+        "engine/test_places.py::test_a_reply_goes_where_its_message_came_from[sqlite]",
+    ),
+    Bug(
+        "what a sub-agent found leaves by the channel that nobody asked in",
+        "engine/reports/follow.py",
+        "place=report.place or HERE)",
+        "place=report.place)",
+        "engine/test_places.py::test_what_follows_from_a_run_goes_where_the_run_was_asked[sqlite-announced]",
+    ),
+    Bug(
+        "whoever may write speaks through the session's channel",
+        "engine/sessions/inbox.py",
+        "    if refusal := refuse_act(standing, Act.SPEAK):\n        return refusal\n",
+        "",
+        "engine/test_places.py::test_nobody_else_does_and_nothing_leaves_from_nowhere[sqlite]",
     ),
 )

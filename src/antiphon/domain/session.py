@@ -57,6 +57,10 @@ class DeliveryContext(Struct, frozen=True, kw_only=True):
 
 
 NOWHERE = DeliveryContext()
+INTERNAL = "internal"
+"""The channel of answers that stay in the log."""
+HERE = DeliveryContext(channel=INTERNAL)
+"""The place of answers that stay in the log, wherever the session's other answers go."""
 WEBCHAT = "webchat"
 """The channel of the page."""
 

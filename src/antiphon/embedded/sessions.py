@@ -59,10 +59,13 @@ class SessionHandle:
         queue_mode: QueueMode | None = None,
         sender: str | None = None,
         mentioned: bool = True,
+        deliver: bool = False,
     ) -> RunHandle:
         """Stores the message durably and returns the run that answers it, before any model is called.
 
-        With a `message_id`, a repeated call is the same message: it is stored and answered once.
+        With a `message_id`, a repeated call is the same message: it is stored and answered once. The reply stays in
+        the log, unless `deliver` lets message and reply leave by the session's channel; raises `Conflict` (`no_place`)
+        if it has none.
         """
         posted = await self._lease.services.inbox.post(
             OWNER,
@@ -70,7 +73,7 @@ class SessionHandle:
             _content(text),
             message_id=message_id,
             mode=queue_mode,
-            envelope=Envelope(sender=sender, mentioned=mentioned),
+            envelope=Envelope(sender=sender, mentioned=mentioned, deliver=deliver),
         )
         if posted.run_id is None:
             raise Conflict("Message started no run: it is stored for later turns of the group", code="not_triggered")

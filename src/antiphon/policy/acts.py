@@ -29,6 +29,8 @@ class Act(StrEnum):
     LIST_TREES = "list_trees"
     LIST_WORK = "list_work"
     """List the work of all sessions."""
+    SPEAK = "speak"
+    """Let a message and its reply leave by the session's channel."""
     DELIVER = "deliver"
     """List deliveries and send them again."""
     TOKENS = "tokens"

@@ -32,6 +32,8 @@ class RoleTools:
         return self.user if standing.role is PersonRole.USER else None
 
 
+STAYS = "Leave out 'deliver': the message and its reply then stay in the log"
+"""What to do about a message that cannot leave by its session's channel."""
 SUSPENDED = Deny("suspended", "Person is suspended. Only an owner can end that")
 
 _NO_LISTS = "Guests may not see lists of sessions, such as the page. Ask an owner to make you a user"
@@ -47,6 +49,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.LIST_RUNS: (PersonRole.USER, "Guests may not list runs"),
     Act.LIST_TREES: (PersonRole.USER, _NO_LISTS),
     Act.LIST_WORK: (PersonRole.USER, "Guests may not see who is at work"),
+    Act.SPEAK: (PersonRole.OWNER, f"Only owners may speak through a session's channel. {STAYS}"),
     Act.DELIVER: (PersonRole.OWNER, "Only the owner may see and change deliveries"),
     Act.TOKENS: (PersonRole.OWNER, "Only the owner may use tokens"),
     Act.APPROVE: (PersonRole.USER, "Guests may not decide requests for approval"),

@@ -243,6 +243,10 @@ def send_message(
         str | None,
         typer.Option("--message-id", metavar="ID", help="Makes it safe to repeat: the same id is stored once."),
     ] = None,
+    deliver: Annotated[
+        bool,
+        typer.Option("--deliver", help="Let message and reply leave by the session's channel."),
+    ] = False,
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -261,6 +265,8 @@ def send_message(
         body: JsonObject = {"text": text}
         if message_id is not None:
             body["messageId"] = message_id
+        if deliver:
+            body["deliver"] = True
         posted = client.post_message(key, body, append=True if append else None)
         run_id = posted.get("runId")
         run = client.wait_posted(str(run_id), wait) if wait is not None and run_id is not None else None

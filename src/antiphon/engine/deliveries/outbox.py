@@ -2,14 +2,16 @@
 
 import hashlib
 
-from antiphon.domain.ids import SessionId, SessionRow
+from antiphon.domain.ids import RunId, SessionId, SessionRow
+from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.run import Run
-from antiphon.domain.session import WEBCHAT, DeliveryContext
+from antiphon.domain.session import INTERNAL, WEBCHAT, DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
+from antiphon.store.sessions import SessionHead
 
-_INSIDE = frozenset({"internal", WEBCHAT})
+_INSIDE = frozenset({INTERNAL, WEBCHAT})
 """Channels whose readers read the log itself."""
 
 
@@ -41,8 +43,35 @@ async def enqueue(
     if not words.strip() or not is_external(place):
         return
     session, incarnation = on_behalf_of or (run.session, run.session_id)
-    digest = hashlib.sha256(run.id.encode()).hexdigest()
     delivery = deliveries.NewDelivery(
-        name=digest[:20], session=session, incarnation=incarnation, run_id=run.id, place=place, text=words
+        name=_name(run.id), session=session, incarnation=incarnation, run_id=run.id, place=place, text=words
     )
     await deliveries.insert(tx, delivery, at_ms)
+
+
+async def enqueue_message(
+    tx: Transaction,
+    session: SessionHead,
+    message: UserMessage,
+    place: DeliveryContext,
+    *,
+    run_id: RunId | None,
+    at_ms: int,
+) -> None:
+    """Queues the text of a person's message for the place, before the reply of the run that answers it."""
+    text = text_of(message.content)
+    if not text.strip():
+        return
+    delivery = deliveries.NewDelivery(
+        name=_name(f"{session.row} {message.message_id}"),
+        session=session.row,
+        incarnation=SessionId(session.id),
+        run_id=run_id,
+        place=place,
+        text=text,
+    )
+    await deliveries.insert(tx, delivery, at_ms)
+
+
+def _name(of: str) -> str:
+    return hashlib.sha256(of.encode()).hexdigest()[:20]

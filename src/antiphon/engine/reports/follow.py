@@ -33,7 +33,7 @@ from antiphon.domain.report import (
     on_yield,
 )
 from antiphon.domain.run import Purpose, Run, RunStatus
-from antiphon.domain.session import DeliveryContext, Session
+from antiphon.domain.session import HERE, DeliveryContext, Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import append_words, derived_id
@@ -385,8 +385,9 @@ async def _ask_for_words(tx: Transaction, report: Report, scene: _Scene, at_ms: 
 
 
 def _answering(session: Session, run_id: RunId, report: Report, origin: Run | None) -> NewRun:
-    """A run of the requester, whose answer goes to the place that the child was spawned for."""
-    return replace(_following(session, run_id, Purpose.RESULTS, report=report, origin=origin), place=report.place)
+    """A run of the requester, whose answer goes to the place that the child was spawned for, or stays in the log."""
+    run = _following(session, run_id, Purpose.RESULTS, report=report, origin=origin)
+    return replace(run, place=report.place or HERE)
 
 
 def _following(session: Session, run_id: RunId, purpose: Purpose, *, report: Report, origin: Run | None) -> NewRun:

@@ -28,11 +28,12 @@ from antiphon.domain.message import (
 )
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus
-from antiphon.domain.session import DeliveryContext, SessionType, Source
+from antiphon.domain.session import HERE, DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
 from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
+from antiphon.engine.deliveries import outbox
 from antiphon.engine.ledger.append import Arrival, Words, append_words
 from antiphon.engine.ledger.queue import join_run, queue_run
 from antiphon.engine.refusal import Refusal, accepted
@@ -43,7 +44,7 @@ from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_sess
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.flow import classify_message
-from antiphon.policy.rights import is_favoured
+from antiphon.policy.rights import STAYS, is_favoured
 from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import is_triggering
 from antiphon.store import events as log
@@ -73,6 +74,8 @@ class Envelope:
     """The mode of messages from this channel; None outside channels."""
     classification: Classification = PUBLIC
     """That of the route on which it came."""
+    deliver: bool = False
+    """Whether message and reply leave by the session's channel, for messages that did not come by it."""
 
 
 PLAIN = Envelope()
@@ -96,6 +99,8 @@ class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     """The place of the reply, as given by the channel that brought the message."""
     route: Classification
     """What the route on which it came adds to every message."""
+    is_delivered: bool
+    """Whether message and reply go to the session's place."""
     now: datetime
     at_ms: int
 
@@ -167,6 +172,7 @@ class Inbox:
             rules=self._rules,
             place=envelope.place,
             route=envelope.classification,
+            is_delivered=envelope.deliver,
             now=self._clock.now(),
             at_ms=self._clock.now_ms(),
         )
@@ -223,6 +229,9 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     session, named = found.head, MessageId(command.message.message_id)
     if command.may_repeat and (first := await log.find_message(tx, found.grant, named)):
         return _repeated(session, first, command.principal, command.message)
+    place = await _place_of_answers(tx, session, command, standing)
+    if isinstance(place, Refusal):
+        return place
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     if refusal := await refuse_message(
@@ -241,8 +250,10 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     ):
         seq = await append_words(tx, session, _words(session, command, standing), command.at_ms)
         await _count(tx, standing, session, message)
+        if command.is_delivered:
+            await outbox.enqueue_message(tx, session, message, place, run_id=None, at_ms=command.at_ms)
         return _posted(session, message, seq, None)
-    command = replace(command, mode=await _mode_for(tx, session, command, standing))
+    command = replace(command, mode=await _mode_for(tx, session, command, standing), place=place)
     joined = await _run_to_join(tx, session, command)
     if isinstance(joined, Refusal):
         return joined
@@ -264,7 +275,27 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         )
         seq = await queue_run(tx, session, _words(session, command, standing), run, at_ms=command.at_ms)
     await _count(tx, standing, session, message)
+    if command.is_delivered:
+        answered_by = joined or command.run_id
+        await outbox.enqueue_message(tx, session, message, place, run_id=answered_by, at_ms=command.at_ms)
     return _posted(session, message, seq, joined or command.run_id)
+
+
+async def _place_of_answers(
+    query: Query, session: SessionHead, command: PostMessage, standing: Standing
+) -> DeliveryContext | Refusal:
+    """The place that the message came from, which is the log unless a channel brought it. Contract: sessions 4."""
+    if command.place is not None:
+        return command.place
+    if not command.is_delivered:
+        return HERE
+    if refusal := refuse_act(standing, Act.SPEAK):
+        return refusal
+    whole = await rows.find_by_row(query, session.row)
+    assert whole is not None
+    if not outbox.is_external(whole.delivery):
+        return Refusal(Conflict(f"Session has no place outside: {session.key!r}. {STAYS}.", code="no_place"))
+    return whole.delivery
 
 
 async def _session_for(tx: Transaction, command: PostMessage) -> tuple[Standing, FoundHead | Refusal]:

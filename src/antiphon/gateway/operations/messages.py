@@ -94,6 +94,8 @@ class MessageParams(NamedSession, frozen=True, kw_only=True):
 
 
 class PostParams(MessageParams, frozen=True, kw_only=True):
+    deliver: bool = False
+    """Whether message and reply leave by the session's channel; otherwise they stay in the log. Only for owners."""
     wait: Seconds | None = None
     stream: bool = False
 
@@ -140,7 +142,9 @@ async def post_message(ask: Ask, params: PostParams) -> PostedShape | FollowResp
         parts,
         message_id=params.message_id,
         mode=params.queue_mode,
-        envelope=Envelope(sender=params.sender_name, mentioned=params.mentioned, channel=_channel_of(ask)),
+        envelope=Envelope(
+            sender=params.sender_name, mentioned=params.mentioned, channel=_channel_of(ask), deliver=params.deliver
+        ),
     )
     if params.stream and stored.run_id is not None:
         return await stream_run(ask, stored, stored.run_id)
