@@ -39,6 +39,7 @@ from antiphon.config.sections.addresses import host_in_header
 from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.config.sections.sessions import SessionScope
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.delay import LivePiece
 from antiphon.domain.errors import Invalid
@@ -96,6 +97,7 @@ from antiphon.mcp.settings import ServerSettings
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import check_files, create_private_file, make_private_directory, mend_files
 from antiphon.store.checkup import DatabaseState, check_database
+from antiphon.store.compartments import read_compartments
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrations import StoreUnusable
@@ -196,6 +198,9 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     process = ProcessId(base.ids.new("proc"))
     async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
         home_key = await find_home_key(backend.database, base.ids)
+        if config.names_compartments:
+            base = replace(base, compartments=await backend.database.read(read_compartments))
+            base = replace(base, rules=config.rules(base.compartments), webhooks=config.webhooks(base.compartments))
         app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
         async with anyio.create_task_group() as tasks:
             for task in backend.tasks:
@@ -241,6 +246,8 @@ class _Base:
     tools: Sequence[Tool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
+    compartments: Compartments | None = None
+    """Those of the home, once the database was asked for them; None if no setting names any."""
 
     async def check_model(self, name: str) -> None:
         """Raises `Invalid` for an unknown model, and for one without a key if this process works on runs.
@@ -333,9 +340,18 @@ def _build(
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
-        own_tools.append(run_command(callers, workspaces, rules, mode=mode, home=base.home))
+        own_tools.append(
+            run_command(
+                callers,
+                workspaces,
+                rules,
+                mode=mode,
+                home=base.home,
+                classification=config.classification_of_commands(base.compartments),
+            )
+        )
     tools = Toolset([*own_tools, *base.tools])
-    mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
+    mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
     worker = Worker(
         Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
         runner=parts.runner
@@ -547,10 +563,13 @@ def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSe
     )
 
 
-def mcp_settings(home: Path, config: Config) -> list[ServerSettings]:
+def mcp_settings(home: Path, config: Config, compartments: Compartments | None = None) -> list[ServerSettings]:
     """The configured MCP servers, each with the agent that may use it."""
     return [
-        _server(home, agent_id, name, section)
+        replace(
+            _server(home, agent_id, name, section),
+            classification=config.classification_of_server(section, name, compartments),
+        )
         for agent_id, servers in config.mcp_servers().items()
         for name, section in servers.items()
     ]

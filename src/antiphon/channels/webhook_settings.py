@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
 
 NAME = "webhook"
@@ -21,3 +22,5 @@ class WebhookSettings:
     principal: Principal | None
     """The principal of its messages; None for guests, one for each peer."""
     timeout_seconds: float = 30.0
+    classification: Classification = PUBLIC
+    """That of its messages."""
