@@ -48,6 +48,7 @@ from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
+from antiphon.engine.access.compartments import HomeCompartments
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.home_keys import find_home_key
 from antiphon.engine.access.ownership import Ownership
@@ -196,40 +197,56 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
+    refused: Invalid | None = None
     async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
-        home_key = await find_home_key(backend.database, base.ids)
-        if config.names_compartments:
-            base = replace(base, compartments=await backend.database.read(read_compartments))
-            base = replace(base, rules=config.rules(base.compartments), webhooks=config.webhooks(base.compartments))
-        app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
-        async with anyio.create_task_group() as tasks:
-            for task in backend.tasks:
-                tasks.start_soon(task)
-            tasks.start_soon(app.services.hub.run)
-            tasks.start_soon(app.services.hub.sweep)
-            tasks.start_soon(app.services.credentials.run)
-            tasks.start_soon(app.approved_calls.run)
-            tasks.start_soon(app.mcp.run)
-            tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
-            tasks.start_soon(app.services.health.run)
-            if config.gateway.role.works:
-                workers.append(worker)
-                tasks.start_soon(_upkeep(app).run)
-                tasks.start_soon(app.mcp_tools.run)
-                tasks.start_soon(app.timers.run)
-                has_peers = backend.processes is not None
-                tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
-                tasks.start_soon(worker.run)
-                tasks.start_soon(backend.dispatch.run, worker)
-                tasks.start_soon(app.deliverer.run)
-            try:
-                yield app
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await app.drain.run()
-                    await app.approved_calls.drain(config.gateway.drain_seconds)
-                    await app.models.aclose()
-                tasks.cancel_scope.cancel()
+        try:
+            base = await _with_compartments(base, backend.database)
+        except Invalid as error:
+            refused = error
+        else:
+            home_key = await find_home_key(backend.database, base.ids)
+            app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
+            async with anyio.create_task_group() as tasks:
+                for task in backend.tasks:
+                    tasks.start_soon(task)
+                tasks.start_soon(app.services.hub.run)
+                tasks.start_soon(app.services.hub.sweep)
+                tasks.start_soon(app.services.credentials.run)
+                tasks.start_soon(app.approved_calls.run)
+                tasks.start_soon(app.mcp.run)
+                tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
+                tasks.start_soon(app.services.health.run)
+                if config.gateway.role.works:
+                    workers.append(worker)
+                    tasks.start_soon(_upkeep(app).run)
+                    tasks.start_soon(app.mcp_tools.run)
+                    tasks.start_soon(app.timers.run)
+                    has_peers = backend.processes is not None
+                    tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
+                    tasks.start_soon(worker.run)
+                    tasks.start_soon(backend.dispatch.run, worker)
+                    tasks.start_soon(app.deliverer.run)
+                try:
+                    yield app
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await app.drain.run()
+                        await app.approved_calls.drain(config.gateway.drain_seconds)
+                        await app.models.aclose()
+                    tasks.cancel_scope.cancel()
+    if refused is not None:  # not from within the groups of tasks, which would wrap it
+        raise refused
+
+
+async def _with_compartments(base: "_Base", database: Database) -> "_Base":
+    """The same, with the compartments that settings name. Raises `Invalid` for one that does not exist."""
+    config = base.config
+    if not config.names_compartments:
+        return base
+    found = await database.read(read_compartments)
+    config.classification_of_commands(found)
+    mcp_settings(base.home, config, found)
+    return replace(base, compartments=found, rules=config.rules(found), webhooks=config.webhooks(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,6 +404,7 @@ def _build(
         sign_in=SignIn(database, rules, clock, ids),
         tokens=Tokens(database, rules, clock, ids),
         people=People(database, rules, clock, ids),
+        compartments=HomeCompartments(database, clock),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),

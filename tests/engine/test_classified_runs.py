@@ -136,7 +136,7 @@ async def test_words_of_a_guest_are_untrusted_and_so_is_what_is_made_of_them(ope
         assert of_type(log, EventType.TAINT_RAISED) == []  # only its integrity changed
 
 
-@requirement("flow:2", "flow:10")
+@requirement("flow:2")
 async def test_a_failing_tool_leaves_what_it_declares(open_home: OpenHome) -> None:
     async with telling(open_home, PARTS) as story:
         desk = await story.opens("desk")

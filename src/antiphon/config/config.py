@@ -136,7 +136,8 @@ class Config(Section):
             )
         except Invalid as error:
             raise Invalid(
-                f"{self._at(*place, 'compartments')}: {error.message} Create it with `antiphon compartments add`.",
+                f"{self._at(*place, 'compartments')}: {error.message} "
+                "Create it first, without this setting: `antiphon compartments add`.",
                 code="invalid_config",
             ) from error
 
