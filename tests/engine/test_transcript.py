@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -245,6 +245,8 @@ def test_what_a_step_has_seen_never_moves(log: Log) -> None:
 
 @requirement("flow:2")
 @given(st.lists(st.tuples(st.sampled_from((*ACTS, "compact")), st.integers(0, 5)), max_size=40), st.integers(1, 6))
+@example([("post", 0), ("call", 0), ("result", 0)], 2)
+@example([("post", 0), ("post", 0), ("steer", 0), ("step", 0), ("compact", 4), ("finish", 0), ("post", 0)], 1)
 @settings(max_examples=200)
 def test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash(acts: list[tuple[str, int]], stride: int) -> None:
     log, transcript = Log(), Transcript()

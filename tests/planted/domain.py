@@ -222,13 +222,6 @@ BUGS = (
         "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
     ),
     Bug(
-        "a context keeps what a summary replaced",
-        "domain/transcript.py",
-        "            self._made_of, self._settled_steps = summary.classification, set()\n            return\n",
-        "            return\n",
-        "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
-    ),
-    Bug(
         "a context leaves out what the run has not seen yet",
         "domain/transcript.py",
         "                made_of = made_of.join(entry.classification) if summary is None else summary.classification\n",
