@@ -1,5 +1,6 @@
 """Configuration files: TOML and JSON5 in the seeds' shape, and errors that name the line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from antiphon.app import provider_settings
 from antiphon.config.sources import find_config_file, load_config
 from antiphon.domain.agent import LONGEST
+from antiphon.domain.classification import Classification, Compartments, Level
 from antiphon.domain.errors import Invalid
 from antiphon.policy.send import SendAction, SendRule
 from antiphon.policy.visibility import AgentToAgent, Visibility
@@ -280,3 +282,33 @@ def test_errors_of_a_provider_spell_its_settings_as_the_file_does(tmp_path: Path
     (settings,) = provider_settings(config).values()
     assert settings.place("my_own", "first_byte_seconds") == f"providers.my_own.{name}"
     assert settings.place("my_own", "base_url") == "providers.my_own.base_url"
+
+
+@requirement("flow:1")
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('level = "confidential"', "Did you mean 'CONFIDENTIAL'"),
+        ('level = "SECRET"', "The levels are PUBLIC"),
+        ('level = "PUBLIC"\nperson = "ann"', "person:<id>"),
+        ('compartments = ["x"]', "is required"),
+    ],
+)
+def test_a_classification_that_is_not_written_exactly_names_its_place(tmp_path: Path, setting: str, said: str) -> None:
+    text = f'[[agents.list]]\nid = "main"\n[agents.list.classification]\n{setting}\n'
+    with pytest.raises(Invalid, match=re.escape(said)) as refused:
+        load_config(written(tmp_path, "antiphon.toml", text), environment={})
+    assert refused.value.code == "invalid_config"
+    assert "classification" in refused.value.message
+
+
+@requirement("flow:1")
+def test_an_unknown_compartment_names_its_place(tmp_path: Path) -> None:
+    text = '[channels.webhook.door]\nsecret = "0123456789abcdef"\n[channels.webhook.door.classification]\n'
+    text += 'level = "INTERNAL"\ncompartments = ["finanse"]\n'
+    config = load_config(written(tmp_path, "antiphon.toml", text), environment={})
+    assert config.names_compartments
+    with pytest.raises(Invalid, match=r"channels.webhook.door.classification.compartments.*Did you mean 'finance'"):
+        config.webhooks(Compartments(("finance",)))
+    (webhook,) = config.webhooks(Compartments(("finance", "finanse")))
+    assert webhook.classification == Classification(Level.INTERNAL, 0b10)

@@ -48,6 +48,7 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 CREDENTIALS = "a program that can open the home needs no credential"
 PROCESS = "the program is the process"
 PEOPLE = "a program acts as the owner alone"
+COMPARTMENTS = "a program that names compartments does so over HTTP"
 APPROVALS = "a program that decides requests does so over HTTP"
 MISSING = {
     "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
@@ -57,6 +58,7 @@ MISSING = {
     },
     **{f"approvals.{verb}": APPROVALS for verb in ("list", "get", "wait", "resolve")},
     **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},
+    **{f"compartments.{verb}": COMPARTMENTS for verb in ("list", "create")},
     "tokens.create": CREDENTIALS,
     "tokens.list": CREDENTIALS,
     "tokens.revoke": CREDENTIALS,

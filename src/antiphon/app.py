@@ -39,6 +39,7 @@ from antiphon.config.sections.addresses import host_in_header
 from antiphon.config.sections.agents import McpServerSection, ProviderSection
 from antiphon.config.sections.sessions import SessionScope
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
 from antiphon.domain.delay import LivePiece
 from antiphon.domain.errors import Invalid
@@ -47,6 +48,7 @@ from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
 from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
+from antiphon.engine.access.compartments import HomeCompartments
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.home_keys import find_home_key
 from antiphon.engine.access.names import PersonNames
@@ -98,6 +100,7 @@ from antiphon.mcp.settings import ServerSettings
 from antiphon.owner_token import OWNER_TOKEN_NAME
 from antiphon.private_files import check_files, create_private_file, make_private_directory, mend_files
 from antiphon.store.checkup import DatabaseState, check_database
+from antiphon.store.compartments import read_compartments
 from antiphon.store.database import CommitHook, Database
 from antiphon.store.deliveries import ChannelAccount
 from antiphon.store.migrations import StoreUnusable
@@ -196,38 +199,57 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
     prepare_home(home, is_embedded=config.database.url is None)
     workers: list[Worker] = []
     process = ProcessId(base.ids.new("proc"))
+    refused: Invalid | None = None
     async with _open_backend(base, process, workers) as backend, _open_channels(base) as channels:
-        home_key = await find_home_key(backend.database, base.ids)
-        app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
-        async with anyio.create_task_group() as tasks:
-            for task in backend.tasks:
-                tasks.start_soon(task)
-            tasks.start_soon(app.services.hub.run)
-            tasks.start_soon(app.services.hub.sweep)
-            tasks.start_soon(app.services.credentials.run)
-            tasks.start_soon(app.services.names.run)
-            tasks.start_soon(app.approved_calls.run)
-            tasks.start_soon(app.mcp.run)
-            tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
-            tasks.start_soon(app.services.health.run)
-            if config.gateway.role.works:
-                workers.append(worker)
-                tasks.start_soon(_upkeep(app).run)
-                tasks.start_soon(app.mcp_tools.run)
-                tasks.start_soon(app.timers.run)
-                has_peers = backend.processes is not None
-                tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
-                tasks.start_soon(worker.run)
-                tasks.start_soon(backend.dispatch.run, worker)
-                tasks.start_soon(app.deliverer.run)
-            try:
-                yield app
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await app.drain.run()
-                    await app.approved_calls.drain(config.gateway.drain_seconds)
-                    await app.models.aclose()
-                tasks.cancel_scope.cancel()
+        try:
+            base = await _with_compartments(base, backend.database)
+        except Invalid as error:
+            refused = error
+        else:
+            home_key = await find_home_key(backend.database, base.ids)
+            app, worker = _build(base, backend, process=process, channels=channels, home_key=home_key)
+            async with anyio.create_task_group() as tasks:
+                for task in backend.tasks:
+                    tasks.start_soon(task)
+                tasks.start_soon(app.services.hub.run)
+                tasks.start_soon(app.services.hub.sweep)
+                tasks.start_soon(app.services.credentials.run)
+                tasks.start_soon(app.services.names.run)
+                tasks.start_soon(app.approved_calls.run)
+                tasks.start_soon(app.mcp.run)
+                tasks.start_soon(Watchdog(meter=app.services.health.meter).run)
+                tasks.start_soon(app.services.health.run)
+                if config.gateway.role.works:
+                    workers.append(worker)
+                    tasks.start_soon(_upkeep(app).run)
+                    tasks.start_soon(app.mcp_tools.run)
+                    tasks.start_soon(app.timers.run)
+                    has_peers = backend.processes is not None
+                    tasks.start_soon(Indexer(backend.database, backend.notifier, has_peers=has_peers).run)
+                    tasks.start_soon(worker.run)
+                    tasks.start_soon(backend.dispatch.run, worker)
+                    tasks.start_soon(app.deliverer.run)
+                try:
+                    yield app
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await app.drain.run()
+                        await app.approved_calls.drain(config.gateway.drain_seconds)
+                        await app.models.aclose()
+                    tasks.cancel_scope.cancel()
+    if refused is not None:  # not from within the groups of tasks, which would wrap it
+        raise refused
+
+
+async def _with_compartments(base: "_Base", database: Database) -> "_Base":
+    """The same, with the compartments that settings name. Raises `Invalid` for one that does not exist."""
+    config = base.config
+    if not config.names_compartments:
+        return base
+    found = await database.read(read_compartments)
+    config.classification_of_commands(found)
+    mcp_settings(base.home, config, found)
+    return replace(base, compartments=found, rules=config.rules(found), webhooks=config.webhooks(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +266,8 @@ class _Base:
     tools: Sequence[Tool]
     """The tools of installed packages and embedding programs."""
     webhooks: Sequence[WebhookSettings]
+    compartments: Compartments | None = None
+    """Those of the home, once the database was asked for them; None if no setting names any."""
 
     async def check_model(self, name: str) -> None:
         """Raises `Invalid` for an unknown model, and for one without a key if this process works on runs.
@@ -336,9 +360,18 @@ def _build(
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
-        own_tools.append(run_command(callers, workspaces, rules, mode=mode, home=base.home))
+        own_tools.append(
+            run_command(
+                callers,
+                workspaces,
+                rules,
+                mode=mode,
+                home=base.home,
+                classification=config.classification_of_commands(base.compartments),
+            )
+        )
     tools = Toolset([*own_tools, *base.tools])
-    mcp_tools = McpTools(tools, mcp_settings(base.home, config), clock)
+    mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
     worker = Worker(
         Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
         runner=parts.runner
@@ -376,6 +409,7 @@ def _build(
         tokens=Tokens(database, rules, clock, ids),
         people=People(database, rules, clock, ids),
         names=PersonNames(database, notifier),
+        compartments=HomeCompartments(database, clock),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
         credentials=Credentials(database, clock),
@@ -552,10 +586,13 @@ def _provider(config: Config, name: str, section: ProviderSection) -> ProviderSe
     )
 
 
-def mcp_settings(home: Path, config: Config) -> list[ServerSettings]:
+def mcp_settings(home: Path, config: Config, compartments: Compartments | None = None) -> list[ServerSettings]:
     """The configured MCP servers, each with the agent that may use it."""
     return [
-        _server(home, agent_id, name, section)
+        replace(
+            _server(home, agent_id, name, section),
+            classification=config.classification_of_server(section, name, compartments),
+        )
         for agent_id, servers in config.mcp_servers().items()
         for name, section in servers.items()
     ]

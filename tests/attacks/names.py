@@ -192,7 +192,7 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post content.type | sessions.post deliver | sessions.post mentioned | "
         "sessions.post occurredAt | sessions.post queueMode | sessions.post role | "
         "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
-        "people.invite role | people.list limit | people.role role | "
+        "compartments.create name | people.invite role | people.list limit | people.role role | "
         "tokens.create namespace | "
         "tokens.create days | tokens.create scopes | trees.list includeInactive | trees.list limit | trees.list roots"
     ),

@@ -1,6 +1,7 @@
 """What events are made of, and how the taint of a session follows from it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,7 +136,7 @@ async def test_words_of_a_guest_are_untrusted_and_so_is_what_is_made_of_them(ope
         assert of_type(log, EventType.TAINT_RAISED) == []  # only its integrity changed
 
 
-@requirement("flow:2", "flow:10")
+@requirement("flow:2")
 async def test_a_failing_tool_leaves_what_it_declares(open_home: OpenHome) -> None:
     async with telling(open_home, PARTS) as story:
         desk = await story.opens("desk")
@@ -217,3 +218,29 @@ async def test_an_agent_cannot_say_how_its_call_is_classified(open_home: OpenHom
         assert (answer["status"], answer["code"]) == ("error", "invalid_arguments")
         run = await desk.answers(to_call("books", year=1, classification={"level": "PUBLIC"}))
         assert json.loads(run.reply or "")["code"] == "invalid_arguments"
+
+
+@requirement("flow:2")
+async def test_the_sessions_of_a_classified_agent_begin_with_its_classification(open_home: OpenHome) -> None:
+    agents = [{"id": "main"}, {"id": "books", "classification": {"level": "CONFIDENTIAL", "person": "person:ann"}}]
+    async with telling(open_home, PARTS, agents__list=agents) as story:
+        anns = replace(SECRET, person="person:ann")
+        desk, books = await story.opens("desk"), await story.opens("desk", agent="books")
+        assert ((await desk.session()).base, (await books.session()).base) == (PUBLIC, anns)
+        await books.answers("hello")
+        assert {event.classification for event in await books.log()} == {anns}
+        main = story.session("agent:books:main")
+        await main.answers("hello")
+        assert (await main.session()).base == (await main.session()).taint == anns
+
+
+@requirement("flow:2")
+async def test_an_agent_that_is_classified_later_raises_its_sessions_when_they_run(open_home: OpenHome) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk = await story.opens("desk")
+        await desk.answers("hello")
+    agents = [{"id": "main", "classification": {"level": "CONFIDENTIAL"}}]
+    async with telling(open_home, PARTS, agents__list=agents) as story:
+        desk = story.session("desk")
+        await desk.answers("hello")
+        assert ((await desk.session()).base, (await desk.session()).taint) == (PUBLIC, SECRET)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -130,14 +130,18 @@ class Log:
 
     def compact(self, at: int) -> None:
         """Replaces the older part of the running run's prompt, as its loop does between two steps."""
-        entries = folded(self.events).prompt_for(self.running) if self.running and not self.open else []
+        transcript = folded(self.events)
+        entries = transcript.prompt_for(self.running) if self.running and not self.open else []
         cut = min(at + 1, len(entries) - 1)
         older, kept = entries[:cut], entries[cut:]
         if cut <= 0 or isinstance(older[-1], Summary):
             return
         through = older[-1].seq
-        starts = [through, *(entry.seq for entry in kept if not isinstance(entry, Summary))]
-        data: JsonObject = {"throughSeq": through, "fromSeq": min(starts), "summary": "so far"}
+        data: JsonObject = {
+            "throughSeq": through,
+            "fromSeq": transcript.needed_from(through, kept),
+            "summary": "so far",
+        }
         self._add(EventType.COMPACTED, self.running, data=data)
         made_of = join_all(entry.classification for entry in older)
         self.events[-1] = replace(self.events[-1], classification=made_of)
@@ -241,6 +245,8 @@ def test_what_a_step_has_seen_never_moves(log: Log) -> None:
 
 @requirement("flow:2")
 @given(st.lists(st.tuples(st.sampled_from((*ACTS, "compact")), st.integers(0, 5)), max_size=40), st.integers(1, 6))
+@example([("post", 0), ("call", 0), ("result", 0)], 2)
+@example([("post", 0), ("post", 0), ("steer", 0), ("step", 0), ("compact", 4), ("finish", 0), ("post", 0)], 1)
 @settings(max_examples=200)
 def test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash(acts: list[tuple[str, int]], stride: int) -> None:
     log, transcript = Log(), Transcript()
@@ -259,4 +265,6 @@ def test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash(acts: list
         run = log.running or RunId("run_none")
         context = transcript.made_of(run)
         assert context == join_all(entry.classification for entry in transcript.prompt_for(run))
-        assert context == folded(log.events[needed_from - 1 :]).made_of(run)
+        again = folded(log.events[needed_from - 1 :])
+        assert context == again.made_of(run)
+        assert transcript.prompt_for(run) == again.prompt_for(run)

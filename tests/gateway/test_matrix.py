@@ -84,6 +84,8 @@ LEAST: Mapping[str, str] = {
     "people.resume": OWNERS,
     "people.merge": OWNERS,
     "people.remove": OWNERS,
+    "compartments.list": OWNERS,
+    "compartments.create": OWNERS,
     "tokens.list": OWNERS,
     "tokens.create": OWNERS,
     "tokens.rotate": OWNERS,
@@ -253,6 +255,7 @@ EXTRA: Mapping[str, Json] = {
     "people.merge": {"into": "owner"},
     "people.invite": {"name": "Nick"},
     "approvals.resolve": {"decision": "deny"},
+    "compartments.create": {"name": "finance"},
 }
 
 

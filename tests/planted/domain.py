@@ -229,4 +229,25 @@ BUGS = (
         "    if not role:\n",
         "gateway/test_person_names.py::test_nobody_is_shown_with_somebody_elses_name",
     ),
+    Bug(
+        "a context forgets what results were made of",
+        "domain/transcript.py",
+        "            if step in self._settled_steps:\n",
+        "            if step not in self._settled_steps:\n",
+        "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+    ),
+    Bug(
+        "a context leaves out what the run has not seen yet",
+        "domain/transcript.py",
+        "                made_of = made_of.join(entry.classification) if summary is None else summary.classification\n",
+        "                made_of = made_of if summary is None else summary.classification\n",
+        "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+    ),
+    Bug(
+        "a message that waited when the log was compacted is lost with a crash",
+        "domain/transcript.py",
+        ", *(entry.seq for entry in self._waiting)])",
+        "])",
+        "engine/test_transcript.py::test_the_context_is_what_the_prompt_is_made_of_also_after_a_crash",
+    ),
 )

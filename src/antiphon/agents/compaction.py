@@ -60,11 +60,11 @@ async def compact(asking: Asking, entries: Sequence[Entry], framing: Framing) ->
         return False
     older, kept = entries[:cut], entries[cut:]
     context = asking.context
-    last = older[-1]
-    assert isinstance(last, Input | Step)
+    last, transcript = older[-1], context.transcript
+    assert isinstance(last, Input | Step) and transcript is not None
     data: JsonObject = {
         "throughSeq": last.seq,
-        "fromSeq": min([last.seq, *(entry.seq for entry in kept if isinstance(entry, Input | Step))]),
+        "fromSeq": transcript.needed_from(last.seq, kept),
         "entries": len(older),
     }
     usage = NO_USAGE

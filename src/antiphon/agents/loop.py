@@ -38,7 +38,7 @@ from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.caps import Cap
 from antiphon.policy.rights import may_call
-from antiphon.policy.session_tools import SESSION_TOOLS, YIELD_TOOL
+from antiphon.policy.session_tools import SESSION_TOOLS, SHOW_OTHERS, YIELD_TOOL
 
 logger = logging.getLogger(__name__)
 
@@ -333,9 +333,10 @@ def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classificat
 
 def _source(output: ToolOutput, tool: str, context: RunContext) -> Classification:
     """What the result adds to the context. The session tools show whatever may flow to the session's taint."""
-    if tool in SESSION_TOOLS:
-        return output.classification.join(context.taint).distrusted()
-    return output.classification
+    if tool not in SESSION_TOOLS:
+        return output.classification
+    made_of = output.classification.join(context.taint)
+    return made_of.distrusted() if tool in SHOW_OTHERS else made_of
 
 
 def _only_reads(tool: Tool | None) -> bool:

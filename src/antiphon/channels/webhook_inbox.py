@@ -22,7 +22,7 @@ from antiphon.domain.text import bracketed_name
 from antiphon.engine.deliveries.replies import ChannelReply, Replies
 from antiphon.engine.services import Services
 from antiphon.engine.sessions.inbox import Envelope
-from antiphon.engine.sessions.sessions import Newcomer
+from antiphon.engine.sessions.sessions import Newcomer, SessionAttributes
 from antiphon.incoming import decode
 from antiphon.wire.runs import PostedShape
 from antiphon.wire.runs import posted as shown_posted
@@ -100,6 +100,7 @@ class WebhookInbox:
             target,
             agent_id=webhook.agent_id,
             source=Source(kind="channel", platform=NAME),
+            attributes=SessionAttributes(taint=webhook.classification),
             place=place,
             newcomer=_newcomer(webhook, message),
         )
@@ -108,7 +109,12 @@ class WebhookInbox:
             target,
             text_content(message.text),
             message_id=self._message_id(webhook, message),
-            envelope=Envelope(sender=message.sender, place=place, queue_mode=webhook.queue_mode),
+            envelope=Envelope(
+                sender=message.sender,
+                place=place,
+                queue_mode=webhook.queue_mode,
+                classification=webhook.classification,
+            ),
         )
         answer = replace(shown_posted(posted), message_id=message.message_id)
         if message.wait is None or posted.run_id is None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
 from antiphon.domain.queue_mode import QueueMode
 
@@ -24,3 +25,5 @@ class WebhookSettings:
     queue_mode: QueueMode = QueueMode.COLLECT
     """How its messages are handled if their session is busy, unless the session has a mode of its own."""
     timeout_seconds: float = 30.0
+    classification: Classification = PUBLIC
+    """That of its messages."""

@@ -8,7 +8,18 @@ import typer
 from typer.exceptions import TyperException
 
 from antiphon import __version__
-from antiphon.cli.commands import approvals, chat, config, deliveries, doctor, people, runs, sessions, tokens
+from antiphon.cli.commands import (
+    approvals,
+    chat,
+    compartments,
+    config,
+    deliveries,
+    doctor,
+    people,
+    runs,
+    sessions,
+    tokens,
+)
 from antiphon.cli.commands.mcp import mcp
 from antiphon.cli.commands.migrate import migrate
 from antiphon.cli.commands.open import open_page
@@ -38,6 +49,7 @@ app.command()(who)
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(deliveries.app, name="deliveries")
 app.add_typer(people.app, name="people")
+app.add_typer(compartments.app, name="compartments")
 app.add_typer(tokens.app, name="tokens")
 app.command()(mcp)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
@@ -21,6 +22,7 @@ from antiphon.config.sections.agents import (
     SubagentsSection,
 )
 from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection
+from antiphon.config.sections.classification import ClassificationSection
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
@@ -28,6 +30,7 @@ from antiphon.config.sections.sessions import GroupsSection, MessagesSection, Se
 from antiphon.config.sections.tools import ToolsSection
 from antiphon.domain.actor import OWNER
 from antiphon.domain.agent import Agent, DailyLimits, RunLimits
+from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
@@ -81,10 +84,62 @@ class Config(Section):
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def agent_map(self) -> dict[AgentId, Agent]:
+    def agent_map(self, compartments: Compartments | None = None) -> dict[AgentId, Agent]:
         """The agents; `main` with the defaults where none is listed."""
         listed = self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
-        return {AgentId(section.id): self._agent(section) for section in listed}
+        return {
+            AgentId(section.id): replace(
+                self._agent(section),
+                classification=self._classification(
+                    section.classification, compartments, "agents", "list", str(index), "classification"
+                ),
+            )
+            for index, section in enumerate(listed)
+        }
+
+    @property
+    def names_compartments(self) -> bool:
+        """Whether a setting names a compartment, so that the names must be looked up."""
+        return any(
+            section is not None and section.compartments
+            for section in (
+                self.tools.run_command.classification,
+                *(agent.classification for agent in self.agents.list),
+                *(webhook.classification for webhook in self.channels.webhook.values()),
+                *(
+                    server.classification
+                    for servers in (self.agents.defaults, *self.agents.list)
+                    for server in servers.mcp_servers.values()
+                ),
+            )
+        )
+
+    def classification_of_commands(self, compartments: Compartments | None = None) -> Classification:
+        """What the output of commands is made of."""
+        section = self.tools.run_command.classification
+        return self._classification(section, compartments, "tools", "run_command", "classification")
+
+    def classification_of_server(
+        self, section: McpServerSection, name: str, compartments: Compartments | None = None
+    ) -> Classification:
+        return self._classification(section.classification, compartments, "mcp_servers", name, "classification")
+
+    def _classification(
+        self, section: ClassificationSection | None, compartments: Compartments | None, *place: str
+    ) -> Classification:
+        """The classification of a setting. Without a table of compartments, their names are not looked up."""
+        if section is None:
+            return PUBLIC
+        try:
+            return (section.without_compartments if compartments is None else section).classification(
+                compartments or NO_COMPARTMENTS
+            )
+        except Invalid as error:
+            raise Invalid(
+                f"{self._at(*place, 'compartments')}: {error.message} "
+                "Create it first, without this setting: `antiphon compartments add`.",
+                code="invalid_config",
+            ) from error
 
     def place_of_model(self, agent_id: AgentId) -> tuple[str, ...]:
         """The setting that gives the agent its model."""
@@ -124,9 +179,12 @@ class Config(Section):
             subagents=defaults.subagents.overlaid(section.subagents).rules(),
         )
 
-    def rules(self) -> Rules:
-        """What use cases go by. Raises `Invalid` where settings contradict one another."""
-        agents = self.agent_map()
+    def rules(self, compartments: Compartments | None = None) -> Rules:
+        """What use cases go by. Raises `Invalid` where settings contradict one another.
+
+        `compartments` are those of the home; without them, their names in settings are not looked up.
+        """
+        agents = self.agent_map(compartments)
         if self.gateway.role is not ProcessRole.ALL and self.database.url is None:
             raise Invalid(
                 f"{self._at('gateway', 'role')}: {self.gateway.role.value!r} needs a shared database. "
@@ -226,7 +284,7 @@ class Config(Section):
         spelt = self.origins.spelt(*place)
         return f"{self.origins.where(spelt)}: {'.'.join(spelt)}"
 
-    def webhooks(self) -> list[WebhookSettings]:
+    def webhooks(self, compartments: Compartments | None = None) -> list[WebhookSettings]:
         """The webhooks with their secrets. Raises `Invalid` for one without a secret that protects."""
         default = self.agents.default or next(iter(self.agent_map()))
         found: list[WebhookSettings] = []
@@ -249,6 +307,9 @@ class Config(Section):
                     principal=OWNER if section.principal == "owner" else None,
                     queue_mode=section.queue_mode,
                     timeout_seconds=section.timeout_seconds,
+                    classification=self._classification(
+                        section.classification, compartments, "channels", "webhook", name, "classification"
+                    ),
                 )
             )
         return found

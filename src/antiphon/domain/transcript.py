@@ -225,6 +225,14 @@ class Transcript:
                 made_of = made_of.join(entry.classification) if summary is None else summary.classification
         return made_of
 
+    def needed_from(self, through: int, kept: Iterable[Entry]) -> int:
+        """The first event that a fold needs, if a summary replaces all through `through` and these entries stay.
+
+        Messages that wait for a later run may be older than what is replaced.
+        """
+        stays = (entry.seq for entry in kept if not isinstance(entry, Summary))
+        return min([through, *stays, *(entry.seq for entry in self._waiting)])
+
     def _made_of_entry(self, entry: Entry) -> Classification:
         """What a settled entry was made of, with the results that have come since."""
         if isinstance(entry, Step):

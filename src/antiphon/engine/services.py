@@ -7,6 +7,7 @@ from antiphon.domain.cursors import Cursors
 from antiphon.domain.home_key import HomeKey
 from antiphon.domain.ids import Ids
 from antiphon.engine.access.buckets import Buckets
+from antiphon.engine.access.compartments import HomeCompartments
 from antiphon.engine.access.credentials import Credentials
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.ownership import Ownership
@@ -62,6 +63,7 @@ class Services:
     tokens: Tokens
     people: People
     names: PersonNames
+    compartments: HomeCompartments
     buckets: Buckets
     ownership: Ownership
     credentials: Credentials

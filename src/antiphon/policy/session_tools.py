@@ -8,6 +8,10 @@ from antiphon.policy.visibility import VisibilityRules
 
 WAIT_TOOL = "sessions_wait"
 """The tool that answers with the results it waited for."""
+SHOW_OTHERS = frozenset(
+    {"sessions_history", "sessions_list", "sessions_search", "sessions_send", "sessions_wait", "subagents"}
+)
+"""Session tools whose results hold words of other sessions."""
 YIELD_TOOL = "sessions_yield"
 """The tool that ends the calling run."""
 

@@ -10,6 +10,7 @@ from anyio import to_thread
 from pydantic import Field, field_validator
 
 from antiphon.domain.agent import Agent, Effect, SandboxMode
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode
 from antiphon.domain.session import Session
 from antiphon.engine.access.caller import Caller
@@ -46,9 +47,15 @@ class CommandArguments(Arguments):
 
 
 def run_command(
-    callers: Callers, workspaces: Workspaces, rules: Rules, *, mode: CommandMode, home: Path
+    callers: Callers,
+    workspaces: Workspaces,
+    rules: Rules,
+    *,
+    mode: CommandMode,
+    home: Path,
+    classification: Classification = PUBLIC,
 ) -> SessionTool[CommandArguments]:
-    """The tool for a mode other than `off`."""
+    """The tool for a mode other than `off`; `classification` is that of the output of commands."""
     commands = Commands()
 
     async def carry_out(caller: Caller, arguments: CommandArguments) -> Mapping[str, Any]:
@@ -67,7 +74,7 @@ def run_command(
         )
         return _answer(await commands.run(command), agent, limits.time)
 
-    return SessionTool(
+    command_tool = SessionTool(
         "run_command",
         DESCRIPTION,
         CommandArguments,
@@ -84,6 +91,8 @@ def run_command(
         effects=_effects(rules, mode),
         is_idempotent=False,
     )
+    command_tool.classification = classification
+    return command_tool
 
 
 def _needs_walls(caller: Caller, agent: Agent, session: Session, mode: CommandMode) -> bool:

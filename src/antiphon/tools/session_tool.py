@@ -17,6 +17,7 @@ from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import ToolContext, ToolOutput
 from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.caller import Caller
@@ -82,6 +83,8 @@ class SessionTool(Generic[A]):
         """Codes of failures that the tool answers itself."""
         self._effects = effects
         self._is_idempotent = is_idempotent
+        self.classification = PUBLIC
+        """That of its results, beside what the caller's session holds already."""
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
 
     @property
@@ -101,8 +104,9 @@ class SessionTool(Generic[A]):
         try:
             answer = await self._carry_out(context.caller, self._parse(arguments))
         except AntiphonError as error:
-            return ToolOutput(failure_text(error), is_error=True)
-        return ToolOutput(_encode(answer).decode(), is_error=answer.get("status") == "error")
+            return ToolOutput(failure_text(error), is_error=True, classification=self.classification)
+        is_error = answer.get("status") == "error"
+        return ToolOutput(_encode(answer).decode(), is_error=is_error, classification=self.classification)
 
     def _parse(self, arguments: JsonObject) -> A:
         """Raises `Invalid`, which names the parameter and the accepted values."""

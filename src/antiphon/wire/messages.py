@@ -79,6 +79,8 @@ class ClassificationShape(Shape, frozen=True, kw_only=True):
 
     level: str
     integrity: str
+    person: str | None = None
+    """Whose data it is: `person:<id>`, or `people` for several persons."""
 
 
 class MessageShape(Shape, frozen=True, kw_only=True):
@@ -160,7 +162,9 @@ def message(event: Event, *, with_images: bool = True, author: str | None = None
     label = None
     if event.classification != PUBLIC:
         label = ClassificationShape(
-            level=event.classification.level.name, integrity=event.classification.integrity.value
+            level=event.classification.level.name,
+            integrity=event.classification.integrity.value,
+            person=event.classification.person,
         )
     return MessageShape(
         seq=event.seq,

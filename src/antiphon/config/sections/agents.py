@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from antiphon.config.sections.addresses import WebAddress
+from antiphon.config.sections.classification import ClassificationSection
 from antiphon.config.sections.limits import DailySection, RunLimitsSection
 from antiphon.config.sections.section import MOST_MEBIBYTES, MOST_MINUTES, MOST_SECONDS, Section
 from antiphon.domain.agent import Effect, SandboxMode, SubagentRules
@@ -138,6 +139,8 @@ class McpServerSection(Section):
     """What each tool does to the world; `*` for the others. Unless set: `writes`, `leaves`."""
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     """How long a call, and the start of the server, may take."""
+    classification: ClassificationSection | None = None
+    """The results of its tools, which are untrusted in any case; public unless set."""
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
@@ -198,6 +201,8 @@ class AgentSection(Section):
     """Replaces all of `limits.run`."""
     daily: DailySection | None = None
     """Replaces all of `limits.daily`."""
+    classification: ClassificationSection | None = None
+    """Its instructions, and the base of its new sessions; public and trusted unless set."""
 
     _check_names = field_validator("mcp_servers")(_server_names)
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, SecretSt
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
+from antiphon.config.sections.classification import ClassificationSection
 from antiphon.config.sections.section import Section
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
@@ -48,6 +49,8 @@ class WebhookSection(Section):
     answers all messages that wait with one run."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
+    classification: ClassificationSection | None = None
+    """Its messages, and the base of its new sessions; public unless set. Guests' messages are untrusted in any case."""
 
     def key(self) -> str | None:
         """The secret set here or named by `secret_env`."""

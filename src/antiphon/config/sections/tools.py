@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from pydantic import Field, field_validator
 
+from antiphon.config.sections.classification import ClassificationSection
 from antiphon.config.sections.section import MOST_DAYS, Section
 from antiphon.domain.sandbox import CommandMode
 from antiphon.policy.approvals import PEOPLE, REQUIRED, ApprovalRules, problem_of_pattern
@@ -31,6 +32,8 @@ class RunCommandSection(Section):
     mode: CommandMode = CommandMode.OFF
     """Whether agents have `run_command`: always in a sandbox, or on the `host` for sessions that are not sandboxed.
     There a command may do anything that this process may do."""
+    classification: ClassificationSection | None = None
+    """The output of commands; public and trusted unless set."""
 
 
 class ApprovalSection(Section):

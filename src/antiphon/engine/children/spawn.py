@@ -238,7 +238,7 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     if refusal := await _refuse(tx, command, parent, rules):
         return Refusal(refusal)
     own, rel_dir = rules.agents[parent.agent_id], command.rel_dir
-    child = await _create(tx, command, parent)
+    child = await _create(tx, command, parent, rules)
     if request.context is Context.FORK:
         child = await copy_conversation(tx, parent, child, origin=origin, at_ms=command.at_ms)
     limit = own.subagents.time_limit
@@ -319,7 +319,7 @@ def _key_of(command: SpawnChild) -> SessionKey:
     return subagent_key(command.agent_id, command.uuid)
 
 
-async def _create(tx: Transaction, command: SpawnChild, parent: Session) -> Session:
+async def _create(tx: Transaction, command: SpawnChild, parent: Session, rules: Rules) -> Session:
     """The child's session: at its parent's taint, within its clearance, without a channel of its own."""
     request = command.request
     child = await create_session(
@@ -328,6 +328,7 @@ async def _create(tx: Transaction, command: SpawnChild, parent: Session) -> Sess
             principal=command.caller.principal,
             target=NamedTarget(_key_of(command), None),
             agent_id=command.agent_id,
+            base=rules.agents[command.agent_id].classification,
             source=Source(kind="spawn", interactive=False, trigger_id=command.caller.call_id),
             attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=parent.clearance),
             parent=parent.row,

@@ -19,6 +19,7 @@ from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessag
 from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
+from antiphon.policy.flow import may_enter
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -181,7 +182,7 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
     if raised == taint:
         return None
     await rows.set_taint(tx, run.session_id, raised)
-    if made_of.flows_to(taint):
+    if may_enter(made_of, taint):
         return None
     names = await read_compartments(tx) if raised.compartments else NO_COMPARTMENTS
     return NewEvent(

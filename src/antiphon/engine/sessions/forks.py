@@ -104,6 +104,7 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
             target=NamedTarget(key, None),
             agent_id=source.agent_id,
             source=replace(source.source, kind="api", platform=None, trigger_id=None),
+            base=source.base,
             attributes=SessionAttributes(clearance=source.clearance, metadata={"forkedFrom": forked_from}),
             new_session_id=command.new_session_id,
             at_ms=command.at_ms,

@@ -90,6 +90,8 @@ class OpenSession:
     target: NamedTarget
     agent_id: AgentId
     """The agent of the session, if it is new."""
+    base: Classification = PUBLIC
+    """That of the agent, which a new session has at least."""
     source: Source
     attributes: SessionAttributes = NO_ATTRIBUTES
     parent: SessionRow | None = None
@@ -172,6 +174,7 @@ class Sessions:
             principal=principal,
             target=target,
             agent_id=owner_agent,
+            base=self._rules.agent(owner_agent).classification,
             source=source,
             attributes=attributes,
             place=place,
@@ -343,9 +346,10 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         columns["type"] = SessionType.GROUP.value
     if command.place is not None:
         columns |= _place_columns(command.place)
-    if attributes.taint is not None:
+    base = command.base.join(attributes.taint or PUBLIC)
+    if base is not PUBLIC:
         names = ("base_level", "base_compartments", "base_integrity", "base_person")
-        columns |= zip(names, classification_values(attributes.taint), strict=True)
+        columns |= zip(names, classification_values(base), strict=True)
     if attributes.clearance is not None:
         columns |= clearance_columns(attributes.clearance)
     new = rows.NewSession(

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from antiphon.gateway.operations import (
     access,
     approvals,
+    compartments,
     deliveries,
     health,
     messages,
@@ -45,6 +46,7 @@ TABLE = table_of(
         *deliveries.OPERATIONS,
         *tools.OPERATIONS,
         *people.OPERATIONS,
+        *compartments.OPERATIONS,
         *access.OPERATIONS,
         *webhooks.OPERATIONS,
         *health.OPERATIONS,

@@ -1,0 +1,47 @@
+"""`antiphon compartments`: names for data that belongs together. Contract: flow 1."""
+
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
+from antiphon.cli.exits import command
+
+app = typer.Typer(no_args_is_help=True, help="Name compartments, which classifications may use.")
+
+
+@app.command("list")
+@command
+def list_compartments(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List the names, in the order in which they were created."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show_json, show_table
+    from antiphon.cli.rendering.rows import rows_of
+
+    with connect(home, config) as client:
+        answer = client.get("/compartments")
+    if as_json:
+        show_json(answer)
+        return
+    rows = rows_of(answer, "compartments")
+    show_table(["Compartment", "State"], [[str(row["name"]), "retired" if row["retired"] else ""] for row in rows])
+
+
+@app.command("add")
+@command
+def add_compartment(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a-z, 0-9 and _ . : @ + -.")],
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a compartment. Its name is never used again."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.rendering.output import show, show_json
+
+    with connect(home, config) as client:
+        answer = client.post("/compartments", {"name": name})
+    if as_json:
+        show_json(answer)
+    else:
+        show(f"Compartment {answer['name']} can be used in classifications now.")
