@@ -74,7 +74,7 @@ def test_every_operation_has_types_a_scope_a_target_and_words(operation: AnyOper
     if (
         operation.http.method == "GET"
         and operation.scope is not None
-        and operation.noun not in ("tokens", "people", "approvals", "standing-approvals")
+        and operation.noun not in ("tokens", "people", "compartments", "approvals", "standing-approvals")
     ):
         assert operation.scope is TokenScope.READ
 
@@ -219,6 +219,8 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await sign_in_and_out(journey)
     await invite_and_remove(journey)
     await journey.ask("tokens.list")
+    await journey.ask("compartments.create", name="finance")
+    assert (await journey.ask("compartments.list"))["compartments"][0]["name"] == "finance"
     await journey.ask("tokens.rotate", tokenId=token["id"])
     await journey.ask("tokens.revoke", tokenId=token["id"])
     await journey.ask("sessions.delete", key=CHAT)
