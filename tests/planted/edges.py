@@ -288,8 +288,8 @@ BUGS = (
     Bug(
         "a webhook's messages follow the configuration's queue mode",
         "channels/webhook_inbox.py",
-        "envelope=Envelope(sender=message.sender, place=place, queue_mode=webhook.queue_mode)",
-        "envelope=Envelope(sender=message.sender, place=place)",
+        "                queue_mode=webhook.queue_mode,\n",
+        "",
         "gateway/test_session_rows.py::test_a_channel_collects_unless_it_or_the_session_says_otherwise[sqlite-None-None-2]",
     ),
 )
