@@ -41,7 +41,7 @@ PAST = {
     *("events.created_at", "runs.created_at", "runs.ended_at", "tokens.used_at", "processes.started_at"),
     *("exchanges.created_at", "exchanges.ended_at", "deliveries.ended_at", "spawns.created_at"),
     *("reports.created_at", "reports.ended_at", "people.created_at", "identities.created_at"),
-    *("approvals.decided_at", "approvals.begun_at", "standing_approvals.created_at"),
+    *("approvals.decided_at", "approvals.begun_at", "standing_approvals.created_at", "compartments.created_at"),
 }
 """Times that say what happened, and for which nothing waits."""
 READ_WITH_LIMIT = {"runs.deadline", "runs.wait_until", "exchanges.wait_until"}

@@ -63,6 +63,10 @@ async def _let_in(tx: Transaction, session: SessionRow, principal: Principal = G
 OWNERS: dict[str, Callable[[World], Awaitable[Any]]] = {
     "sessions.list": lambda world: world.app.services.sessions.list(GUEST, SessionFilter(), limit=5),
     "sessions.open": lambda world: world.app.services.sessions.open(GUEST, world.target("new")),
+    "sessions.patch a label": lambda world: world.app.services.sessions.patch(
+        GUEST, world.target("shared"), {"label": "mine"}
+    ),
+    "sessions.delete": lambda world: world.app.services.sessions.delete(GUEST, world.target("shared")),
     "sessions.patch a model": lambda world: world.app.services.sessions.patch(
         GUEST, world.target("shared"), {"model": "offline"}
     ),
@@ -114,8 +118,6 @@ async def test_a_guest_that_is_refused_leaves_everything_as_it_was(world: World)
 
 OF_A_SESSION: dict[str, Callable[[App, NamedTarget], Awaitable[Any]]] = {
     "sessions.get": lambda app, target: app.services.sessions.get(GUEST, target),
-    "sessions.patch": lambda app, target: app.services.sessions.patch(GUEST, target, {"label": "mine"}),
-    "sessions.delete": lambda app, target: app.services.sessions.delete(GUEST, target),
     "resets.reset": lambda app, target: app.services.resets.reset(GUEST, target),
     "forks.fork": lambda app, target: app.services.forks.fork(GUEST, target, None),
     "inbox.post": lambda app, target: app.services.inbox.post(GUEST, target, text_content("hello")),

@@ -108,7 +108,7 @@ OF_CHANNELS = frozenset(
     }
 )
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
-BEYOND_CHANNELS = ("approvals.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke")
+BEYOND_CHANNELS = ("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke")
 """How the names of operations begin whose scopes such a token never has."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
