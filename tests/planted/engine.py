@@ -131,8 +131,8 @@ BUGS = (
     ),
     Bug(
         "what comes late for an ended conversation is lost to it",
-        "engine/ledger/append.py",
-        "        await rows.stretch_incarnation(tx, addition.incarnation, position.last_seq)\n",
+        "store/events.py",
+        "        await sessions.stretch_incarnation(tx, incarnation, last_seq)\n",
         "        pass\n",
         "engine/test_reports.py::"
         "test_a_result_that_comes_after_a_reset_goes_to_the_old_incarnation_and_starts_nothing[sqlite]",

@@ -134,8 +134,8 @@ BUGS = (
     Bug(
         "a suspended person may do what they could before",
         "policy/rights.py",
-        "    if standing.is_suspended:\n        return SUSPENDED\n    least",
-        "    least",
+        "    if standing.is_suspended:\n        return SUSPENDED\n    return _ACTS",
+        "    return _ACTS",
         "engine/test_people.py::test_nothing_of_a_suspended_person_begins_or_goes_on[sqlite]",
     ),
     Bug(

@@ -125,8 +125,8 @@ BUGS = (
     Bug(
         "who follows a session is not woken by what happens there",
         "store/events.py",
-        "    tx.wake(session)\n    return Position",
-        "    return Position",
+        "    tx.wake(session)\n    return last_seq",
+        "    return last_seq",
         "gateway/test_sse.py::test_following_gives_the_page_and_then_what_happens[sqlite]",
     ),
     Bug(

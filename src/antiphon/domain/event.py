@@ -44,7 +44,7 @@ UNREADABLE = "[This entry cannot be read: its stored form is damaged.]"
 """Stands in the place of what an entry said."""
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True, gc=False):
     """One stored fact. The three message types set `message`; `data` holds the rest."""
 
     session: SessionRow
@@ -68,7 +68,7 @@ def is_bad_end(event: Event) -> bool:
     return event.type == EventType.RUN_FINISHED and event.data.get("status") != "ok"
 
 
-class NewEvent(Struct, frozen=True, kw_only=True):
+class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
     """An event without a number yet."""
 
     type: EventType

@@ -38,7 +38,7 @@ class ProvenanceKind(StrEnum):
     SYNTHETIC = "synthetic"
 
 
-class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where a message came from; only `external` messages are a person's words. Contract: events 1, 2."""
 
     kind: ProvenanceKind = ProvenanceKind.EXTERNAL
@@ -63,7 +63,7 @@ class ExchangeStage(StrEnum):
     """Words that arrived when nothing waited for them; they start no run."""
 
 
-class ExchangeStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ExchangeStep(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The place of a message in its exchange. Contract: send 4 to 6."""
 
     id: str
@@ -90,7 +90,7 @@ class ReportStage(StrEnum):
     """The record again, for the child that words the text for the requester's channel."""
 
 
-class ReportStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReportStep(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The place of a message in a report. Contract: spawn 7."""
 
     id: str
@@ -127,20 +127,20 @@ def report_for_people(stage: str, source: str) -> str:
             return f"{stage} from {source}"
 
 
-class TextPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="text", tag_field="type"):
+class TextPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="text", tag_field="type", gc=False):
     text: str
     provider: JsonObject | None = None
     """Data that the provider wants back with this part (signatures, ids); opaque, only for that provider."""
 
 
-class ThinkingPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="thinking", tag_field="type"):
+class ThinkingPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="thinking", tag_field="type", gc=False):
     """A model's reasoning: kept for its provider, never shown on the wire."""
 
     text: str
     provider: JsonObject | None = None
 
 
-class ToolCallPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="call", tag_field="type"):
+class ToolCallPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="call", tag_field="type", gc=False):
     call_id: str
     """The provider's id, unique only within its message; a call's own name is (message seq, index)."""
     name: str
@@ -149,7 +149,7 @@ class ToolCallPart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="c
     provider: JsonObject | None = None
 
 
-class ImagePart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="image", tag_field="type"):
+class ImagePart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="image", tag_field="type", gc=False):
     mime_type: str
     data: str
     """Base64."""
@@ -158,7 +158,7 @@ class ImagePart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="imag
 Part: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ImagePart
 
 
-class Usage(Struct, frozen=True, array_like=True):
+class Usage(Struct, frozen=True, array_like=True, gc=False):
     """Tokens and money; sums of steps."""
 
     input_tokens: int = 0
@@ -187,7 +187,7 @@ class Usage(Struct, frozen=True, array_like=True):
 NO_USAGE = Usage()
 
 
-class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="user", tag_field="role"):
+class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="user", tag_field="role", gc=False):
     """A message posted or appended to a session."""
 
     message_id: str
@@ -209,7 +209,9 @@ class UserMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="us
         return text_of(self.content)
 
 
-class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant", tag_field="role"):
+class AssistantMessage(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag="assistant", tag_field="role", gc=False
+):
     """One step of a model: text and calls."""
 
     message_id: str
@@ -237,7 +239,7 @@ class AssistantMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, ta
         return tuple(part for part in self.content if isinstance(part, ToolCallPart))
 
 
-class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="toolResult", tag_field="role"):
+class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="toolResult", tag_field="role", gc=False):
     """The outcome of one call. Contract: runs 8."""
 
     message_id: str

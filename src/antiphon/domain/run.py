@@ -88,7 +88,7 @@ MAX_ATTEMPTS = 3
 """Crashed attempts after which a run ends with code `crashed`. Contract: runs 8."""
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Struct, frozen=True, kw_only=True, gc=False):
     """One row of the ledger."""
 
     id: RunId
@@ -197,7 +197,7 @@ def followed(run: Run, last: Run) -> Run:
     )
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class Outcome(Struct, frozen=True, kw_only=True, gc=False):
     """How a run ended, as reported by its runner."""
 
     status: RunStatus

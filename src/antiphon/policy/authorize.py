@@ -16,7 +16,7 @@ from antiphon.policy.rights import decide_act, reaches_all
 from antiphon.policy.standing import Standing
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Limits(Struct, frozen=True, kw_only=True, gc=False):
     """How far a credential lets its principal act."""
 
     scopes: frozenset[TokenScope] = ALL_SCOPES

@@ -36,7 +36,7 @@ class Viewer:
         return self.visibility is Visibility.ALL and rules.enabled and rules.admits(self.session.agent_id)
 
 
-class Reach(Struct, frozen=True, kw_only=True):
+class Reach(Struct, frozen=True, kw_only=True, gc=False):
     """The sessions that an actor reaches in one act."""
 
     act: Act
@@ -59,7 +59,7 @@ class Reach(Struct, frozen=True, kw_only=True):
         return EVERYTHING if self.participant is None else PUBLIC
 
 
-class Grant(Struct, frozen=True, kw_only=True):
+class Grant(Struct, frozen=True, kw_only=True, gc=False):
     """One session that an actor may see or change in one act."""
 
     act: Act

@@ -39,15 +39,19 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
 }
 """The least role that may perform an act, with the message that others get. Sessions have a reach besides."""
 _RANKS = (PersonRole.GUEST, PersonRole.USER, PersonRole.OWNER)
+_ACTS: Mapping[tuple[PersonRole | None, Act], Decision] = {
+    (role, act): ALLOW if _RANKS.index(role or PersonRole.GUEST) >= _RANKS.index(least) else Deny("forbidden", reason)
+    for act, (least, reason) in _LEAST.items()
+    for role in (None, *_RANKS)
+}
+"""The decision for each role and act; who has no role has a guest's."""
 
 
 def decide_act(standing: Standing, act: Act) -> Decision:
     """Whether the principal may perform the act at all, before any session is named."""
     if standing.is_suspended:
         return SUSPENDED
-    least, reason = _LEAST[act]
-    role = standing.role or PersonRole.GUEST
-    return ALLOW if _RANKS.index(role) >= _RANKS.index(least) else Deny("forbidden", reason)
+    return _ACTS[standing.role, act]
 
 
 def may_open(standing: Standing, agent: AgentId, user_agents: Collection[AgentId]) -> bool:

@@ -7,7 +7,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class Standing(Struct, frozen=True, kw_only=True, gc=False):
     """A principal with its present role. Read in the unit that decides, and used in no other."""
 
     principal: Principal

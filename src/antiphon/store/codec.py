@@ -29,7 +29,7 @@ _from_timestamp = datetime.fromtimestamp
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Payload(Struct, frozen=True, omit_defaults=True):
+class _Payload(Struct, frozen=True, omit_defaults=True, gc=False):
     """The parts of an event that have no columns."""
 
     message: UserMessage | AssistantMessage | ToolResult | None = None

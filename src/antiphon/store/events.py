@@ -9,6 +9,7 @@ from msgspec import Struct
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.reach import Grant
+from antiphon.store import sessions
 from antiphon.store.codec import (
     COLUMNS_WITHIN,
     EVENT_COLUMNS,
@@ -27,17 +28,7 @@ EVENT_WIDTH = 14
 INSERTED_AT_ONCE = 16
 
 
-class Position(NamedTuple):
-    """Where a session's log ends after an append."""
-
-    first_seq: int
-    """The `seq` of the first event just appended."""
-    last_seq: int
-    incarnation: SessionId
-    """The session's present incarnation; differs from that of the events if they arrive late."""
-
-
-class Addition(Struct, frozen=True, kw_only=True):
+class Addition(Struct, frozen=True, kw_only=True, gc=False):
     """New events of an incarnation, present or ended, and the changes of the session's row that come with them."""
 
     incarnation: SessionId
@@ -51,11 +42,11 @@ class Addition(Struct, frozen=True, kw_only=True):
     """The end of the log before, if known; saves a query."""
 
 
-async def append(tx: Transaction, session: SessionRow, addition: Addition) -> Position:
-    """Numbers and stores the events, and changes columns of the session's row in the same statement.
+async def append(tx: Transaction, session: SessionRow, addition: Addition) -> int:
+    """Numbers and stores the events, and changes columns of the session's row; returns the last `seq`.
 
-    No event is stored below the session's base. `updated_at` never goes back. Wakes the readers.
-    Contract: events 1, sessions 5, flow 2.
+    No event is stored below the session's base. `updated_at` never goes back. An ended incarnation extends to events
+    that come late. Wakes the readers. Contract: events 1, sessions 5, flow 2.
     """
     incarnation, at_ms, end = addition.incarnation, addition.at_ms, addition.end
     set, add = with_folded(addition.set), addition.add
@@ -69,7 +60,7 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> Po
     else:
         await tx.execute(_advance(tuple(set), tuple(add), is_known=True), values)
         last_seq, present, base = end.last_seq + count, end.incarnation, end.base
-    seq = first_seq = last_seq - count + 1
+    seq = last_seq - count + 1
     rows: list[SqlValue] = []
     for event in addition.events:
         created_at = at_ms if event.occurred_at is None else milliseconds(event.occurred_at)
@@ -80,8 +71,10 @@ async def append(tx: Transaction, session: SessionRow, addition: Addition) -> Po
             rows.clear()
     if rows:
         await tx.execute(_insert(len(rows) // EVENT_WIDTH), rows)
+    if present != incarnation:
+        await sessions.stretch_incarnation(tx, incarnation, last_seq)
     tx.wake(session)
-    return Position(first_seq, last_seq, present)
+    return last_seq
 
 
 @cache

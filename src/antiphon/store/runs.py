@@ -78,7 +78,7 @@ _AT_WORK = f"{_ACTIVE} AND r.status = 'running'"
 _OTHERS = "SELECT 1 FROM runs r WHERE r.session = ? AND r.is_favoured >= f.is_favoured"
 
 
-class NewRun(Struct, frozen=True, kw_only=True):
+class NewRun(Struct, frozen=True, kw_only=True, gc=False):
     """A run to be queued; `None` and zero for absent values."""
 
     id: RunId

@@ -41,7 +41,7 @@ NOBODY = SessionRow(-1)
 """Matches no session's row; looked up where nothing was found, so that the number of statements stays the same."""
 
 
-class TokenHolder(Struct, frozen=True, kw_only=True):
+class TokenHolder(Struct, frozen=True, kw_only=True, gc=False):
     """A program with a token that is bound to a session. It calls tools as that session and does nothing else."""
 
     principal: Principal
@@ -56,7 +56,7 @@ Actor: TypeAlias = Outsider | Caller
 """One who acts from outside, or a session that calls a tool."""
 
 
-class Rights(Struct, frozen=True):
+class Rights(Struct, frozen=True, gc=False):
     """An actor, and the rules that decide what it may do."""
 
     actor: Actor
@@ -100,7 +100,7 @@ class Found:
         )
 
 
-class FoundHead(Struct, frozen=True):
+class FoundHead(Struct, frozen=True, gc=False):
     """Like `Found`, with only the head of the session's row."""
 
     grant: Grant

@@ -7,8 +7,8 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.domain.session import SessionStatus
-from antiphon.engine.ledger.append import append_events
 from antiphon.store import approvals
+from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import SqlValue, Transaction
@@ -34,7 +34,7 @@ async def store_answer(tx: Transaction, approval: Approval, at_ms: int) -> bool:
         set=set,
         add={"pending_approvals": -1},
     )
-    await append_events(tx, approval.session, addition)
+    await log.append(tx, approval.session, addition)
     return True
 
 

@@ -21,7 +21,6 @@ from antiphon.engine.access.callers import FoundCaller, find_caller
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.approvals.asking import requested_event
 from antiphon.engine.approvals.standing import find_covering
-from antiphon.engine.ledger.append import append_events
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
@@ -200,7 +199,7 @@ async def _store(tx: Transaction, session: Session, command: AskFromOutside) -> 
         set=set,
         add={"pending_approvals": 1},
     )
-    await append_events(tx, session.row, addition)
+    await log.append(tx, session.row, addition)
     tx.wake(DUE)
     return approval
 

@@ -16,13 +16,13 @@ from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.send_policy import may_deliver
-from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.system import SYSTEM_REACH
 from antiphon.store import deliveries as outbox
+from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
@@ -174,7 +174,7 @@ async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: Json
     """Appends to the incarnation that the text belongs to, even after a reset."""
     # It names the text and its place, and says nothing of the text.
     event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=delivery.run_id, data=data)
-    await append_events(tx, delivery.session, Addition(incarnation=delivery.session_id, events=[event], at_ms=at_ms))
+    await log.append(tx, delivery.session, Addition(incarnation=delivery.session_id, events=[event], at_ms=at_ms))
 
 
 def _not_found(id: str) -> NotFound:

@@ -58,7 +58,7 @@ class Arrival(StrEnum):
     """Kept for later turns only."""
 
 
-class Words(Struct, frozen=True, kw_only=True):
+class Words(Struct, frozen=True, kw_only=True, gc=False):
     """A message that is to enter a log, and its author."""
 
     message: UserMessage | AssistantMessage
@@ -124,7 +124,7 @@ async def append_words(
         add={"message_count": 1} if is_present else {},
         end=words.end,
     )
-    last_seq = await append_events(tx, session.row, addition)
+    last_seq = await log.append(tx, session.row, addition)
     if "status" in addition.set:
         await spawns.archive_again(tx, session.row, at_ms)
     return last_seq
@@ -163,7 +163,7 @@ async def append_steps(
     if made_of is not PUBLIC and (raised := await _raise_taint(tx, run, made_of, end)):
         events = [raised, *events]
     addition = Addition(incarnation=run.session_id, events=events, at_ms=at_ms, set=set, add=add, end=end)
-    return await append_events(tx, run.session, addition)
+    return await log.append(tx, run.session, addition)
 
 
 async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: LogEnd | None) -> NewEvent | None:
@@ -210,7 +210,7 @@ async def append_copies(
     await rows.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
-    await append_events(tx, session.row, addition)
+    await log.append(tx, session.row, addition)
 
 
 def _described(copies: Sequence[NewEvent]) -> dict[str, SqlValue]:
@@ -230,14 +230,6 @@ def _described(copies: Sequence[NewEvent]) -> dict[str, SqlValue]:
 def _is_external(message: UserMessage | AssistantMessage) -> bool:
     """Whether a person wrote it."""
     return isinstance(message, UserMessage) and message.provenance.kind is ProvenanceKind.EXTERNAL
-
-
-async def append_events(tx: Transaction, session: SessionRow, addition: Addition) -> int:
-    """Stores the events and changes the row; returns the last `seq`."""
-    position = await log.append(tx, session, addition)
-    if position.incarnation != addition.incarnation:
-        await rows.stretch_incarnation(tx, addition.incarnation, position.last_seq)
-    return position.last_seq
 
 
 def _event(words: Words, run_id: RunId | None) -> NewEvent:

@@ -31,7 +31,7 @@ OUTCOME_UNKNOWN = (
 NOT_RUN = "This call was not run: the run ended before it began."
 
 
-class Steps(Struct, frozen=True):
+class Steps(Struct, frozen=True, gc=False):
     """Events that a run adds to its log."""
 
     events: Sequence[NewEvent]

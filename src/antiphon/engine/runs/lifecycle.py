@@ -28,7 +28,7 @@ from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.exchanges.turns import follow_run
-from antiphon.engine.ledger.append import AGENT_ACTOR, append_events
+from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Claimant, Fence
 from antiphon.engine.ledger.run_log import Steps, call_name, closing_result, day_of, record_steps
 from antiphon.engine.reports import follow as reports
@@ -179,7 +179,7 @@ async def _start(tx: Transaction, found: InLog, claimant: Claimant, at_ms: int) 
     event = NewEvent(type=EventType.RUN_STARTED, actor=AGENT_ACTOR, classification=PUBLIC, run_id=run.id, data=data)
     status: dict[str, SqlValue] = {"status": SessionStatus.RUNNING.value}
     addition = Addition(incarnation=run.session_id, events=[event], at_ms=at_ms, set=status, end=found.end)
-    await append_events(tx, run.session, addition)
+    await log.append(tx, run.session, addition)
     return started
 
 

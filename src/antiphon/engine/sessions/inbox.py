@@ -75,7 +75,7 @@ class Envelope:
 PLAIN = Envelope()
 
 
-class PostMessage(Struct, frozen=True, kw_only=True):
+class PostMessage(Struct, frozen=True, kw_only=True, gc=False):
     principal: Principal
     target: NamedTarget
     message: UserMessage
@@ -95,7 +95,7 @@ class PostMessage(Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class Posted(Struct, frozen=True, kw_only=True):
+class Posted(Struct, frozen=True, kw_only=True, gc=False):
     """The result of a message; the same for every repetition."""
 
     session_key: str
@@ -105,7 +105,7 @@ class Posted(Struct, frozen=True, kw_only=True):
     triggered: bool
 
 
-class AppendMessage(Struct, frozen=True, kw_only=True):
+class AppendMessage(Struct, frozen=True, kw_only=True, gc=False):
     principal: Principal
     target: NamedTarget
     message: UserMessage | AssistantMessage

@@ -16,12 +16,12 @@ from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.approvals.answering import withdraw_all
-from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import may_reset
+from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -131,7 +131,7 @@ async def begin_anew(
         "context_tokens": 0,
     }
     addition = Addition(incarnation=new_id, events=[started], at_ms=at_ms, set=changes)
-    await append_events(tx, session.row, addition)
+    await log.append(tx, session.row, addition)
     for parked in waiting:
         await end_parked_run(tx, parked.id, at_ms)
     renewed = await rows.find_by_row(tx, session.row)

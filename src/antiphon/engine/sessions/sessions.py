@@ -36,7 +36,6 @@ from antiphon.engine.access.reach import (
     refuse_act,
     target_name,
 )
-from antiphon.engine.ledger.append import append_events
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.rules import Rules
@@ -349,7 +348,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         classification=PUBLIC,
         data={"sessionId": session_id, "reason": "opened"},
     )
-    await append_events(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
+    await log.append(tx, row, Addition(incarnation=session_id, events=[started], at_ms=command.at_ms))
     if not reaches_all(standing):
         await rows.add_participant(tx, row, str(standing.principal))
     session = await rows.find_by_row(tx, row)
@@ -455,7 +454,7 @@ async def _change(
         data={"phase": "patched", "fields": list[JsonValue](sorted(changes))},
     )
     addition = Addition(incarnation=session.id, events=[changed], at_ms=at_ms, set=changes)
-    await append_events(tx, session.row, addition)
+    await log.append(tx, session.row, addition)
 
 
 async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
