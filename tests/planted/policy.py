@@ -11,7 +11,7 @@ BUGS = (
         "store/test_scopes.py::test_a_list_shows_exactly_what_policy_allows_one_by_one[sqlite]",
     ),
     Bug(
-        "a guest reaches what it takes no part in",
+        "a user reaches what they take no part in",
         "policy/reach.py",
         "if reach.participant is not None and not (is_descendant or is_participant):",
         "if reach.participant is not None and not is_participant and not session.ancestors:",

@@ -10,6 +10,7 @@ from antiphon.app import App
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import PEOPLE, PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
+from antiphon.domain.person import PersonRole
 from antiphon.domain.session import Session
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.policy.acts import Act
@@ -17,6 +18,7 @@ from antiphon.policy.authorize import UNLIMITED, authorize
 from antiphon.policy.decision import Deny
 from antiphon.policy.reach import Grant, Reach, decide, reach_of_session
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from antiphon.store import sessions as rows
 from antiphon.store.database import Query, Transaction
@@ -31,8 +33,8 @@ pytestmark = pytest.mark.anyio
 SEED = 20_261_121
 AGENTS = ("ops-a", "ops-b", "main", "guest")
 GUEST = Principal(PrincipalKind.PERSON, "webhook:x")
-OTHER = Principal(PrincipalKind.AGENT, "agent:main:cli:elsewhere")
-"""Reaches no more than what it takes part in, and has no guest's rights."""
+ANN = Principal(PrincipalKind.PERSON, "ann")
+"""A user: reaches no more than what she takes part in, but more than guests, who see only their own session."""
 TAINTS = (
     PUBLIC,
     Classification(Level.INTERNAL),
@@ -48,7 +50,7 @@ class World:
     app: App
     sessions: list[Session]
     shared: frozenset[SessionRow]
-    """Those in which the guest and the other one take part."""
+    """Those in which the guest and the user take part."""
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ async def world(open_home: OpenHome) -> AsyncGenerator[World]:
 
 
 async def _let_in(tx: Transaction, session: SessionRow) -> None:
-    for principal in (GUEST, OTHER):
+    for principal in (GUEST, ANN):
         await rows.add_participant(tx, session, str(principal))
 
 
@@ -95,7 +97,7 @@ async def test_a_list_shows_exactly_what_policy_allows_one_by_one(world: World) 
     )
     counts: set[int] = set()
     for caller in world.sessions:
-        for principal in (OWNER, OTHER, GUEST):
+        for principal in (OWNER, ANN, GUEST):
             for visibility in Visibility:
                 for crossing in crossings:
                     rules = VisibilityRules(visibility=visibility, agent_to_agent=crossing)
@@ -156,9 +158,8 @@ def _is_allowed(world: World, reach: Reach, session: Session) -> bool:
 def _reach(
     session: Session, principal: Principal, act: Act, rules: VisibilityRules, *, is_sandboxed: bool = False
 ) -> Reach | Deny:
-    return reach_of_session(
-        session, standing_of(principal), act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS
-    )
+    standing = Standing(principal=ANN, role=PersonRole.USER) if principal == ANN else standing_of(principal)
+    return reach_of_session(session, standing, act, rules, is_sandboxed=is_sandboxed, subagent_tools=SESSION_TOOLS)
 
 
 @requirement("visibility:1")
