@@ -65,7 +65,7 @@ class House:
 @asynccontextmanager
 async def open_house(home: Path, parts: Parts | None = None, **settings: Any) -> AsyncGenerator[House]:
     clock = parts.clock if parts is not None and isinstance(parts.clock, ManualClock) else ManualClock()
-    webhooks = {"door": {"secret": SECRET}, "window": {"secret": SECRET}}
+    webhooks = {"door": {"secret": SECRET, "queue_mode": "enqueue"}, "window": {"secret": SECRET}}
     limits = {"guest": {"requestsPerMinute": 10**6, "burst": 10**6}}  # a row is no crowd
     tree: Json = {"gateway": {"drain_seconds": 0}, "channels": {"webhook": webhooks}, "limits": limits, **settings}
     parts = parts or Parts(clock=clock)
