@@ -369,8 +369,13 @@ async def open_cluster(home: Path, database: str) -> AsyncGenerator[Cluster]:
         stderr=None,
     )
     async with anyio.create_task_group() as tasks:
-        cluster = Cluster(server, home, database)
-        tasks.start_soon(cluster.listen)
+        cluster, has_heard_all = Cluster(server, home, database), anyio.Event()
+
+        async def listen() -> None:
+            await cluster.listen()
+            has_heard_all.set()
+
+        tasks.start_soon(listen)
         try:
             yield cluster
         finally:
@@ -378,6 +383,7 @@ async def open_cluster(home: Path, database: str) -> AsyncGenerator[Cluster]:
                 assert server.stdin is not None
                 await server.stdin.aclose()
                 await server.wait()
+                await has_heard_all.wait()
             tasks.cancel_scope.cancel()
 
 
