@@ -179,6 +179,19 @@ async def test_a_reset_begins_at_the_base_again(open_home: OpenHome) -> None:
         assert (await desk.log())[-2].classification == PUBLIC
 
 
+@requirement("sessions:6", "flow:2")
+async def test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint(open_home: OpenHome) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk = await story.opens("desk")
+        await desk.admits(GUEST)
+        await desk.answers(BOOKS)
+        await story.app.services.resets.reset(GUEST, desk.target)
+        assert (await desk.session()).message_count == 0
+        assert (await desk.session()).taint == SECRET
+        await story.resets(desk)
+        assert (await desk.session()).taint == PUBLIC
+
+
 @requirement("flow:2")
 async def test_no_event_is_above_the_stored_taint_once_it_was_read(open_home: OpenHome) -> None:
     async with telling(open_home, PARTS) as story:
