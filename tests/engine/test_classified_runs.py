@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts
-from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import (
     PUBLIC,
     UNTRUSTED,
@@ -190,6 +190,28 @@ async def test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint(open_home:
         assert (await desk.session()).taint == SECRET
         await story.resets(desk)
         assert (await desk.session()).taint == PUBLIC
+
+
+@requirement("flow:3")
+async def test_a_session_reads_only_what_flows_to_it_of_a_session_that_holds_more_unread(open_home: OpenHome) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk, other = await story.opens("desk"), await story.opens("other")
+        await desk.answers("hello")
+        run = await desk.hears(to_call("gate", name="door"))
+        await story.comes_to("door")
+        await story.app.services.inbox.post(
+            OWNER, desk.target, text_content("for your eyes"), envelope=Envelope(classification=SECRET)
+        )
+        assert (await desk.session()).taint == PUBLIC  # so the other session sees it
+        for call in (to_call("sessions_history", sessionKey=desk.key), to_call("sessions_list", messageLimit=5)):
+            read = (await other.answers(call)).reply or ""
+            assert "echo: hello" in read and "for your eyes" not in read
+        story.opens_gate("door")
+        await story.end_of(run)
+        await story.settles()
+        vault = await story.opens("vault", taint=SECRET)
+        read = (await vault.answers(to_call("sessions_history", sessionKey=desk.key))).reply or ""
+        assert "for your eyes" in read
 
 
 @requirement("flow:2")
