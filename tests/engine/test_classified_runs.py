@@ -167,6 +167,22 @@ async def test_the_notice_that_words_are_withheld_raises_nobody(open_home: OpenH
         assert (await desk.session()).taint == UNTRUSTED
 
 
+@requirement("flow:4")
+@pytest.mark.parametrize("seconds", [0, 30], ids=["later", "awaited"])
+async def test_the_error_of_a_session_that_is_above_is_withheld_like_its_reply(
+    open_home: OpenHome, seconds: int
+) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk, peer = await story.opens("desk"), await story.opens("peer")
+        answer = await desk.sends_in_a_run(BOOKS, "!fail with the books", sessionKey=peer.key, timeoutSeconds=seconds)
+        assert (answer["status"], "error" in answer) == ("ok" if seconds else "accepted", False)
+        await story.settles()
+        await desk.answers("anything new?")
+        assert (await peer.session()).taint.level is Level.CONFIDENTIAL
+        assert not [text for text in await desk.texts() if "request failed" in text]
+        assert (await desk.session()).taint == UNTRUSTED
+
+
 @requirement("sessions:6", "flow:2")
 async def test_a_reset_begins_at_the_base_again(open_home: OpenHome) -> None:
     async with telling(open_home, PARTS) as story:
