@@ -24,6 +24,7 @@ from antiphon.domain.message import (
     UserMessage,
     text_content,
 )
+from antiphon.domain.person import PersonRole
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.domain.transcript import OpenCall
@@ -613,14 +614,14 @@ async def test_nothing_is_sent_in_a_session_whose_policy_denies_it(open_home: Op
 
 @requirement("send_policy:2")
 async def test_only_the_owner_sets_the_send_policy_of_a_session(open_home: OpenHome) -> None:
-    guest = Principal(PrincipalKind.PERSON, "webhook:x")
     async with telling(open_home) as story:
         shared = await story.opens("shared")
-        await shared.admits(guest)
+        user = (await story.app.services.people.invite(OWNER, "Ann", PersonRole.USER)).person.principal
+        await shared.admits(user)
         patch = story.app.services.sessions.patch
-        assert (await patch(guest, shared.target, {"label": "theirs"})).label == "theirs"
+        assert (await patch(user, shared.target, {"label": "theirs"})).label == "theirs"
         with pytest.raises(Denied):
-            await patch(guest, shared.target, {"label": "x", "send_policy": "allow"})
+            await patch(user, shared.target, {"label": "x", "send_policy": "allow"})
         session = await shared.session()
         assert session.send_policy is None and session.label == "theirs"
 
