@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts
-from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.actor import OWNER, Principal, PrincipalKind
 from antiphon.domain.classification import (
     PUBLIC,
     UNTRUSTED,
@@ -167,6 +167,22 @@ async def test_the_notice_that_words_are_withheld_raises_nobody(open_home: OpenH
         assert (await desk.session()).taint == UNTRUSTED
 
 
+@requirement("flow:4")
+@pytest.mark.parametrize("seconds", [0, 30], ids=["later", "awaited"])
+async def test_the_error_of_a_session_that_is_above_is_withheld_like_its_reply(
+    open_home: OpenHome, seconds: int
+) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk, peer = await story.opens("desk"), await story.opens("peer")
+        answer = await desk.sends_in_a_run(BOOKS, "!fail with the books", sessionKey=peer.key, timeoutSeconds=seconds)
+        assert (answer["status"], "error" in answer) == ("ok" if seconds else "accepted", False)
+        await story.settles()
+        await desk.answers("anything new?")
+        assert (await peer.session()).taint.level is Level.CONFIDENTIAL
+        assert not [text for text in await desk.texts() if "request failed" in text]
+        assert (await desk.session()).taint == UNTRUSTED
+
+
 @requirement("sessions:6", "flow:2")
 async def test_a_reset_begins_at_the_base_again(open_home: OpenHome) -> None:
     async with telling(open_home, PARTS) as story:
@@ -177,6 +193,41 @@ async def test_a_reset_begins_at_the_base_again(open_home: OpenHome) -> None:
         await desk.answers("hello")
         assert (await desk.session()).taint == PUBLIC
         assert (await desk.log())[-2].classification == PUBLIC
+
+
+@requirement("sessions:6", "flow:2")
+async def test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint(open_home: OpenHome) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk = await story.opens("desk")
+        await desk.admits(GUEST)
+        await desk.answers(BOOKS)
+        await story.app.services.resets.reset(GUEST, desk.target)
+        assert (await desk.session()).message_count == 0
+        assert (await desk.session()).taint == SECRET
+        await story.resets(desk)
+        assert (await desk.session()).taint == PUBLIC
+
+
+@requirement("flow:3")
+async def test_a_session_reads_only_what_flows_to_it_of_a_session_that_holds_more_unread(open_home: OpenHome) -> None:
+    async with telling(open_home, PARTS) as story:
+        desk, other = await story.opens("desk"), await story.opens("other")
+        await desk.answers("hello")
+        run = await desk.hears(to_call("gate", name="door"))
+        await story.comes_to("door")
+        await story.app.services.inbox.post(
+            OWNER, desk.target, text_content("for your eyes"), envelope=Envelope(classification=SECRET)
+        )
+        assert (await desk.session()).taint == PUBLIC  # so the other session sees it
+        for call in (to_call("sessions_history", sessionKey=desk.key), to_call("sessions_list", messageLimit=5)):
+            read = (await other.answers(call)).reply or ""
+            assert "echo: hello" in read and "for your eyes" not in read
+        story.opens_gate("door")
+        await story.end_of(run)
+        await story.settles()
+        vault = await story.opens("vault", taint=SECRET)
+        read = (await vault.answers(to_call("sessions_history", sessionKey=desk.key))).reply or ""
+        assert "for your eyes" in read
 
 
 @requirement("flow:2")

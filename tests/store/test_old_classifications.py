@@ -86,6 +86,22 @@ def check(found: list[Any], taints: list[Any]) -> None:
     assert [tuple(row) for row in taints] == [("plain", 0, 0, 0), ("secret", 2, 5, 1), ("shared", 0, 0, 1)]
 
 
+def summaries() -> Iterable[tuple[str, Sequence[Any]]]:
+    """What `events` stores, with a summary in each incarnation by a run of the owner."""
+    yield from events()
+    for seq, incarnation in enumerate(("plain", "shared", "secret"), start=len(EVENTS)):
+        yield (
+            "INSERT INTO events (session, seq, incarnation, type, created_at, actor, run_id, payload) "
+            "VALUES (1, ?, ?, 'compacted', 0, 'agent', 'owners', '{}')",
+            (seq, incarnation),
+        )
+
+
+def check_summaries(found: list[Any]) -> None:
+    assert [tuple(row) for row in found] == [(0, 0, 0), (0, 0, 1), (2, 5, 1)]
+
+
+SUMMARIES = f"SELECT {COLUMNS} FROM events WHERE type = 'compacted' ORDER BY seq"
 FOUND = f"SELECT {COLUMNS} FROM events ORDER BY seq"
 TAINTS = "SELECT id, taint_level, taint_compartments, taint_integrity FROM incarnations ORDER BY id"
 
@@ -116,6 +132,27 @@ async def test_events_of_an_embedded_home_are_classified(tmp_path: Path, caplog:
         check(connection.execute(FOUND).fetchall(), connection.execute(TAINTS).fetchall())
     (told,) = [record for record in caplog.records if getattr(record, "action", "") == "events_classified"]
     assert (told.__dict__["raised"], told.__dict__["untrusted"]) == (2, 5)
+
+
+@requirement("flow:2", "flow:8")
+async def test_summaries_with_words_of_strangers_are_untrusted_in_an_embedded_home(tmp_path: Path) -> None:
+    path = tmp_path / "antiphon.db"
+    embedded(path, summaries())
+    await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
+    with closing(sqlite3.connect(path)) as connection:
+        check_summaries(connection.execute(SUMMARIES).fetchall())
+
+
+@requirement("flow:2", "flow:8")
+async def test_summaries_with_words_of_strangers_are_untrusted_on_a_server() -> None:
+    with fresh_database(is_empty=True) as url:
+        await prepare(url, 0, migrations=lambda: older(postgres_migrations()))
+        with psycopg.connect(url, autocommit=True) as connection:
+            for text, values in (*session(), *summaries()):
+                connection.execute(text.replace("?", "%s").encode(), values)
+        await prepare(url, 0)
+        with psycopg.connect(url) as connection:
+            check_summaries(connection.execute(SUMMARIES.encode()).fetchall())
 
 
 @requirement("flow:2")

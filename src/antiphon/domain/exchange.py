@@ -142,12 +142,12 @@ class ExchangeTransition:
 def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> ExchangeTransition:
     """Handles the target's answer to the request, or its failure."""
     assert exchange.stage is ExchangeState.REQUEST
-    exchange = replace(exchange, is_awaited=around.is_taken)
+    exchange = replace(exchange, is_awaited=around.is_taken, is_withheld=not around.may_flow)
     if ended.status is not RunStatus.OK:
-        error = ended.error or "The run failed."
+        error = None if exchange.is_withheld else ended.error or "The run failed."
         record = () if around.is_taken else (RecordWords(Side.REQUESTER, error, is_error=True),)
         return ExchangeTransition(_done(exchange, "target_failed"), record)
-    exchange = replace(exchange, first_reply=ended.reply, latest_reply=ended.reply, is_withheld=not around.may_flow)
+    exchange = replace(exchange, first_reply=ended.reply, latest_reply=ended.reply)
     if exchange.is_withheld:
         notice = () if around.is_taken else (RecordWords(Side.REQUESTER, None),)
         return _finish(exchange, notice, around)

@@ -69,6 +69,8 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
     session: SessionRow
     incarnation: SessionId | None
     """The incarnation that may be read; None for all incarnations of the key."""
+    clearance: Classification = EVERYTHING
+    """What may be read of it: messages that flow there."""
 
     def covers(self, incarnation: SessionId) -> bool:
         return self.incarnation is None or self.incarnation == incarnation
@@ -116,7 +118,7 @@ def decide(
     viewer = reach.viewer
     if viewer is None:
         return decide_participation(reach, session.row, session.id, is_participant=is_participant)
-    grant = Grant(act=reach.act, session=session.row, incarnation=incarnation)
+    grant = Grant(act=reach.act, session=session.row, incarnation=incarnation, clearance=reach.clearance)
     own = viewer.session
     if not may_enter(taint, reach.clearance):
         return Deny("flow.read_up", "The session contains data that may not flow to this session.")
@@ -150,7 +152,8 @@ def is_as_far(one: Reach, other: Reach) -> bool:
 
 def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
     """The grant of a session that a list in this reach has returned; `store/scopes` has already decided it."""
-    return Grant(act=reach.act, session=session.row, incarnation=session.id)
+    clearance = EVERYTHING if reach.viewer is None else reach.clearance
+    return Grant(act=reach.act, session=session.row, incarnation=session.id, clearance=clearance)
 
 
 def decide_participation(reach: Reach, session: SessionRow, id: SessionId, *, is_participant: bool) -> Grant | Deny:

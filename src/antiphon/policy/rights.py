@@ -101,6 +101,11 @@ def may_reset(standing: Standing, type: SessionType) -> bool:
     return type is SessionType.DIRECT or reaches_all(standing)
 
 
+def may_clear(standing: Standing) -> bool:
+    """Whether a reset by the principal ends the taint of the session. Contract: sessions 6."""
+    return reaches_all(standing)
+
+
 def reaches_all(standing: Standing) -> bool:
     """Whether the principal reaches sessions that it takes no part in."""
     return standing.role is PersonRole.OWNER and not standing.is_suspended

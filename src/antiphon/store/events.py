@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from antiphon.domain.classification import EVERYTHING
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.reach import Grant
@@ -22,6 +23,7 @@ from antiphon.store.codec import (
 )
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.names import with_folded
+from antiphon.store.scopes import ANY, flow
 from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 14
@@ -135,13 +137,17 @@ async def read_messages_before(
     limit: int,
     include_tools: bool,
 ) -> list[Event]:
-    """Message events of one incarnation with `from_seq` <= `seq` < `before`, newest first, at most `limit`."""
+    """Message events of one incarnation with `from_seq` <= `seq` < `before`, newest first, at most `limit`.
+
+    Only those that flow to the clearance of the grant. Contract: flow 3.
+    """
     assert grant.covers(incarnation)
     roles = "role IS NOT NULL" if include_tools else "role IN ('user', 'assistant')"
+    readable = ANY if grant.clearance is EVERYTHING else flow("", grant.clearance)
     rows = await query.fetch_all(
         f"SELECT {COLUMNS_WITHIN} FROM events WHERE session = ? AND seq >= ? AND seq < ? "
-        f"AND incarnation = ? AND {roles} ORDER BY seq DESC LIMIT ?",
-        (grant.session, from_seq, before, incarnation, limit),
+        f"AND incarnation = ? AND {roles} AND {readable.text} ORDER BY seq DESC LIMIT ?",
+        (grant.session, from_seq, before, incarnation, *readable.values, limit),
     )
     return [event_within(grant.session, incarnation, row) for row in rows]
 

@@ -18,7 +18,8 @@ _UNTRUSTED = f"integrity = 0 AND ({_OTHERS_WORDS} OR {_OTHERS_RUNS})"
 def classify_events() -> Asking:
     """Raises each event to its incarnation's taint, and marks as untrusted what others than owners caused.
 
-    An incarnation with such an event is untrusted, too. Logs how many events it changed, if any.
+    An incarnation with such an event is untrusted, too, and so are its summaries, in whose place prompts have no such
+    event. Logs how many events it changed, if any.
     """
     taint = "(SELECT i.taint_{0} FROM incarnations i WHERE i.id = events.incarnation)"
     below = (
@@ -39,6 +40,10 @@ def classify_events() -> Asking:
         yield Statement(
             "UPDATE incarnations SET taint_integrity = 1 WHERE taint_integrity = 0 "
             "AND id IN (SELECT incarnation FROM events WHERE integrity = 1)"
+        )
+        yield Statement(
+            "UPDATE events SET integrity = 1 WHERE type = 'compacted' AND integrity = 0 "
+            "AND incarnation IN (SELECT id FROM incarnations WHERE taint_integrity = 1)"
         )
     if raised or untrusted:
         logger.info(

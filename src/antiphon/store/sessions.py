@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
@@ -239,6 +240,15 @@ async def find_key(query: Query, session: SessionRow) -> SessionKey | None:
     """The row's key, even if the session is deleted."""
     row = await query.fetch_one("SELECT key FROM sessions WHERE id = ?", (session,))
     return None if row is None else codec.stored_key(row[0])
+
+
+async def find_as_in(query: Query, session: SessionRow, incarnation: SessionId) -> Session | None:
+    """The session as it is now, with the taint of that incarnation: of what was said there. Contract: sessions 6."""
+    found = await find_by_row(query, session)
+    if found is None or found.id == incarnation:
+        return found
+    ended = await find_incarnation(query, incarnation)
+    return found if ended is None else replace(found, taint=ended.taint)
 
 
 async def find_incarnation(query: Query, session_id: SessionId) -> Incarnation | None:

@@ -175,7 +175,7 @@ async def end_wait(tx: Transaction, command: WaitForRuns, at_ms: int) -> Joined 
     assert session is not None
     awaited: list[AwaitedRun] = []
     for run_id, run in zip(run_ids, runs, strict=True):
-        target = await rows.find_by_row(tx, SessionRow(run.session))
+        target = await rows.find_as_in(tx, SessionRow(run.session), run.session_id)
         is_withheld = target is None or not may_flow(target, session)
         awaited.append(AwaitedRun(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:

@@ -339,6 +339,8 @@ async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer
 
 
 def _answer(exchange: Exchange, run: Run) -> SendAnswer:
+    if exchange.is_withheld and (exchange.is_awaited or run.status is not RunStatus.OK):
+        return SendAnswer(run_id=run.id, status="ok", is_withheld=True)  # also that it failed says what it holds
     if run.status is not RunStatus.OK:
         return SendAnswer(
             run_id=run.id, status="error", code=run.code or "run_failed", error=run.error or "The target's run failed."
@@ -347,8 +349,6 @@ def _answer(exchange: Exchange, run: Run) -> SendAnswer:
         return SendAnswer(
             run_id=run.id, status="timeout", code="timeout", error="The reply came late and was added to this session."
         )
-    if exchange.is_withheld:
-        return SendAnswer(run_id=run.id, status="ok", is_withheld=True)
     return SendAnswer(run_id=run.id, status="ok", reply=spoken_reply(run.reply or ""))
 
 

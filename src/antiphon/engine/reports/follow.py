@@ -157,7 +157,7 @@ async def record(
 
     If the child is about to be deleted, it may not word the result: the requester answers the record itself.
     """
-    child = await rows.find_by_row(tx, report.child)
+    child = await rows.find_as_in(tx, report.child, run.session_id)
     held = await _hold_requester(tx, report)
     if held is None or child is None:
         return []
@@ -316,7 +316,7 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms:
     if report is None or report.stage is not ReportState.ANNOUNCING:
         return
     asked = text_of(await messages.find_question(tx, report))
-    child = await rows.find_by_row(tx, report.child)
+    child = await rows.find_as_in(tx, report.child, run.session_id)
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
     situation = Situation(has_requester=False)
     if child is not None and requester is not None:

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import SYSTEM, Principal
@@ -21,7 +22,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
-from antiphon.policy.rights import may_reset
+from antiphon.policy.rights import may_clear, may_reset
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -69,9 +70,15 @@ async def reset_session(tx: Transaction, command: BeginAnew) -> Session | Refusa
     if not may_reset(standing, found.session.source.type):
         return Refusal(Denied("Only owners may reset a session of a group", code="forbidden"))
     actor = str(standing.principal)
-    return await begin_anew(
+    renewed = await begin_anew(
         tx, found.session, command.drawn, actor=actor, reason="reset", now=command.now, at_ms=command.at_ms
     )
+    if may_clear(standing):
+        return renewed
+    ended = await rows.find_incarnation(tx, found.session.id)
+    assert ended is not None
+    await rows.set_taint(tx, renewed.id, ended.taint)
+    return replace(renewed, taint=ended.taint)
 
 
 async def begin_anew_if_stale(

@@ -1,4 +1,4 @@
 -- The same call as in SQLite: the texts of several rows as one.
-CREATE FUNCTION joined_text(state TEXT, word TEXT, separator TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS
+CREATE OR REPLACE FUNCTION joined_text(state TEXT, word TEXT, separator TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS
   'SELECT CASE WHEN state IS NULL THEN word ELSE state || separator || word END';
-CREATE AGGREGATE group_concat(TEXT, TEXT) (SFUNC = joined_text, STYPE = TEXT);
+CREATE OR REPLACE AGGREGATE group_concat(TEXT, TEXT) (SFUNC = joined_text, STYPE = TEXT);
