@@ -852,4 +852,33 @@ BUGS = (
         "made_of = session.base",
         "engine/test_classified_runs.py::test_an_agent_that_is_classified_later_raises_its_sessions_when_they_run[sqlite]",
     ),
+    Bug(
+        "a session reads what is above it in the log of another",
+        "store/events.py",
+        'readable = ANY if grant.clearance is EVERYTHING else flow("", grant.clearance)',
+        "readable = ANY",
+        "engine/test_classified_runs.py::"
+        "test_a_session_reads_only_what_flows_to_it_of_a_session_that_holds_more_unread[sqlite]",
+    ),
+    Bug(
+        "a user's reset ends the taint",
+        "engine/sessions/resets.py",
+        "    if may_clear(standing):\n",
+        "    if standing:\n",
+        "engine/test_classified_runs.py::test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint[sqlite]",
+    ),
+    Bug(
+        "a result from before a reset is judged by what the child holds now",
+        "engine/children/wait.py",
+        "target = await rows.find_as_in(tx, SessionRow(run.session), run.session_id)",
+        "target = await rows.find_by_row(tx, SessionRow(run.session))",
+        "engine/test_classified_resets.py::test_a_result_from_before_a_reset_stays_withheld[sqlite]",
+    ),
+    Bug(
+        "the error of a session above is told",
+        "domain/exchange.py",
+        'error = None if exchange.is_withheld else ended.error or "The run failed."',
+        'error = ended.error or "The run failed."',
+        "engine/test_classified_runs.py::test_the_error_of_a_session_that_is_above_is_withheld_like_its_reply",
+    ),
 )
