@@ -79,10 +79,16 @@ def events() -> Iterable[tuple[str, Sequence[Any]]]:
             "VALUES (1, ?, ?, 'user_message', 0, ?, ?, ?, ?, ?, '{}')",
             (seq, incarnation, actor, run_id, *stored),
         )
+        yield (
+            "INSERT INTO indexed_messages (id, session, seq, incarnation, level, compartments) "
+            "VALUES (?, 1, ?, ?, ?, ?)",
+            (seq + 1, seq, incarnation, *stored[:2]),
+        )
 
 
-def check(found: list[Any], taints: list[Any]) -> None:
+def check(found: list[Any], taints: list[Any], indexed: list[Any]) -> None:
     assert [tuple(row) for row in found] == [expected for *_, expected in EVENTS]
+    assert [tuple(row) for row in indexed] == [expected[:2] for *_, expected in EVENTS]
     assert [tuple(row) for row in taints] == [("plain", 0, 0, 0), ("secret", 2, 5, 1), ("shared", 0, 0, 1)]
 
 
@@ -91,8 +97,8 @@ def summaries() -> Iterable[tuple[str, Sequence[Any]]]:
     yield from events()
     for seq, incarnation in enumerate(("plain", "shared", "secret"), start=len(EVENTS)):
         yield (
-            "INSERT INTO events (session, seq, incarnation, type, created_at, actor, run_id, payload) "
-            "VALUES (1, ?, ?, 'compacted', 0, 'agent', 'owners', '{}')",
+            f"INSERT INTO events (session, seq, incarnation, type, created_at, actor, run_id, {COLUMNS}, payload) "
+            "VALUES (1, ?, ?, 'compacted', 0, 'agent', 'owners', 0, 0, 0, '{}')",
             (seq, incarnation),
         )
 
@@ -103,6 +109,7 @@ def check_summaries(found: list[Any]) -> None:
 
 SUMMARIES = f"SELECT {COLUMNS} FROM events WHERE type = 'compacted' ORDER BY seq"
 FOUND = f"SELECT {COLUMNS} FROM events ORDER BY seq"
+INDEXED = "SELECT level, compartments FROM indexed_messages ORDER BY seq"
 TAINTS = "SELECT id, taint_level, taint_compartments, taint_integrity FROM incarnations ORDER BY id"
 
 
@@ -129,7 +136,7 @@ async def test_events_of_an_embedded_home_are_classified(tmp_path: Path, caplog:
     embedded(path, events())
     await (await SqliteDatabase.open(path, on_commit=ignore, now_ms=0)).close()
     with closing(sqlite3.connect(path)) as connection:
-        check(connection.execute(FOUND).fetchall(), connection.execute(TAINTS).fetchall())
+        check(*(connection.execute(query).fetchall() for query in (FOUND, TAINTS, INDEXED)))
     (told,) = [record for record in caplog.records if getattr(record, "action", "") == "events_classified"]
     assert (told.__dict__["raised"], told.__dict__["untrusted"]) == (2, 5)
 
@@ -173,7 +180,7 @@ async def test_events_on_a_server_are_classified() -> None:
                 connection.execute(text.replace("?", "%s").encode(), values)
         await prepare(url, 0)
         with psycopg.connect(url) as connection:
-            check(connection.execute(FOUND.encode()).fetchall(), connection.execute(TAINTS.encode()).fetchall())
+            check(*(connection.execute(query.encode()).fetchall() for query in (FOUND, TAINTS, INDEXED)))
 
 
 async def test_a_server_at_which_an_older_version_works_keeps_its_events() -> None:

@@ -16,10 +16,10 @@ _UNTRUSTED = f"integrity = 0 AND ({_OTHERS_WORDS} OR {_OTHERS_RUNS})"
 
 
 def classify_events() -> Asking:
-    """Raises each event to its incarnation's taint, and marks as untrusted what others than owners caused.
+    """Raises each event and its place in search to its incarnation's taint; marks what others than owners caused.
 
-    An incarnation with such an event is untrusted, too, and so are its summaries, in whose place prompts have no such
-    event. Logs how many events it changed, if any.
+    What others caused is untrusted. An incarnation with such an event is, too, and so are its summaries, in whose place
+    prompts have no such event. Logs how many events it changed, if any.
     """
     taint = "(SELECT i.taint_{0} FROM incarnations i WHERE i.id = events.incarnation)"
     below = (
@@ -33,6 +33,14 @@ def classify_events() -> Asking:
             f"UPDATE events SET level = {highest.format('level', taint.format('level'))}, "
             f"integrity = {highest.format('integrity', taint.format('integrity'))}, "
             f"compartments = compartments | {taint.format('compartments')} WHERE {below}"
+        )
+        of_event = (
+            "(SELECT e.{0} FROM events e WHERE e.session = indexed_messages.session AND e.seq = indexed_messages.seq)"
+        )
+        yield Statement(
+            f"UPDATE indexed_messages SET level = COALESCE({of_event.format('level')}, level), "
+            f"compartments = COALESCE({of_event.format('compartments')}, compartments) "
+            f"WHERE incarnation IN ({_TAINTED})"
         )
     ((untrusted,),) = yield Statement(f"SELECT COUNT(*) FROM events WHERE {_UNTRUSTED}")
     if untrusted:
