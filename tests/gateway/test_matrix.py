@@ -373,17 +373,19 @@ async def test_hidden_and_missing_are_one_answer_of_the_same_statements(world: W
     """Byte by byte but for the name, for every operation that names a session or a run."""
     named = [each for each in TABLE.values() if each.target in (TargetKind.SESSION, TargetKind.RUN)]
     for operation in named:
-        told: dict[str, tuple[str, Counter[str]]] = {}
+        told: dict[str, tuple[str, list[Counter[str]]]] = {}
         for way in ("key", "missing"):
             cell = Cell(operation=operation.name, who=who, where="hidden", way=way)
-            common: Counter[str] | None = None
+            counts: list[Counter[str]] = []
             for _ in range(6):
                 world.tap.counts.clear()
                 found, text = await world.ask(cell)
-                common = world.tap.counts.copy() if common is None else common & world.tap.counts
+                counts.append(world.tap.counts.copy())
                 assert found in ("not_found", "forbidden", "scope_missing"), (cell, text)
-                told[way] = without(text, world.name(cell, operation.target)), common
+                told[way] = without(text, world.name(cell, operation.target)), counts
         assert told["key"][0] == told["missing"][0], operation.name
-        assert told["key"][1] == told["missing"][1], (operation.name, told["key"][1] - told["missing"][1])
+        # Upkeep may add a statement to a count, and may open the transaction that a request joins.
+        alike = [count for count in told["key"][1] if count in told["missing"][1]]
+        assert alike, (operation.name, told)
         is_refused_first = who == "channel" and expected_of_channel(cell, operation.target) != "not_found"
-        assert sum(told["key"][1].values()) > (0 if is_refused_first else 1), operation.name
+        assert sum(alike[0].values()) > (0 if is_refused_first else 1), operation.name

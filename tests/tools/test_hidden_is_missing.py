@@ -165,21 +165,22 @@ async def test_hidden_and_missing_cost_the_same_statements(home: Path, why: str)
         }
         world = World(app, caller, OWNER, names)
         for call in CALLS:
-            hidden_work = await least(tap, world, call, "hidden")
-            missing_work = await least(tap, world, call, "missing")
-            assert hidden_work == missing_work, call
-            assert sum(hidden_work.values()) > 1, call
+            hidden_work = await repeated(tap, world, call, "hidden")
+            missing_work = await repeated(tap, world, call, "missing")
+            # Upkeep may add a statement to a count, and may open the transaction that a call joins.
+            alike = [work for work in hidden_work if work in missing_work]
+            assert alike, (call, hidden_work, missing_work)
+            assert sum(alike[0].values()) > 1, call
 
 
-async def least(tap: Tap, world: World, call: str, name: str) -> Counter[str]:
-    """The statements of the call alone: what every one of some repetitions has; others come from beside it."""
-    common: Counter[str] | None = None
+async def repeated(tap: Tap, world: World, call: str, name: str) -> list[Counter[str]]:
+    """The statements while the call is made, for each of some repetitions."""
+    counts: list[Counter[str]] = []
     for _ in range(25):
         tap.counts.clear()
         await answer(world, "outside", call, name)
-        common = tap.counts.copy() if common is None else common & tap.counts
-    assert common is not None
-    return common
+        counts.append(tap.counts.copy())
+    return counts
 
 
 @requirement("answers:2", "search:1")

@@ -194,6 +194,14 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
     )
 
 
+async def keep_taint(tx: Transaction, ended: SessionId, renewed: SessionId) -> Classification:
+    """Gives an incarnation the taint of the one that ended before it, and returns it. Contract: sessions 6."""
+    before = await rows.find_incarnation(tx, ended)
+    assert before is not None
+    await rows.set_taint(tx, renewed, before.taint)
+    return before.taint
+
+
 async def append_copies(
     tx: Transaction,
     session: Session,

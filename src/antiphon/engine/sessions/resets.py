@@ -17,7 +17,7 @@ from antiphon.domain.session_ids import next_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.reach import Rights, find_session
 from antiphon.engine.approvals.answering import withdraw_all
-from antiphon.engine.ledger.append import append_events
+from antiphon.engine.ledger.append import append_events, keep_taint
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
@@ -75,10 +75,7 @@ async def reset_session(tx: Transaction, command: BeginAnew) -> Session | Refusa
     )
     if may_clear(standing):
         return renewed
-    ended = await rows.find_incarnation(tx, found.session.id)
-    assert ended is not None
-    await rows.set_taint(tx, renewed.id, ended.taint)
-    return replace(renewed, taint=ended.taint)
+    return replace(renewed, taint=await keep_taint(tx, SessionId(found.session.id), SessionId(renewed.id)))
 
 
 async def begin_anew_if_stale(
