@@ -371,7 +371,7 @@ def test_a_session_gets_a_queue_mode_of_its_own_and_people_see_where_it_came_fro
     assert row["queueMode"] == "steer" and row["source"]["kind"] == "cli"
     assert row["createdAt"] == row["startedAt"] <= row["interactedAt"]
     shown = antiphon("sessions", "show", "busy", home=home).stdout
-    assert "While busy" in shown and "steer" in shown and "Source" in shown
+    assert "Queue mode" in shown and "steer" in shown and "Source" in shown
     assert "queueMode" not in antiphon_json("sessions", "edit", "busy", "--queue-mode", "inherit", home=home)
     wrong = antiphon("sessions", "edit", "busy", "--queue-mode", "later", home=home)
     assert wrong.returncode == 2 and "queueMode" in wrong.stderr

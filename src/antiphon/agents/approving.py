@@ -36,8 +36,8 @@ JOINED = (
 )
 
 UNCHECKED = (
-    f"Its workspace cannot be checked for changes: it cannot be read, or has more than {MAX_LISTED:,} entries or "
-    f"{MAX_DEPTH} directories below each other. Allowed once, it is therefore asked about again."
+    f"Its workspace cannot be checked for changes: it cannot be read, has more than {MAX_LISTED:,} entries, or "
+    f"directories nested more than {MAX_DEPTH} deep. If it is allowed once, approval will therefore be asked for again."
 )
 
 
@@ -185,7 +185,7 @@ async def hash_of_workspace(workspace: Workspace) -> str:
 
 
 def in_workspace(command: AskedCall, workspace: str) -> AskedCall:
-    """The command with what it is about to find; the decider reads if nobody can tell whether that changes."""
+    """The command with the hash of its workspace; if there is none, the reason tells the decider why that matters."""
     reason = command.reason if workspace != UNKNOWN_WORKSPACE else f"{command.reason} {UNCHECKED}"
     return replace(command, workspace=workspace, reason=reason)
 

@@ -324,7 +324,7 @@ def _spoken(context: RunContext, transcript: Transcript, words: str) -> Assistan
 
 
 def _surroundings(session: Session, agent: Agent, tools: Toolset) -> Classification:
-    """What the prompt holds beside the entries. Names and notices of foreign tools are strangers' words."""
+    """What the prompt holds beside the entries. Those of MCP servers are strangers' words."""
     made_of = session.base.join(agent.classification)
     if session.working_memory:
         made_of = made_of.join(session.taint)

@@ -38,7 +38,7 @@ class ToolOutput:
     text: str
     is_error: bool = False
     classification: Classification = PUBLIC
-    """What the result holds beside what the caller's context holds already. Contract: flow 2."""
+    """What the result adds to the caller's context. Contract: flow 2."""
 
 
 class ToolContext:
@@ -96,7 +96,7 @@ class DeclaredFunction:
     effects: frozenset[Effect]
     is_idempotent: bool
     classification: Classification = PUBLIC
-    """That of its results."""
+    """The classification of its results."""
 
 
 def tool(

@@ -26,4 +26,4 @@ class WebhookSettings:
     """How its messages are handled if their session is busy, unless the session has a mode of its own."""
     timeout_seconds: float = 30.0
     classification: Classification = PUBLIC
-    """That of its messages."""
+    """The classification of its messages."""

@@ -50,7 +50,7 @@ SYSTEM = Principal(PrincipalKind.SYSTEM, "antiphon")
 
 
 def channel_principal(namespace: str) -> Principal:
-    """The program that serves a channel. It reaches the sessions of its namespace and speaks for senders there."""
+    """The program that serves a channel. It reaches the sessions of its namespace, and posts for senders there."""
     return Principal(PrincipalKind.CHANNEL, namespace)
 
 

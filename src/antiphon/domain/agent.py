@@ -81,7 +81,7 @@ class Agent:
     command_limits: SandboxLimits = field(default_factory=SandboxLimits)
     subagents: SubagentRules = SubagentRules()
     classification: Classification = PUBLIC
-    """That of its instructions; its new sessions begin with it."""
+    """The classification of its instructions; its new sessions begin with it."""
 
     def is_sandboxed(self, key: SessionKey) -> bool:
         if self.sandbox is SandboxMode.NON_MAIN:

@@ -44,7 +44,7 @@ class Classification:
     """A bit mask; `Compartments` maps bits to names."""
     integrity: Integrity = Integrity.TRUSTED
     person: str | None = None
-    """Whose data it is: `person:<id>`, or `PEOPLE` for several persons; None for no person's.
+    """Whose data it is: `person:<id>`, or `PEOPLE` for several persons; None for data of no person.
 
     As a clearance: whose data may come here, besides data of no person; `PEOPLE` for anybody's.
     """
@@ -218,7 +218,7 @@ def from_wire(wire: Mapping[str, JsonValue], compartments: Compartments) -> Clas
             )
         case _:
             raise Invalid(
-                f"Classification needs a level, and may have compartments, integrity and a person: {sorted(wire)!r}",
+                f"Classification needs a level, and may have compartments, an integrity and a person: {sorted(wire)!r}",
                 code="invalid_classification",
             )
 

@@ -74,7 +74,7 @@ class NewEvent(Struct, frozen=True, kw_only=True, gc=False):
     type: EventType
     actor: str
     classification: Classification
-    """What it was made of. Contract: flow 2."""
+    """How the data that it was made from is classified. Contract: flow 2."""
     run_id: RunId | None = None
     message: Message | None = None
     data: JsonObject | None = None

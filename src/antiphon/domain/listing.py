@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 MAX_LISTED = 10_000
 """Entries above which a workspace cannot be compared; so many take about 0.1 s."""
 MAX_DEPTH = 64
-"""Directories below each other, above which a workspace cannot be compared."""
+"""Levels of nested directories, above which a workspace cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -43,12 +43,12 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class ShownPerson:
-    """How a person is named to others."""
+    """A person as others see them named."""
 
     principal: Principal
     """As whom they act."""
     shown: str
-    """Their name. Where it could be mistaken for somebody else's, with what tells them apart."""
+    """Their name, with the role or id if it could be mistaken for somebody else's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Identity:
 
 
 def shown_name(id: PersonId, name: str, role: PersonRole) -> str:
-    """The name as others read it. Guests may have any name, and of two with one name the later has a longer id."""
+    """The name as others read it. Guests choose theirs; of two people with one name, the later has a longer id."""
     if role is PersonRole.GUEST:
         return f"{plain(name)} (guest)"
     return plain(name) if id == id_from_name(name) else f"{plain(name)} ({id})"

@@ -102,7 +102,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     pending_approvals: int = 0
     """How many of its requests for approval are open."""
     queue_mode: QueueMode | None = None
-    """What a message does while the session is busy, unless the message itself says; None for what its channel says."""
+    """How messages without a mode of their own are handled while the session is busy; None follows its channel."""
     participants: tuple[str, ...] = ()
     """The principals, other than owners, that take part."""
 

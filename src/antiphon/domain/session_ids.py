@@ -14,7 +14,7 @@ RESERVED_NAMESPACES = frozenset(
         *("webchat", "webhook"),
     }
 )
-"""Namespaces of sessions that are no channel's, or of channels that Antiphon serves itself, and words that keys use."""
+"""Namespaces that belong to no channel or to a channel of Antiphon's own, and words that keys use."""
 _LONGEST_AGENT = AgentId("a" * 64)
 
 

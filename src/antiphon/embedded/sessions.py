@@ -64,8 +64,8 @@ class SessionHandle:
         """Stores the message durably and returns the run that answers it, before any model is called.
 
         With a `message_id`, a repeated call is the same message: it is stored and answered once. The reply stays in
-        the log, unless `deliver` lets message and reply leave by the session's channel; raises `Conflict` (`no_place`)
-        if it has none.
+        the log. `deliver` also sends message and reply through the session's channel; raises `Conflict` (`no_place`) if
+        it has none.
         """
         posted = await self._lease.services.inbox.post(
             OWNER,

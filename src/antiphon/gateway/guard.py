@@ -122,7 +122,7 @@ class Guard:
         found = scope["antiphon.found"] = self.addresses.find(scope["path"])
         endpoint = self._endpoint(scope)
         if endpoint.is_open if endpoint is not None else found is not None and found.address.is_open:
-            scope["antiphon.principal"] = None  # open operations ask nobody who they are, so nothing is looked up
+            scope["antiphon.principal"] = None  # open operations answer everybody, so nothing is looked up
             return None
         try:
             entry = await self._authentication.find(

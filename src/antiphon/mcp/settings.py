@@ -33,7 +33,7 @@ class ServerSettings:
     """Names of its tools that the agent may call; None means all."""
     effects: Mapping[str, frozenset[Effect]] = field(default_factory=dict[str, frozenset[Effect]])
     classification: Classification = PUBLIC
-    """That of its results, which are untrusted besides."""
+    """The classification of its results, which are untrusted in any case."""
     timeout: timedelta = timedelta(seconds=60)
     """How long the start, and each call, may take."""
     log: Path | None = None

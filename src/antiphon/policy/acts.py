@@ -30,7 +30,7 @@ class Act(StrEnum):
     LIST_WORK = "list_work"
     """List the work of all sessions."""
     SPEAK = "speak"
-    """Let a message and its reply leave by the session's channel."""
+    """Send a message and its reply through the session's channel."""
     DELIVER = "deliver"
     """List deliveries and send them again."""
     TOKENS = "tokens"

@@ -70,7 +70,7 @@ class Grant(Struct, frozen=True, kw_only=True, gc=False):
     incarnation: SessionId | None
     """The incarnation that may be read; None for all incarnations of the key."""
     clearance: Classification = EVERYTHING
-    """What may be read of it: messages that flow there."""
+    """What may be read of it: messages that flow to this clearance."""
 
     def covers(self, incarnation: SessionId) -> bool:
         return self.incarnation is None or self.incarnation == incarnation

@@ -33,10 +33,10 @@ class RoleTools:
 
 
 STAYS = "Leave out 'deliver': the message and its reply then stay in the log"
-"""What to do about a message that cannot leave by its session's channel."""
+"""What to do about a message that cannot be sent through its session's channel."""
 SUSPENDED = Deny("suspended", "Person is suspended. Only an owner can end that")
 
-_NO_LISTS = "Guests may not see lists of sessions, such as the page. Ask an owner to make you a user"
+_NO_LISTS = "Guests may not list sessions, so the page shows them nothing. Ask an owner to make you a user"
 _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.LIST: (PersonRole.USER, _NO_LISTS),
     Act.READ: (PersonRole.GUEST, ""),
@@ -58,7 +58,7 @@ _LEAST: Mapping[Act, tuple[PersonRole, str]] = {
     Act.PEOPLE: (PersonRole.OWNER, "Only owners may see and manage people"),
     Act.SET_MODEL: (PersonRole.OWNER, "Only the owner may set the model"),
     Act.SET_SEND_POLICY: (PersonRole.OWNER, "Only the owner may set the send policy"),
-    Act.SET_CLASSIFICATION: (PersonRole.OWNER, "Only the owner may set taint and clearance"),
+    Act.SET_CLASSIFICATION: (PersonRole.OWNER, "Only owners may set taint and clearance, and manage compartments"),
     Act.OPEN: (PersonRole.OWNER, "Only the owner, channels and configured hooks may choose session keys"),
 }
 """The least role that may perform an act, with the message that others get. Sessions have a reach besides."""

@@ -84,7 +84,7 @@ class SessionTool(Generic[A]):
         self._effects = effects
         self._is_idempotent = is_idempotent
         self.classification = PUBLIC
-        """That of its results, beside what the caller's session holds already."""
+        """The classification that its results add to what the caller's session holds already."""
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
 
     @property

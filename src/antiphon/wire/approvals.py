@@ -35,7 +35,7 @@ class ApprovalShape(Shape, frozen=True, kw_only=True):
     principal: str
     """With whose rights the calls run."""
     principal_name: str | None = None
-    """The name of that person at present."""
+    """The present name of that person."""
     status: ApprovalState
     calls: Sequence[AskedCallShape]
     created_at: int

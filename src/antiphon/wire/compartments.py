@@ -11,7 +11,7 @@ class CompartmentShape(Shape, frozen=True, kw_only=True):
 
     name: str
     retired: bool = False
-    """Whether new data cannot use it any more."""
+    """Whether new data can no longer use it."""
 
 
 class CompartmentList(Shape, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     updated_at: int
     created_at: int
     started_at: int
-    """When the incarnation began."""
+    """When the present conversation began."""
     interacted_at: int
     """When somebody last posted, reopened it with changes, or reset it."""
     session_id: str
@@ -87,7 +87,7 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     aborted_last_run: bool
     send_policy: SendOverride | None = None
     queue_mode: QueueMode | None = None
-    """What a message does while the session is busy. Absent: what its channel and the configuration say."""
+    """How messages are handled while the session is busy; if absent, as its channel and the configuration say."""
     last_channel: str | None = None
     last_to: str | None = None
     delivery_context: DeliveryContextShape | None = None
@@ -95,7 +95,7 @@ class SessionShape(Shape, frozen=True, kw_only=True):
     spawned_by: str | None = None
     metadata: dict[str, Any] | None = None
     participants: Sequence[str] | None = None
-    """The principals that take part, besides owners."""
+    """The principals that take part, without owners."""
     pending_approvals: int | None = None
     """How many of its requests for approval are open."""
     last_run: LastRunShape | None = None

@@ -7,13 +7,13 @@ import typer
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 
-app = typer.Typer(no_args_is_help=True, help="Name compartments, which classifications may use.")
+app = typer.Typer(no_args_is_help=True, help="List and create compartments, which classifications may name.")
 
 
 @app.command("list")
 @command
 def list_compartments(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List the names, in the order in which they were created."""
+    """List compartments in the order of their creation."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show_json, show_table
     from antiphon.cli.rendering.rows import rows_of
@@ -30,12 +30,14 @@ def list_compartments(home: HomeOption = None, config: ConfigOption = None, as_j
 @app.command("add")
 @command
 def add_compartment(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a-z, 0-9 and _ . : @ + -.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of a-z, 0-9 and _ . : @ + -, beginning with a-z or 0-9.")
+    ],
     home: HomeOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a compartment. Its name is never used again."""
+    """Create a compartment. Its name is never reused."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show, show_json
 

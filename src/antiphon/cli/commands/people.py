@@ -83,7 +83,7 @@ def invite_person(
 def link_person(
     person: PersonArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Print another link for a person, if the one from their invitation was used or has expired."""
+    """Print another sign-in link for a person whose link was used or has expired."""
     from antiphon.cli.connection.connect import connect
 
     with connect(home, config) as client:
@@ -187,7 +187,7 @@ def _show_link(answer: JsonObject, url: str, *, as_json: bool) -> None:
         show_json({"person": person, "signInLink": link, "expiresInSeconds": answer["expiresInSeconds"]})
         return
     show(link, "bold green")
-    show(f"Good once, for 24 hours. It signs a browser in as {person['name']}, who sees their own sessions.")
+    show(f"The link works once, within 24 hours. It signs one browser in as {person['name']}.")
     show("Tell them: the owners of this gateway can read everything that is written here.")
 
 

@@ -245,7 +245,7 @@ def send_message(
     ] = None,
     deliver: Annotated[
         bool,
-        typer.Option("--deliver", help="Let message and reply leave by the session's channel."),
+        typer.Option("--deliver", help="Also send message and reply through the session's channel."),
     ] = False,
     home: HomeOption = None,
     config: ConfigOption = None,
@@ -339,8 +339,8 @@ def edit_session(
         typer.Option(
             "--queue-mode",
             metavar="MODE",
-            help="What a message does while the session is busy: enqueue, collect, steer, interrupt, reject; "
-            "or inherit, for what its channel and the configuration say.",
+            help="How messages are handled while the session is busy: enqueue, collect, steer, interrupt, reject; "
+            "or inherit, to follow its channel and the configuration.",
         ),
     ],
     home: HomeOption = None,

@@ -49,9 +49,7 @@ def create_token(
     from antiphon.cli.rendering.output import show, show_json
 
     if [session, person, namespace].count(None) != 2 or (scopes is not None and session is not None):
-        raise typer.BadParameter(
-            "Give one of --session, --person and --namespace, the last two with --scopes if you like."
-        )
+        raise typer.BadParameter("Give one of --session, --person and --namespace; --scopes is only for the last two.")
     body: JsonObject = {} if name is None else {"name": name}
     if expires is not None:
         body["days"] = _days(expires)

@@ -49,7 +49,7 @@ def session_fields(row: JsonObject) -> dict[str, str | None]:
         "Approvals": None
         if row.get("pendingApprovals") is None
         else f"{row['pendingApprovals']} waiting for a decision",
-        "While busy": text("queueMode"),
+        "Queue mode": text("queueMode"),
         "Messages": f"{row.get('messageCount')}, turns {row.get('turnCount')}, last number {row.get('lastSeq')}",
         "Tokens": f"{row.get('totalTokens')}" + (f", {row['costUsd']} USD" if row.get("costUsd") else ""),
         "Preview": text("preview"),

@@ -140,7 +140,7 @@ class McpServerSection(Section):
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     """How long a call, and the start of the server, may take."""
     classification: ClassificationSection | None = None
-    """The results of its tools, which are untrusted in any case; public unless set."""
+    """The classification of the results of its tools: public unless set, and untrusted in any case."""
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
@@ -202,7 +202,8 @@ class AgentSection(Section):
     daily: DailySection | None = None
     """Replaces all of `limits.daily`."""
     classification: ClassificationSection | None = None
-    """Its instructions, and the base of its new sessions; public and trusted unless set."""
+    """The classification of its instructions, and the least classification of its new sessions; public and trusted
+    unless set."""
 
     _check_names = field_validator("mcp_servers")(_server_names)
 

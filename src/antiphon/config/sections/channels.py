@@ -45,12 +45,13 @@ class WebhookSection(Section):
     principal: Literal["guest", "owner"] = "guest"
     """The rights of its messages: each peer is a guest of its own, or all have the owner's rights."""
     queue_mode: QueueMode = QueueMode.COLLECT
-    """How its messages are handled if their session is busy, unless the session has a mode of its own. `collect`
-    answers all messages that wait with one run."""
+    """How its messages are handled if their session is busy, unless the session has a mode of its own. With
+    `collect`, one run answers all messages that wait."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     """How long one request may take."""
     classification: ClassificationSection | None = None
-    """Its messages, and the base of its new sessions; public unless set. Guests' messages are untrusted in any case."""
+    """The classification of its messages, and the least classification of its new sessions; public unless set. Guests'
+    messages are untrusted in any case."""
 
     def key(self) -> str | None:
         """The secret set here or named by `secret_env`."""
@@ -74,7 +75,7 @@ class ChannelsSection(Section):
 
 
 def _without(name: str, advice: str) -> Callable[[JsonValue], JsonValue]:
-    """Refuses the setting with advice, because people may look for it there."""
+    """Rejects the setting with advice, because people may expect it there."""
 
     def check(given: JsonValue) -> JsonValue:
         if isinstance(given, dict) and name in given:

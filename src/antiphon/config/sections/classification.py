@@ -18,13 +18,13 @@ def _level(text: str) -> str:
 
 class ClassificationSection(Section):
     level: Annotated[str, AfterValidator(_level)]
-    """How secret it is: `PUBLIC`, `INTERNAL`, `CONFIDENTIAL` or `RESTRICTED`."""
+    """How secret the data is: `PUBLIC`, `INTERNAL`, `CONFIDENTIAL` or `RESTRICTED`."""
     compartments: tuple[str, ...] = ()
-    """Names of compartments that it belongs to; `antiphon compartments add` creates one."""
+    """Names of the compartments that the data belongs to; `antiphon compartments add` creates one."""
     person: str | None = None
-    """Whose data it is: `person:<id>`, or `people` for several persons."""
+    """Whose data it is: `person:<id>`, or `people` for several persons; nobody's unless set."""
     integrity: Literal["trusted", "untrusted"] = "trusted"
-    """Whether its words are trusted."""
+    """Whether the data is trusted."""
 
     @field_validator("person")
     @classmethod
@@ -42,5 +42,5 @@ class ClassificationSection(Section):
 
     @property
     def without_compartments(self) -> Self:
-        """The same for where the names of compartments cannot be looked up, because no database is open."""
+        """The same without compartments, for use while no database is open to look up their names."""
         return self.model_copy(update={"compartments": ()})

@@ -24,8 +24,8 @@ def _zone(name: str) -> str:
 
 class QueueSection(Section):
     mode: QueueMode = QueueMode.ENQUEUE
-    """How a message is handled if its session is busy, unless the message, the session or its channel says otherwise,
-    in this order. A guest's message interrupts only that guest's own work."""
+    """How a message is handled if its session is busy. The message's own mode counts first, then the session's, its
+    channel's, and this one. Only owners' messages interrupt other people's work."""
 
 
 class MessagesSection(Section):

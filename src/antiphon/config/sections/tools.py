@@ -33,7 +33,7 @@ class RunCommandSection(Section):
     """Whether agents have `run_command`: always in a sandbox, or on the `host` for sessions that are not sandboxed.
     There a command may do anything that this process may do."""
     classification: ClassificationSection | None = None
-    """The output of commands; public and trusted unless set."""
+    """The classification of the output of commands; public and trusted unless set."""
 
 
 class ApprovalSection(Section):

@@ -24,7 +24,7 @@ class HomeCompartments:
         return accepted(await self._database.read(_list, principal))
 
     async def create(self, principal: Principal, name: str) -> Compartments:
-        """All of them, with the new one last.
+        """All compartments, with the new one last.
 
         Raises `Invalid` for a malformed name, and `Conflict` for one that was ever used (`compartment_exists`) and
         for one too many (`too_many_compartments`).

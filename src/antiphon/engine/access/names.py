@@ -1,4 +1,4 @@
-"""What persons are called now, also in events of before they were merged. Contract: access 1, 3."""
+"""The present names of persons, also in events from before they were merged. Contract: access 1, 3."""
 
 import logging
 from collections.abc import Iterable, Mapping

@@ -247,11 +247,11 @@ async def _insert_link(tx: Transaction, person: Person, code_hash: str, at_ms: i
 
 
 def _refuse_link(person: Person) -> Refusal | None:
-    """The refusal if a link would sign in somebody for whom the page shows nothing."""
+    """The refusal if a link would sign in somebody to whom the page shows nothing."""
     if person.is_suspended:
         why = f"{person.id!r} is suspended. Let them act again first, with `antiphon people resume {person.id}`"
     elif person.role is PersonRole.GUEST:
-        why = f"{person.id!r} is a guest, and guests have no page. Make them a user, or let them write in a channel"
+        why = f"{person.id!r} is a guest. The page shows guests nothing. Make them a user, or let them use a channel"
     else:
         return None
     return Refusal(Conflict(f"Person cannot sign in: {why}.", code="cannot_sign_in"))

@@ -125,7 +125,7 @@ class Tokens:
         """
         if beyond := sorted(scopes - CHANNEL_SCOPES):
             raise Invalid(
-                f"Channel token cannot have a scope: {beyond[0].value!r}. It has sessions.read and sessions.write.",
+                f"Channel token cannot have the scope {beyond[0].value!r}. Use sessions.read and sessions.write.",
                 code="invalid_request",
             )
         new, secret = self._draw(name, life)

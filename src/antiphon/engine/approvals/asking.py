@@ -26,7 +26,7 @@ class AskApproval(Struct, frozen=True, kw_only=True):
     id: ApprovalId
     calls: Sequence[AskedCall]
     made_of: Classification
-    """What the calls were made of."""
+    """The join of what the calls were made from."""
     expires_at: datetime
     at_ms: int
 

@@ -68,7 +68,7 @@ class Words(Struct, frozen=True, kw_only=True, gc=False):
     message: UserMessage | AssistantMessage
     actor: str
     classification: Classification
-    """What it was made of. Contract: flow 2."""
+    """How the data that it was made from is classified. Contract: flow 2."""
     arrival: Arrival = Arrival.POSTED
     is_addressed: bool = False
     """Whether the message can be found by its id. The log then refuses a second one with that id."""

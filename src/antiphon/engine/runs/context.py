@@ -90,9 +90,9 @@ class RunContext:
         self._transcript = transcript
         self._is_delayed = False
         self._taint = PUBLIC
-        """That of the session when its row was read."""
+        """The session's taint when its row was read."""
         self.surroundings = PUBLIC
-        """What stands in the prompt beside the entries of the log: instructions, working memory, foreign tools."""
+        """The prompt without the entries of the log: instructions, working memory, tools of MCP servers."""
 
     @property
     def made_of(self) -> Classification:
@@ -103,7 +103,7 @@ class RunContext:
 
     @property
     def taint(self) -> Classification:
-        """At least that of the session: it rises only by what the run takes in."""
+        """At least the session's taint; it rises only with what the run takes in."""
         return self._taint.join(self.made_of)
 
     @property

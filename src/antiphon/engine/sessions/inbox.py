@@ -73,9 +73,9 @@ class Envelope:
     queue_mode: QueueMode | None = None
     """The mode of messages from this channel; None outside channels."""
     classification: Classification = PUBLIC
-    """That of the route on which it came."""
+    """The classification of the route on which it came."""
     deliver: bool = False
-    """Whether message and reply leave by the session's channel, for messages that did not come by it."""
+    """Whether message and reply are sent through the session's channel, for messages that did not come through it."""
 
 
 PLAIN = Envelope()
@@ -294,7 +294,7 @@ async def _place_of_answers(
     whole = await rows.find_by_row(query, session.row)
     assert whole is not None
     if not outbox.is_external(whole.delivery):
-        return Refusal(Conflict(f"Session has no place outside: {session.key!r}. {STAYS}.", code="no_place"))
+        return Refusal(Conflict(f"Session has no channel: {session.key!r}. {STAYS}.", code="no_place"))
     return whole.delivery
 
 

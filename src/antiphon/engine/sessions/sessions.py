@@ -91,7 +91,7 @@ class OpenSession:
     agent_id: AgentId
     """The agent of the session, if it is new."""
     base: Classification = PUBLIC
-    """That of the agent, which a new session has at least."""
+    """The classification of the agent, which a new session has at least."""
     source: Source
     attributes: SessionAttributes = NO_ATTRIBUTES
     parent: SessionRow | None = None

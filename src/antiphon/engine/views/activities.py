@@ -32,7 +32,7 @@ class Work:
     total: int
     """Number of busy sessions, shown or not."""
     processes: Mapping[ProcessId, Process]
-    """The living processes, in the order of their start; none for principals who do not reach all sessions."""
+    """The live processes, in the order of their start; none for principals who do not reach all sessions."""
 
 
 class Activities:

@@ -26,14 +26,14 @@ NOTHING = {204: "Done."}
 
 
 class CreateToken(Params, frozen=True, kw_only=True):
-    """For a session, for a person or for a channel: one of the three."""
+    """Needs exactly one of `sessionKey`, `personId` and `namespace`."""
 
     session_key: str | None = None
     """The session that the token calls tools as; it can do nothing else."""
     person_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """The person that the token acts as."""
     namespace: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
-    """The channel that the token serves: it reaches sessions whose ids begin with this word and a colon."""
+    """The channel that the token serves: it reaches only sessions whose ids begin with this word and a colon."""
     scopes: Annotated[list[Annotated[str, Meta(max_length=60)]], Meta(min_length=1, max_length=10)] | None = None
     """For a person or a channel: what the token may do; reading and writing if absent."""
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
@@ -76,7 +76,7 @@ async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
     life = None if params.days is None else timedelta(days=params.days)
     if len(named) != 1 or (params.session_key is not None and params.scopes is not None):
         raise Invalid(
-            "Token needs one of 'sessionKey', 'personId' and 'namespace', the last two with 'scopes' if you like.",
+            "Token needs one of 'sessionKey', 'personId' and 'namespace'; 'scopes' is only for the last two.",
             code="invalid_request",
         )
     if params.session_key is not None:
@@ -139,7 +139,7 @@ async def revoke_token(ask: Ask, params: NamedToken) -> None:
 
 @operation("links.create", NoParams, wire.SignInLink, Http(method="POST", path="/auth/link"), scope=TokenScope.ADMIN)
 async def create_link(ask: Ask, params: NoParams) -> wire.SignInLink:
-    """Creates a code for a sign-in link, for the owner who asks. Needs all scopes, as a browser has all."""
+    """Creates a code for a sign-in link, for the owner who asks. Needs all scopes, because a browser has all."""
     code = await ask.services.sign_in.new_link_code(ask.principal, held=ask.scopes)
     return wire.SignInLink(code=code, expires_in_seconds=int(LINK_LIFE.total_seconds()))
 

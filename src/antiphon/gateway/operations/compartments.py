@@ -11,7 +11,7 @@ from antiphon.wire import compartments as wire
 
 class CreateCompartment(Params, frozen=True, kw_only=True):
     name: Annotated[str, Meta(min_length=1, max_length=64)]
-    """Of a-z, 0-9 and _ . : @ + -, beginning with a letter or digit."""
+    """Its name, of a-z, 0-9 and _ . : @ + -, beginning with a letter or digit."""
 
 
 @operation(
@@ -34,7 +34,7 @@ async def list_compartments(ask: Ask, params: NoParams) -> wire.CompartmentList:
     scope=TokenScope.ADMIN,
 )
 async def create_compartment(ask: Ask, params: CreateCompartment) -> wire.CompartmentShape:
-    """Creates a compartment. Its name is never used again, and there can be at most 62."""
+    """Creates a compartment. Its name is never reused, and there can be at most 62."""
     return wire.compartment(await ask.services.compartments.create(ask.principal, params.name), params.name)
 
 

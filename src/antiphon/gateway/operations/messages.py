@@ -74,7 +74,7 @@ class MessageParams(NamedSession, frozen=True, kw_only=True):
     message_id: str | None = None
     queue_mode: QueueMode | None = None
     sender: SenderName | SenderParams | None = None
-    """A name to show. With the token of a channel: the sender, `{id, name?}`, by their immutable id there."""
+    """A name to show. With a channel's token: the sender, `{id, name?}`, by the platform's immutable id."""
     mentioned: bool = True
     role: Literal["user", "assistant"] = "user"
     occurred_at: Annotated[int, Meta(ge=0, le=253402300799000)] | None = None
@@ -95,7 +95,7 @@ class MessageParams(NamedSession, frozen=True, kw_only=True):
 
 class PostParams(MessageParams, frozen=True, kw_only=True):
     deliver: bool = False
-    """Whether message and reply leave by the session's channel; otherwise they stay in the log. Only for owners."""
+    """Whether message and reply are also sent through the session's channel. Only for owners."""
     wait: Seconds | None = None
     stream: bool = False
 
@@ -275,7 +275,7 @@ async def sender_of(ask: Ask, target: NamedTarget, sender: str | SenderParams | 
     if channel_of(caller) is None:
         if isinstance(sender, SenderParams):
             raise Invalid(
-                "Sender with an 'id' is for the tokens of channels. Give a name as text, or leave it out.",
+                "Sender with an 'id' is only for tokens of channels. Give a name as text, or leave 'sender' out.",
                 code="invalid_message",
             )
         return caller

@@ -88,7 +88,7 @@ class Ask:
 
     gateway: Gateway
     who: Principal | None
-    """None for open operations, which look nobody up."""
+    """None for open operations, which do not look up the caller."""
     scopes: frozenset[TokenScope] = ALL_SCOPES
     """Those of the caller's credential."""
     holder: TokenHolder | None = None
@@ -152,7 +152,7 @@ class Operation(Generic[P, A]):
     params: type[P]
     answer: type[A]
     scope: TokenScope | None
-    """None for an open operation, which answers every caller and looks nobody up."""
+    """None for an open operation, which answers every caller without looking them up."""
     target: TargetKind
     http: Http
     serves_bound: bool

@@ -87,7 +87,7 @@ async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
     target=TargetKind.PERSON,
 )
 async def link_person(ask: Ask, params: NamedPerson) -> wire.InvitationShape:
-    """Creates another code that signs one browser in as a person, once, within 24 hours; their unused codes end."""
+    """Creates another code that signs one browser in as a person, once, within 24 hours; earlier codes end."""
     return _invitation(ask, await ask.services.people.new_link(ask.principal, params.person_id, held=ask.scopes))
 
 
