@@ -49,6 +49,7 @@ WITHOUT_REACH = {
     "askers.find_with_session": LOOKED_UP,
     "sessions.find_by_key": LOOKED_UP,
     "sessions.find_by_row": LOOKED_UP,
+    "sessions.find_as_in": LOOKED_UP,
     "sessions.list_rows": OWN,
     "runs.find": LOOKED_UP,
     "runs.find_ends": OWN,
