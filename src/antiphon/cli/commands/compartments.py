@@ -23,8 +23,7 @@ def list_compartments(home: HomeOption = None, config: ConfigOption = None, as_j
     if as_json:
         show_json(answer)
         return
-    rows = rows_of(answer, "compartments")
-    show_table(["Compartment", "State"], [[str(row["name"]), "retired" if row["retired"] else ""] for row in rows])
+    show_table(["Compartment"], [[str(row["name"])] for row in rows_of(answer, "compartments")])
 
 
 @app.command("add")
