@@ -16,6 +16,7 @@ from antiphon.policy.caps import PersonCaps
 from antiphon.policy.rights import RoleTools
 from antiphon.policy.send import SendPolicy
 from antiphon.policy.shares import Shares
+from antiphon.policy.sinks import Sinks
 from antiphon.policy.trigger import OwnerTrigger
 from antiphon.policy.visibility import VisibilityRules
 
@@ -105,6 +106,7 @@ class Rules:
     """Agents whose calls users may approve."""
     role_tools: RoleTools = field(default_factory=RoleTools)
     approval: ApprovalRules = field(default_factory=ApprovalRules)
+    sinks: Sinks = field(default_factory=Sinks)
     names_provider: bool = False
     """Whether rows of sessions also give their channel as `provider`, its name in S0."""
 

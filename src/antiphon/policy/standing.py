@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 
@@ -17,3 +18,5 @@ class Standing(Struct, frozen=True, kw_only=True, gc=False):
     agents: frozenset[AgentId] = frozenset()
     """Agents with which this person may open sessions, besides those that the settings name for the role."""
     is_suspended: bool = False
+    clearance: Classification = PUBLIC
+    """What this person may read, and what may be sent to them: everything for owners. Contract: flow 3, 7."""

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import EVERYTHING, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.person import (
     Identity,
@@ -74,7 +75,11 @@ async def standing_from(query: Query, principal: Principal, rights: Row | None) 
 def _standing(id: PersonId, role: str, agents: str, is_suspended: int) -> Standing:
     """Made from a row that was just read; equal rows share it."""
     return Standing(
-        principal=person_principal(id), role=_role(role), agents=_agents(agents), is_suspended=bool(is_suspended)
+        principal=person_principal(id),
+        role=_role(role),
+        agents=_agents(agents),
+        is_suspended=bool(is_suspended),
+        clearance=EVERYTHING if role == PersonRole.OWNER else Classification(Level.PUBLIC, person=str(person_principal(id))),
     )
 
 
