@@ -79,7 +79,9 @@ def _standing(id: PersonId, role: str, agents: str, is_suspended: int) -> Standi
         role=_role(role),
         agents=_agents(agents),
         is_suspended=bool(is_suspended),
-        clearance=EVERYTHING if role == PersonRole.OWNER else Classification(Level.PUBLIC, person=str(person_principal(id))),
+        clearance=EVERYTHING
+        if role == PersonRole.OWNER
+        else Classification(Level.PUBLIC, person=str(person_principal(id))),
     )
 
 
