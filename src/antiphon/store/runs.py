@@ -344,7 +344,7 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
 
 
 def _next_of(session: str) -> str:
-    """Subqueries, each one step in an index, of which the first with a row finds the run that speaks for the session."""
+    """Subqueries, each a step in an index; the first with a row finds the run that speaks for the session."""
     at_work = f"SELECT r.id FROM runs r WHERE r.session = {session} AND {_AT_WORK}"
     queued = f"SELECT r.id FROM runs r WHERE r.session = {session} AND r.status = 'queued'"
     first, favoured = "ORDER BY r.seq LIMIT 1", "AND r.is_favoured = 1"
