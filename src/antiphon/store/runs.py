@@ -69,7 +69,8 @@ _SUSPENDED = (
 _SELECT_WITH_END = (
     f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
     f"s.depth, s.last_seq, s.incarnation, s.pending_approvals, {_SUSPENDED}, "
-    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')} {_FROM_WITH_END}"
+    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')}, "
+    f"{codec.classification_columns('i.workspace_')} {_FROM_WITH_END}"
 )
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
@@ -542,10 +543,11 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    base = codec.classification(*row[-8:-4])
-    taint = None if row[-4] is None else codec.classification(*row[-4:])
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-8]
-    place, end = delivery_context(channel, to, account_id, thread_id), LogEnd(last_seq, incarnation, base, taint)
+    base = codec.classification(*row[-12:-8])
+    taint, workspace = (None if row[at] is None else codec.classification(*row[at : at + 4 or None]) for at in (-8, -4))
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-12]
+    place = delivery_context(channel, to, account_id, thread_id)
+    end = LogEnd(last_seq, incarnation, base, taint, workspace)
     return InLog(_RUN.read(run), place, depth, end, pending, bool(is_suspended))
 
 
