@@ -592,6 +592,7 @@ def mcp_settings(home: Path, config: Config, compartments: Compartments | None =
         replace(
             _server(home, agent_id, name, section),
             classification=config.classification_of_server(section, name, compartments),
+            clearance=config.clearance_of_server(section, name, compartments),
         )
         for agent_id, servers in config.mcp_servers().items()
         for name, section in servers.items()

@@ -24,7 +24,7 @@ class Sinks:
     """Of commands with network or on the host; None for the declared classification of their output."""
 
     def of_place(self, place: DeliveryContext, recipient: Classification | None) -> Classification:
-        """What may go to the place: the meet of its channel and its recipient. An unknown recipient (None) is PUBLIC."""
+        """What may go to the place: the meet of its channel and recipient; None is an unknown one, PUBLIC."""
         channel = self.channels.get(f"{place.channel}:{place.account_id}", UNSET_CHANNEL)
         return channel.meet(PUBLIC if recipient is None else recipient)
 

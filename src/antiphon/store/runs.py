@@ -69,7 +69,8 @@ _SUSPENDED = (
 _SELECT_WITH_END = (
     f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
     f"s.depth, s.last_seq, s.incarnation, s.pending_approvals, {_SUSPENDED}, "
-    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')} {_FROM_WITH_END}"
+    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')}, "
+    f"{codec.classification_columns('i.workspace_')} {_FROM_WITH_END}"
 )
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
@@ -343,18 +344,22 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
     return [row[0] for row in rows]
 
 
+def _next_of(session: str) -> str:
+    """Subqueries, each a step in an index; the first with a row finds the run that speaks for the session."""
+    at_work = f"SELECT r.id FROM runs r WHERE r.session = {session} AND {_AT_WORK}"
+    queued = f"SELECT r.id FROM runs r WHERE r.session = {session} AND r.status = 'queued'"
+    first, favoured = "ORDER BY r.seq LIMIT 1", "AND r.is_favoured = 1"
+    return f"({at_work} {favoured}), ({queued} {favoured} {first}), ({at_work}), ({queued} {first})"
+
+
 async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Asker]:
     """The asker of each session that has work: a favoured one if a run has one, else the next run's."""
     found: dict[SessionRow, Asker] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
         rows = await query.fetch_all(
-            "SELECT session, principal, is_favoured FROM (SELECT r.session, r.principal, r.is_favoured, "
-            "ROW_NUMBER() OVER (PARTITION BY r.session ORDER BY r.is_favoured DESC, CASE WHEN r.status <> 'queued' "
-            "THEN 0 "
-            "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
-            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR ({_AT_WORK}))) ranked "
-            "WHERE place = 1",
+            f"SELECT r.session, r.principal, r.is_favoured FROM (SELECT s.id, COALESCE({_next_of('s.id')}) AS next "
+            f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(part))})) f JOIN runs r ON r.id = f.next",
             part,
         )
         found |= {
@@ -538,10 +543,11 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    base = codec.classification(*row[-8:-4])
-    taint = None if row[-4] is None else codec.classification(*row[-4:])
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-8]
-    place, end = delivery_context(channel, to, account_id, thread_id), LogEnd(last_seq, incarnation, base, taint)
+    base = codec.classification(*row[-12:-8])
+    taint, workspace = (None if row[at] is None else codec.classification(*row[at : at + 4 or None]) for at in (-8, -4))
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-12]
+    place = delivery_context(channel, to, account_id, thread_id)
+    end = LogEnd(last_seq, incarnation, base, taint, workspace)
     return InLog(_RUN.read(run), place, depth, end, pending, bool(is_suspended))
 
 

@@ -100,12 +100,14 @@ _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
 SESSION = SelectList(
     Session,
     f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, s.description_source, i.working_memory,
-i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, s.base_level, s.base_compartments,
+i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, i.workspace_level,
+i.workspace_compartments, i.workspace_integrity, i.workspace_person, i.workspace_seq, s.base_level, s.base_compartments,
 s.base_integrity, s.base_person, s.clearance_level, s.clearance_compartments, s.clearance_person, s.parent, s.depth,
 s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
     **_SUMMARY_FIELDS,
     description_source=codec.member_of(DescriptionSource),
     taint=codec.combined_classification("taint"),
+    workspace=codec.combined_classification("workspace"),
     base=codec.combined_classification("base"),
     clearance=Combined(
         _clearance, level="clearance_level", compartments="clearance_compartments", person="clearance_person"
@@ -143,6 +145,8 @@ class LogEnd(NamedTuple):
     """The session's base: no event of the log is below it."""
     taint: Classification | None = None
     """The taint of the incarnation of the run with which it was read; None if it was not read with a run."""
+    workspace: Classification | None = None
+    """What the workspace of that incarnation was made of."""
 
 
 class Child(NamedTuple):
@@ -347,14 +351,17 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
 
 
 async def start_incarnation(
-    tx: Transaction, session: SessionRow, session_id: SessionId, *, first_seq: int, at_ms: int
+    tx: Transaction, session: SessionRow, session_id: SessionId, *, first_seq: int, at_ms: int, workspace_seq: int = 0
 ) -> None:
-    """Starts an incarnation with empty working memory, at the session's base classification."""
+    """Starts an incarnation with empty working memory, at the session's base classification.
+
+    `workspace_seq` goes into the name of its workspace; a new number gives it an empty one.
+    """
     await tx.execute(
-        "INSERT INTO incarnations (id, session, first_seq, started_at, taint_level, taint_compartments, "
-        "taint_integrity, taint_person) SELECT ?, id, ?, ?, base_level, base_compartments, base_integrity, base_person "
-        "FROM sessions WHERE id = ?",
-        (session_id, first_seq, at_ms, session),
+        "INSERT INTO incarnations (id, session, first_seq, started_at, workspace_seq, taint_level, taint_compartments, "
+        "taint_integrity, taint_person) SELECT ?, id, ?, ?, ?, base_level, base_compartments, base_integrity, "
+        "base_person FROM sessions WHERE id = ?",
+        (session_id, first_seq, at_ms, workspace_seq, session),
     )
 
 
@@ -374,6 +381,23 @@ async def set_taint(tx: Transaction, session_id: SessionId, taint: Classificatio
         "UPDATE incarnations SET taint_level = ?, taint_compartments = ?, taint_integrity = ?, taint_person = ? "
         "WHERE id = ?",
         (*codec.classification_values(taint), session_id),
+    )
+
+
+async def find_workspace(query: Query, session_id: SessionId) -> Classification | None:
+    """What the workspace of the incarnation was made of; None if its session was deleted."""
+    row = await query.fetch_one(
+        f"SELECT {codec.classification_columns('workspace_')} FROM incarnations WHERE id = ?", (session_id,)
+    )
+    return None if row is None else codec.classification(*row)
+
+
+async def set_workspace(tx: Transaction, session_id: SessionId, made_of: Classification) -> None:
+    """Stores what the workspace of the incarnation was made of."""
+    await tx.execute(
+        "UPDATE incarnations SET workspace_level = ?, workspace_compartments = ?, workspace_integrity = ?, "
+        "workspace_person = ? WHERE id = ?",
+        (*codec.classification_values(made_of), session_id),
     )
 
 
@@ -563,6 +587,15 @@ def _conditions(where: SessionFilter) -> list[Condition]:
     if where.search is not None:
         conditions.append(has_words(where.search))
     return conditions
+
+
+def clearance_in(columns: Mapping[str, SqlValue]) -> Classification | None:
+    """The clearance that these columns set; None if they set none."""
+    level, compartments, person = (columns.get(f"clearance_{name}") for name in ("level", "compartments", "person"))
+    if level is None:
+        return None
+    assert isinstance(level, int) and isinstance(compartments, int) and not isinstance(person, int | float | bytes)
+    return _clearance(level, compartments, person)
 
 
 def cursor_of(session: SessionSummary) -> ListCursor:

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from antiphon.domain.classification import Classification
 from antiphon.domain.errors import NotFound
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
+from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up
+from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -22,6 +25,7 @@ class FoundCaller:
     depth: int
     standing: Standing
     """That of the principal whose rights the call has."""
+    session: Session
 
 
 class Callers:
@@ -46,6 +50,15 @@ class Callers:
             raise NotFound("Session not found: the caller's own session was deleted.")
         return session, standing
 
+    async def ceiling_of(self, session: Session) -> Classification:
+        """What the session may take in."""
+        return await self._database.read(find_ceiling, session, self._rules.sinks)
+
+    async def note_use(self, session: Session, left: Classification) -> None:
+        """Stores that a call from outside leaves data in the session's workspace, before it does. Contract: flow 8."""
+        if session.workspace.join(left) != session.workspace:
+            await self._database.run(raise_workspace, session.row, session.id, left, sessions=(session.row,))
+
 
 async def _find_present(query: Query, caller: Caller) -> tuple[Session | None, Standing]:
     return await rows.find_by_row(query, caller.session), await find_standing(query, caller.principal)
@@ -68,4 +81,4 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
         call_id=f"{session.row}:{standing.principal}:{call_id}",
         run=None,
     )
-    return FoundCaller(caller, session.depth, standing)
+    return FoundCaller(caller, session.depth, standing, session)

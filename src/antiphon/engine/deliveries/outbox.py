@@ -5,19 +5,16 @@ import hashlib
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import UserMessage, text_of
 from antiphon.domain.run import Run
-from antiphon.domain.session import INTERNAL, WEBCHAT, DeliveryContext
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
 from antiphon.store.sessions import SessionHead
 
-_INSIDE = frozenset({INTERNAL, WEBCHAT})
-"""Channels whose readers read the log itself."""
-
 
 def is_external(place: DeliveryContext) -> bool:
     """Whether texts for the place must be sent."""
-    return place.channel is not None and place.to is not None and place.channel not in _INSIDE
+    return place.is_outside
 
 
 def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | None:

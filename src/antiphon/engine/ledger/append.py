@@ -19,7 +19,7 @@ from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessag
 from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import ceiling, may_enter
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -194,6 +194,14 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
     )
 
 
+async def raise_workspace(tx: Transaction, session: SessionRow, incarnation: SessionId, left: Classification) -> None:
+    """Raises what the workspace of the incarnation was made of, before a call leaves data there. Contract: flow 8."""
+    await rows.hold(tx, session)
+    held = await rows.find_workspace(tx, incarnation)
+    if held is not None and held.join(left) != held:
+        await rows.set_workspace(tx, incarnation, held.join(left))
+
+
 async def keep_taint(tx: Transaction, ended: SessionId, renewed: SessionId) -> Classification:
     """Gives an incarnation the taint of the one that ended before it, and returns it. Contract: sessions 6."""
     before = await rows.find_incarnation(tx, ended)
@@ -213,12 +221,14 @@ async def append_copies(
 ) -> None:
     """Stores copies of another log in a new session, at their classifications; lists show the words of the copies.
 
-    The session's taint becomes the join of its base, the copies and the given taint. Contract: sessions 8, flow 8.
+    The session's taint becomes the join of its base, the given taint and the copies that it may take in.
+    Contract: sessions 8, flow 8.
     """
     set: dict[str, SqlValue] = {}
     if is_described:
         set |= _described(copies)
-    joined = join_all([taint, session.base, *(copy.classification for copy in copies)])
+    taken = (copy.classification for copy in copies if may_enter(copy.classification, ceiling(session, None)))
+    joined = join_all([taint, session.base, *taken])
     await rows.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)

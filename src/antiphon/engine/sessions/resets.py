@@ -117,7 +117,8 @@ async def begin_anew(
     current = await rows.find_by_row(tx, session.row)
     assert current is not None
     await rows.end_incarnation(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
-    await rows.start_incarnation(tx, session.row, new_id, first_seq=current.last_seq + 1, at_ms=at_ms)
+    first_seq = current.last_seq + 1
+    await rows.start_incarnation(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
     started = NewEvent(
         type=EventType.SESSION_STARTED,
         actor=actor,
