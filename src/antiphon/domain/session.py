@@ -122,6 +122,10 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     working_memory: str = ""
     taint: Classification = PUBLIC
     base: Classification = PUBLIC
+    preview_made_of: Classification = PUBLIC
+    """Besides its base, which everything in it has at least."""
+    description_made_of: Classification = PUBLIC
+    """Like `preview_made_of`."""
     clearance: Classification | None = None
     """None sets no limit beyond the agent's."""
     parent: SessionRow | None = None
