@@ -1,20 +1,16 @@
 """Decides whether content of one session may go to another. Contract: flow 1 to 4, 6."""
 
 from antiphon.domain.classification import Classification
-from antiphon.domain.session import Session
 from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.rights import is_trusted
 from antiphon.policy.standing import Standing
 
 
-def may_flow(source: Session, target: Session) -> bool:
-    """Whether the target may read what the source holds now."""
-    return may_enter(source.taint, target.taint)
-
-
-def decide_flow(source: Session, target: Session) -> Decision:
-    """Like `may_flow`, with the reason, for messages from a session to another."""
-    return ALLOW if may_flow(source, target) else Deny("write_down", "this session is classified above that one.")
+def decide_write(context: Classification, clearance: Classification) -> Decision:
+    """Whether words made of the context may be written to a place with that clearance. Contract: flow 4."""
+    if may_enter(context, clearance):
+        return ALLOW
+    return Deny("write_down", "this turn has read data that may not go there.")
 
 
 def classify_message(standing: Standing, route: Classification) -> Classification:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import EVERYTHING, Classification, Level
@@ -71,6 +72,59 @@ async def standing_from(query: Query, principal: Principal, rights: Row | None) 
     return _standing(*rights[:-1])
 
 
+async def find_standing_of_account(query: Query, channel: str, account: str, platform_id: str) -> Standing | None:
+    """The standing of the person to whom the account of a channel is linked; None if it is linked to nobody."""
+    rights = await query.fetch_one(
+        f"SELECT {RIGHTS} FROM identities n JOIN people q ON q.id = n.person "
+        "WHERE n.channel = ? AND n.account = ? AND n.platform_id = ?",
+        (channel, account, platform_id),
+    )
+    return None if rights is None else await standing_from(query, person_principal(rights[0]), rights)
+
+
+class LinkedAccount(NamedTuple):
+    """An account of a person who is not suspended."""
+
+    identity: Identity
+    person: PersonId
+    is_by_account: bool
+    """Whether the account's own id was named, not its person."""
+
+
+_LINKED = (
+    "FROM identities n JOIN people q ON q.id = n.person WHERE q.is_suspended = 0 AND {} "
+    "ORDER BY n.created_at, n.channel, n.account, n.platform_id"
+)
+
+
+async def find_accounts(query: Query, named: str) -> list[LinkedAccount]:
+    """The accounts with that id, and those of the persons with that id or name, the oldest link first.
+
+    Guests are not found by their names, which they choose themselves.
+    """
+    rows = await query.fetch_all(
+        "SELECT n.channel, n.account, n.platform_id, q.id "
+        + _LINKED.format(
+            "(n.platform_id = ? OR q.id = ? OR (q.name = ? AND q.role <> 'guest') "
+            "OR q.id = (SELECT m.merged_into FROM people m WHERE m.id = ?))"
+        ),
+        (named, named, named, named),
+    )
+    return [_linked(*row, is_by_account=row[2] == named) for row in rows]
+
+
+async def list_owners_accounts(query: Query) -> list[LinkedAccount]:
+    """The accounts of owners, the oldest link first."""
+    rows = await query.fetch_all(
+        "SELECT n.channel, n.account, n.platform_id, q.id " + _LINKED.format("q.role = 'owner'")
+    )
+    return [_linked(*row, is_by_account=True) for row in rows]
+
+
+def _linked(channel: str, account: str, platform_id: str, person: PersonId, *, is_by_account: bool) -> LinkedAccount:
+    return LinkedAccount(Identity(channel=channel, account=account, platform_id=platform_id), person, is_by_account)
+
+
 @functools.lru_cache(maxsize=1_000)
 def _standing(id: PersonId, role: str, agents: str, is_suspended: int) -> Standing:
     """Made from a row that was just read; equal rows share it."""
@@ -79,7 +133,9 @@ def _standing(id: PersonId, role: str, agents: str, is_suspended: int) -> Standi
         role=_role(role),
         agents=_agents(agents),
         is_suspended=bool(is_suspended),
-        clearance=EVERYTHING if role == PersonRole.OWNER else Classification(Level.PUBLIC, person=str(person_principal(id))),
+        clearance=EVERYTHING
+        if role == PersonRole.OWNER
+        else Classification(Level.PUBLIC, person=str(person_principal(id))),
     )
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.domain.actor import Asker, Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.person import person_of
@@ -35,7 +36,9 @@ r.mode, r.purpose, r.principal, r.attempt, r.fence, r.process, r.created_at, r.s
 r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.report, r.announces, r.has_spawned,
 r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
 r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
-r.code, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
+r.code, r.level AS made_of_level, r.compartments AS made_of_compartments, r.integrity AS made_of_integrity,
+r.person AS made_of_person, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd,
+r.steps""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
@@ -57,6 +60,7 @@ r.code, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_
     is_yielding=bool,
     is_parked=bool,
     is_cancel_requested=bool,
+    made_of=codec.combined_classification("made_of"),
     usage=codec.USAGE,
 )
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
@@ -412,6 +416,14 @@ async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int)
 async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> None:
     """Sets columns of the row."""
     await tx.execute(f"UPDATE runs SET {_assignments(columns)} WHERE id = ?", (*columns.values(), run_id))
+
+
+def made_of_columns(made_of: Classification) -> dict[str, SqlValue]:
+    """The columns that say what a run was made of; none for public data, which the row says without them."""
+    if made_of == PUBLIC:
+        return {}
+    names = ("level", "compartments", "integrity", "person")
+    return dict(zip(names, codec.classification_values(made_of), strict=True))
 
 
 async def pause(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> bool:
