@@ -12,8 +12,8 @@ from antiphon.policy.flow import may_enter
 def shown_session(session: Session, clearance: Classification) -> Session:
     """The row without what was made of data that may not go to the reader.
 
-    Preview and description have classifications of their own; its names have its base; how its runs ended and what they used is made of all that
-    they took in.
+    Preview and description have classifications of their own, and its names that of its base. How its runs ended and
+    what they used is made of all that they took in.
     """
     made_of = (session.base, session.preview_made_of, session.description_made_of, session.taint)
     base, preview, description, taint = (may_enter(each, clearance) for each in made_of)
