@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.ids import RunId
@@ -59,8 +61,7 @@ class Step:
         return join_all((self.made_of, *self.results_made_of))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
+class Input(Struct, frozen=True, kw_only=True, gc=False):
     """A message that is not a step of a model: from a person, another session, or a synthetic answer."""
 
     seq: int

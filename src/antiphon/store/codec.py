@@ -226,7 +226,11 @@ def event_within(session: SessionRow, incarnation: SessionId, row: Row) -> Event
         created_at=_from_timestamp(created_at / 1000, UTC),
         actor=present_actor(actor),
         run_id=run_id,
-        classification=classification(level, compartments, integrity, person),
+        classification=(
+            classification(level, compartments, integrity, person)
+            if level or compartments or integrity or person is not None
+            else PUBLIC
+        ),
         message=payload.message,
         data={} if payload.data is None else payload.data,
         is_unreadable=is_unreadable,

@@ -128,14 +128,14 @@ def _linked(channel: str, account: str, platform_id: str, person: PersonId, *, i
 @functools.lru_cache(maxsize=1_000)
 def _standing(id: PersonId, role: str, agents: str, is_suspended: int) -> Standing:
     """Made from a row that was just read; equal rows share it."""
+    principal = person_principal(id)
+    own = Classification(Level.PUBLIC, person=str(principal))
     return Standing(
-        principal=person_principal(id),
+        principal=principal,
         role=_role(role),
         agents=_agents(agents),
         is_suspended=bool(is_suspended),
-        clearance=EVERYTHING
-        if role == PersonRole.OWNER
-        else Classification(Level.PUBLIC, person=str(person_principal(id))),
+        clearance=EVERYTHING if role == PersonRole.OWNER else own,
     )
 
 

@@ -344,18 +344,22 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
     return [row[0] for row in rows]
 
 
+def _next_of(session: str) -> str:
+    """Subqueries, each a step in an index; the first with a row finds the run that speaks for the session."""
+    at_work = f"SELECT r.id FROM runs r WHERE r.session = {session} AND {_AT_WORK}"
+    queued = f"SELECT r.id FROM runs r WHERE r.session = {session} AND r.status = 'queued'"
+    first, favoured = "ORDER BY r.seq LIMIT 1", "AND r.is_favoured = 1"
+    return f"({at_work} {favoured}), ({queued} {favoured} {first}), ({at_work}), ({queued} {first})"
+
+
 async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Asker]:
     """The asker of each session that has work: a favoured one if a run has one, else the next run's."""
     found: dict[SessionRow, Asker] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
         rows = await query.fetch_all(
-            "SELECT session, principal, is_favoured FROM (SELECT r.session, r.principal, r.is_favoured, "
-            "ROW_NUMBER() OVER (PARTITION BY r.session ORDER BY r.is_favoured DESC, CASE WHEN r.status <> 'queued' "
-            "THEN 0 "
-            "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
-            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR ({_AT_WORK}))) ranked "
-            "WHERE place = 1",
+            f"SELECT r.session, r.principal, r.is_favoured FROM (SELECT s.id, COALESCE({_next_of('s.id')}) AS next "
+            f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(part))})) f JOIN runs r ON r.id = f.next",
             part,
         )
         found |= {

@@ -1,5 +1,6 @@
 """`antiphon people`: persons and their roles. Contract: access 1, 3, 4."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,6 +11,14 @@ from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole
 
 app = typer.Typer(no_args_is_help=True, help="Invite people, and change what they may.")
+
+
+class InvitedRole(StrEnum):
+    """The roles of people who sign in; guests do not."""
+
+    OWNER = PersonRole.OWNER.value
+    USER = PersonRole.USER.value
+
 
 PersonArgument = Annotated[str, typer.Argument(metavar="PERSON", help="The id that the list shows.")]
 
@@ -60,7 +69,7 @@ def get_person(
 @command
 def invite_person(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What to call the person.")],
-    role: Annotated[PersonRole, typer.Option("--role", help="What they may.")] = PersonRole.USER,
+    role: Annotated[InvitedRole, typer.Option("--role", help="What they may.")] = InvitedRole.USER,
     agents: Annotated[
         list[str] | None,
         typer.Option("--agent", metavar="AGENT", help="An agent with which they may open sessions; repeat for more."),
