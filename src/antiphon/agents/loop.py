@@ -200,14 +200,14 @@ class AgentLoop:
         ):
             cap, name = cap_of_it.limits, cap_of_it.name
             if cap.tokens is not None and spent.tokens >= cap.tokens:
-                return _capped(cap_of_it, f"{spent.tokens} of {cap.tokens} tokens")
+                return _capped(cap_of_it, f"{cap.tokens} tokens")
             if cap.tokens is not None and cap.tokens - spent.tokens < room.tokens:
                 reached = f"with it the {name}, {cap.tokens} tokens, is reached ({cap_of_it.setting})"
                 room = Room(
                     tokens=cap.tokens - spent.tokens, code=cap_of_it.code, error=f"The answer was stopped: {reached}."
                 )
             if cap.usd is not None and spent.microusd >= cap.usd * 1_000_000:
-                return _capped(cap_of_it, f"{spent.microusd / 1_000_000:.2f} of {cap.usd:.2f} USD")
+                return _capped(cap_of_it, f"{cap.usd:.2f} USD")
         return room
 
     def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
@@ -417,9 +417,10 @@ def _kept_from(provider: str) -> RunEnding:
     )
 
 
-def _capped(cap: Cap, spent: str) -> RunEnding:
+def _capped(cap: Cap, limit: str) -> RunEnding:
+    """Names the limit, and not what was used: sessions that the reader does not see share it. Contract: flow 13."""
     return _failed(
         cap.code,
-        f"The {cap.name} is reached: {spent} used today (UTC). Messages are still stored. "
+        f"The {cap.name} is reached: {limit} a day (UTC). Messages are still stored. "
         f"Raise {cap.setting} in the configuration, or wait until tomorrow.",
     )

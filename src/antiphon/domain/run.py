@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Asker, Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delay import Delay
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
@@ -153,7 +154,13 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     reply: str | None = None
     error: str | None = None
     code: str | None = None
+    made_of: Classification = PUBLIC
+    """What the reply, the error, the code, the times and the usage were made of, once it has ended. Until then, what
+    it shows is as secret as its session's taint. Contract: flow 2, 4."""
     usage: Usage = NO_USAGE
+
+    is_withheld: bool = False
+    """Whether its reply, error, code, times and usage are left out, because they do not flow to the reader."""
 
     @property
     def asker(self) -> Asker:
@@ -184,6 +191,7 @@ def followed(run: Run, last: Run) -> Run:
         reply=last.reply,
         error=last.error,
         code=last.code,
+        made_of=run.made_of.join(last.made_of),
         is_parked=last.is_parked,
     )
 

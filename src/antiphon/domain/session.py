@@ -131,6 +131,10 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     """What the workspace of the present incarnation was made of."""
     workspace_seq: int = 0
     """A part of the name of its directory; 0 for the directory that the session began with."""
+    preview_made_of: Classification = PUBLIC
+    """Besides its base, which everything in it has at least."""
+    description_made_of: Classification = PUBLIC
+    """Like `preview_made_of`."""
     clearance: Classification | None = None
     """None sets no limit beyond the agent's."""
     parent: SessionRow | None = None

@@ -144,6 +144,11 @@ def classification(level: int, compartments: int, integrity: int, person: str | 
     return Classification(Level(level), compartments, _INTEGRITIES[integrity], person)
 
 
+def optional_clearance(level: int | None, compartments: int | None, person: str | None) -> Classification | None:
+    """None if no level is stored. Integrity means nothing for a clearance, and is as bad as can be."""
+    return None if level is None else classification(level, compartments or 0, 1, person)
+
+
 def classification_values(value: Classification) -> tuple[int, int, int, str | None]:
     """The values for the columns level, compartments, integrity, person."""
     if value is PUBLIC:
@@ -199,6 +204,15 @@ def combined_classification(kind: str) -> Combined:
         integrity=f"{kind}_integrity",
         person=f"{kind}_person",
     )
+
+
+def combined_secrecy(kind: str) -> Combined:
+    """Like `combined_classification`, from columns that hold no integrity, which decides nothing for readers."""
+    return Combined(_secrecy, level=f"{kind}_level", compartments=f"{kind}_compartments", person=f"{kind}_person")
+
+
+def _secrecy(level: int, compartments: int, person: str | None) -> Classification:
+    return classification(level, compartments, 0, person)
 
 
 COLUMNS_WITHIN = "seq, type, created_at, actor, run_id, level, compartments, integrity, person, payload"

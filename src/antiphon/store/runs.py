@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.domain.actor import Asker, Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId, ApprovalId, RunId, SessionId, SessionRow
 from antiphon.domain.message import NO_USAGE, Usage
 from antiphon.domain.person import person_of
@@ -16,6 +17,7 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
+from antiphon.policy.shown import shown_run
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.people import PRESENT
@@ -35,7 +37,9 @@ r.mode, r.purpose, r.principal, r.attempt, r.fence, r.process, r.created_at, r.s
 r.place, r.exchange, r.partner, r.chain, r.hops, r.is_sandboxed, r.has_sent, r.report, r.announces, r.has_spawned,
 r.has_attachments, r.time_limit, r.waiting_for, r.wait_until, r.wait_call, r.approval, r.delay,
 r.is_yielding, r.is_parked, r.continues, r.continued_by, r.cancel_requested AS is_cancel_requested, r.reply, r.error,
-r.code, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd, r.steps""",
+r.code, r.level AS made_of_level, r.compartments AS made_of_compartments, r.integrity AS made_of_integrity,
+r.person AS made_of_person, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_microusd,
+r.steps""",
     status=codec.member_of(RunStatus),
     mode=codec.member_of(QueueMode),
     purpose=codec.member_of(Purpose),
@@ -57,11 +61,20 @@ r.code, r.is_favoured, r.input_tokens, r.output_tokens, r.cached_tokens, r.cost_
     is_yielding=bool,
     is_parked=bool,
     is_cancel_requested=bool,
+    made_of=codec.combined_classification("made_of"),
     usage=codec.USAGE,
 )
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _FROM_WITH_END = f"{_FROM} LEFT JOIN incarnations i ON i.id = r.incarnation"
 _SELECT = f"SELECT {_RUN.text} {_FROM}"
+_SELECT_SHOWN = (
+    "SELECT "
+    + _RUN.text.replace("r.level ", "COALESCE(CASE WHEN r.ended_at IS NULL THEN i.taint_level END, r.level) ")
+    .replace("r.compartments ", "COALESCE(CASE WHEN r.ended_at IS NULL THEN i.taint_compartments END, r.compartments) ")
+    .replace("r.person ", "COALESCE(CASE WHEN r.ended_at IS NULL THEN i.taint_person END, r.person) ")
+    + f" {_FROM_WITH_END}"
+)
+"""As readers see runs: one that has not ended is made of all that its incarnation holds."""
 _SUSPENDED = (
     f"EXISTS (SELECT 1 FROM {PRESENT} WHERE p.id = SUBSTR(r.principal, 8) "
     "AND SUBSTR(r.principal, 1, 7) = 'person:' AND q.is_suspended = 1)"
@@ -201,6 +214,12 @@ def _last(known: Mapping[RunId, Run], run_id: RunId) -> Run:
     while run.continued_by is not None and run.continued_by in known:
         run = known[run.continued_by]
     return run
+
+
+async def find_shown(query: Query, run_id: RunId) -> Run | None:
+    """Like `find`, for readers: what an unfinished run shows is made of all that its incarnation holds."""
+    row = await query.fetch_one(f"{_SELECT_SHOWN} WHERE r.id = ?", (run_id,))
+    return None if row is None else _RUN.read(row)
 
 
 async def find(query: Query, run_id: RunId) -> Run | None:
@@ -394,7 +413,7 @@ class RunFilter:
 
 
 async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int) -> list[Run]:
-    """Runs of sessions in the reach, newest first."""
+    """Runs of sessions in the reach, newest first, as far as they flow to its clearance."""
     inside = await within(query, reach, "r.session")
     conditions, values = [inside.text], list(inside.values)
     if where.session is not None:
@@ -409,14 +428,22 @@ async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int)
         conditions.append("r.id < ?")
         values.append(where.before)
     rows = await query.fetch_all(
-        f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ?", (*values, limit)
+        f"{_SELECT_SHOWN} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ?", (*values, limit)
     )
-    return [_RUN.read(row) for row in rows]
+    return [shown_run(_RUN.read(row), reach.clearance) for row in rows]
 
 
 async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> None:
     """Sets columns of the row."""
     await tx.execute(f"UPDATE runs SET {_assignments(columns)} WHERE id = ?", (*columns.values(), run_id))
+
+
+def made_of_columns(made_of: Classification) -> dict[str, SqlValue]:
+    """The columns that say what a run was made of; none for public data, which the row says without them."""
+    if made_of == PUBLIC:
+        return {}
+    names = ("level", "compartments", "integrity", "person")
+    return dict(zip(names, codec.classification_values(made_of), strict=True))
 
 
 async def pause(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> bool:

@@ -4,13 +4,13 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject
@@ -30,7 +30,7 @@ from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.names import has_words, with_folded
-from antiphon.store.scopes import MAX_DEPTH, Condition, any_of, branches
+from antiphon.store.scopes import MAX_DEPTH, Condition, all_of, any_of, branches, flow, when
 from antiphon.store.select_list import Combined, SelectList
 
 
@@ -47,7 +47,7 @@ def _metadata(text: str) -> JsonObject:
 
 
 def _clearance(level: int | None, compartments: int, person: str | None) -> Classification | None:
-    return None if level is None else codec.classification(level, compartments, 1, person)
+    return codec.optional_clearance(level, compartments, person)
 
 
 def _participants(joined: str | None) -> tuple[str, ...]:
@@ -100,7 +100,8 @@ _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
 SESSION = SelectList(
     Session,
     f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, s.description_source, i.working_memory,
-i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, i.workspace_level,
+s.preview_level, s.preview_compartments, s.preview_person, s.description_level, s.description_compartments,
+s.description_person, i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, i.workspace_level,
 i.workspace_compartments, i.workspace_integrity, i.workspace_person, i.workspace_seq, s.base_level, s.base_compartments,
 s.base_integrity, s.base_person, s.clearance_level, s.clearance_compartments, s.clearance_person, s.parent, s.depth,
 s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
@@ -109,6 +110,8 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
     taint=codec.combined_classification("taint"),
     workspace=codec.combined_classification("workspace"),
     base=codec.combined_classification("base"),
+    preview_made_of=codec.combined_secrecy("preview"),
+    description_made_of=codec.combined_secrecy("description"),
     clearance=Combined(
         _clearance, level="clearance_level", compartments="clearance_compartments", person="clearance_person"
     ),
@@ -119,7 +122,29 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
 
 _FROM_PRESENT = "FROM sessions s JOIN incarnations i ON i.id = s.incarnation LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT = f"SELECT {SESSION.text} {_FROM_PRESENT}"
-_SELECT_PRESENT = f"SELECT {_SUMMARY.text} {_FROM_PRESENT}"
+_USED = ("s.context_tokens", "s.aborted_last_run", "s.input_tokens", "s.output_tokens", "s.cached_tokens", "s.steps")
+"""What tells of the runs of a session, as a number; its cost besides."""
+
+
+@lru_cache(maxsize=256)
+def _summary_for(clearance: Classification) -> Condition:
+    """The select list of summaries, without what does not flow to the clearance, as `policy/shown` says."""
+    if clearance is EVERYTHING:
+        return Condition(_SUMMARY.text)
+    base, taint = flow("s.base_", clearance), flow("i.taint_", clearance)
+    hidden = {
+        "s.description": when(all_of([base, flow("s.description_", clearance)]), "s.description"),
+        "s.preview": when(all_of([base, flow("s.preview_", clearance)]), "s.preview"),
+        "s.cost_microusd": when(all_of([base, taint]), "s.cost_microusd"),
+        **{column: when(all_of([base, taint]), column, "0") for column in _USED},
+    }
+    texts: list[str] = []
+    values: list[SqlValue] = []
+    for column in _SUMMARY.columns:
+        found = hidden.get(column, Condition(column))
+        texts.append(found.text)
+        values += found.values
+    return Condition(", ".join(texts), tuple(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,7 +491,9 @@ async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
     await tx.execute(
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "
         "turn_count = 0, label = NULL, folded_label = NULL, display_name = NULL, folded_display_name = NULL, "
-        "description = NULL, description_source = NULL, preview = NULL, send_policy = NULL, model = NULL, "
+        "description = NULL, description_source = NULL, preview = NULL, preview_level = 0, preview_compartments = 0, "
+        "preview_person = NULL, description_level = 0, description_compartments = 0, description_person = NULL, "
+        "send_policy = NULL, model = NULL, "
         "thinking_level = NULL, verbose_level = NULL, queue_mode = NULL, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
@@ -554,19 +581,21 @@ async def list_page(
     if after is not None:
         conditions.append(Condition("(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)))
     if reach.is_everything:
-        return await _list_branch(query, conditions, limit)
+        return await _list_branch(query, reach.clearance, conditions, limit)
     found: list[SessionSummary] = []
     for branch in await branches(query, reach):
-        found += await _list_branch(query, [branch, *conditions], limit)
+        found += await _list_branch(query, reach.clearance, [branch, *conditions], limit)
     found.sort(key=lambda session: (session.updated_at, session.row), reverse=True)
     return found[:limit]
 
 
-async def _list_branch(query: Query, conditions: list[Condition], limit: int) -> list[SessionSummary]:
+async def _list_branch(
+    query: Query, clearance: Classification, conditions: list[Condition], limit: int
+) -> list[SessionSummary]:
+    shown, where = _summary_for(clearance), all_of(conditions)
     rows = await query.fetch_all(
-        f"{_SELECT_PRESENT} WHERE {' AND '.join(condition.text for condition in conditions)} "
-        "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
-        (*(value for condition in conditions for value in condition.values), limit),
+        f"SELECT {shown.text} {_FROM_PRESENT} WHERE {where.text} ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
+        (*shown.values, *where.values, limit),
     )
     return [_SUMMARY.read(row) for row in rows]
 

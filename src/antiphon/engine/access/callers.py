@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 from antiphon.domain.classification import Classification
-from antiphon.domain.errors import NotFound
+from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.ceilings import find_ceiling
-from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up
+from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up, target_name
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
+from antiphon.policy.flow import may_enter
 from antiphon.policy.standing import Standing
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -74,6 +75,15 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
     if isinstance(found, Refusal):
         return found
     session, standing = found.session, await find_standing(query, rights.principal)
+    if not may_enter(session.taint, found.grant.clearance):
+        # Whatever the session answers is made of what it holds. Contract: flow 3.
+        return Refusal(
+            Denied(
+                f"Session holds data that is not cleared for you: {target_name(target)!r}. An owner can clear you for "
+                "it with `antiphon people clear`, or call the tool themselves.",
+                code="not_cleared",
+            )
+        )
     caller = Caller(
         session=session.row,
         agent_id=session.agent_id,

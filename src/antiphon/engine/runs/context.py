@@ -9,7 +9,7 @@ from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
 from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, join_all
-from antiphon.domain.delay import Delay, DelayOver, LivePiece
+from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
@@ -50,8 +50,8 @@ class Slot(Protocol):
         ...
 
 
-PublishDelta = Callable[[SessionRow, int, RunId, LivePiece], None]
-"""Publishes a piece of a reply as it streams, or a delay; None withdraws the pieces of the present response."""
+PublishDelta = Callable[[SessionRow, Delta], None]
+"""Publishes a piece of a reply as it streams, or a delay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,17 +313,20 @@ class RunContext:
         """A response begins; withdraws the pieces that an earlier attempt at it published."""
         if self.streamed:
             self.streamed.clear()
-            self._publish_delta(self.run.session, self.last_seq, self.run.id, None)
+            self._show(None)
 
     def emit(self, text: str) -> None:
         """Publishes a piece of the reply, and keeps it for the partial text of a cancelled run."""
         self.streamed.append(text)
-        self._publish_delta(self.run.session, self.last_seq, self.run.id, text)
+        self._show(text)
+
+    def _show(self, piece: LivePiece) -> None:
+        self._publish_delta(self.run.session, Delta(self.run.id, self.last_seq, piece, self.made_of))
 
     async def begin_delay(self, delay: Delay) -> None:
         """Stores and publishes why the run waits for its model's provider; replaces an earlier delay."""
         self._is_delayed = True
-        self._publish_delta(self.run.session, self.last_seq, self.run.id, delay)
+        self._show(delay)
         await self._store_delay(delay)
 
     async def end_delay(self) -> None:
@@ -331,7 +334,7 @@ class RunContext:
         if not self._is_delayed:
             return
         self._is_delayed = False
-        self._publish_delta(self.run.session, self.last_seq, self.run.id, DelayOver())
+        self._show(DelayOver())
         await self._store_delay(None)
 
     async def _store_delay(self, delay: Delay | None) -> None:

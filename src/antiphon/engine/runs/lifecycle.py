@@ -465,6 +465,7 @@ async def _end(
 ) -> Run:
     """`found` says that the run holds its session and is the run that ends."""
     assert can_become(run.status, outcome.status)
+    made_of = run.made_of.join(steps.made_of)
     ended = replace(
         run,
         status=outcome.status,
@@ -472,6 +473,7 @@ async def _end(
         reply=outcome.reply,
         error=outcome.error,
         code=outcome.code,
+        made_of=made_of,
         waiting_for=(),
         wait_until=None,
         delay=None,
@@ -490,6 +492,7 @@ async def _end(
             "wait_until": None,
             "delay": None,
             "is_parked": int(is_parked),
+            **ledger.made_of_columns(made_of),
         },
     )
     data: JsonObject = {"status": outcome.status.value}
@@ -499,9 +502,7 @@ async def _end(
         data["code"] = outcome.code
     if is_parked:
         data["isParked"] = True
-    event = NewEvent(
-        type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, classification=steps.made_of, run_id=run.id, data=data
-    )
+    event = NewEvent(type=EventType.RUN_FINISHED, actor=AGENT_ACTOR, classification=made_of, run_id=run.id, data=data)
     set: dict[str, SqlValue] = {}
     add: dict[str, int] = {}
     if run.status is RunStatus.RUNNING:

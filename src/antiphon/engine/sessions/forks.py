@@ -27,6 +27,7 @@ from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, cr
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import ceiling
 from antiphon.policy.reach import Grant
+from antiphon.policy.shown import shown_session
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -59,7 +60,8 @@ class Forks:
     async def fork(self, principal: Principal, target: NamedTarget, seq: int | None) -> Session:
         """A new session with the messages up to `seq`, at their classifications. An ended id can be forked too.
 
-        The messages are renumbered in the order in which models saw them, so that later turns continue from there.
+        Only what the principal may read is copied. The messages are renumbered in the order in which models saw them,
+        so that later turns continue from there.
         Raises `NotFound`, `Conflict` if `seq` lies in a pruned range or above the log, and `Denied` for a person who
         may not open sessions with its agent.
         """
@@ -121,7 +123,7 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
     await append_copies(tx, session, copies, command.at_ms, is_described=True, taint=taint)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
-    return forked
+    return shown_session(forked, found.grant.clearance)
 
 
 async def copy_conversation(

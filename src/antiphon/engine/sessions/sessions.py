@@ -38,7 +38,7 @@ from antiphon.engine.access.reach import (
     refuse_act,
     target_name,
 )
-from antiphon.engine.ledger.append import append_events
+from antiphon.engine.ledger.append import append_events, shown_text
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.rules import Rules
@@ -47,6 +47,7 @@ from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
 from antiphon.policy.flow import ceiling, is_public
 from antiphon.policy.rights import may_open, reaches_all
+from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
 from antiphon.store import activities, approvals, deliveries, exchanges, people, spawns, tokens
 from antiphon.store import events as log
@@ -275,7 +276,7 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
         label = command.attributes.label
         if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
-        return Opened(await _reopen(tx, found, command), is_new=False)
+        return Opened(shown_session(await _reopen(tx, found, command), reach.clearance), is_new=False)
     if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):
         return _outside(reach.namespace)
     if command.place is None and (refusal := _refuse_new(command, standing, rules)):
@@ -492,7 +493,7 @@ async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, pa
     await _change(tx, found.session, changes, actor=str(standing.principal), at_ms=patch.at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
-    return changed
+    return shown_session(changed, found.grant.clearance)
 
 
 def _refuse_lowered(session: Session, changes: Mapping[str, SqlValue]) -> Refusal | None:
@@ -510,6 +511,10 @@ def _refuse_label(session: Session, label: str) -> Invalid | None:
     )
 
 
+_MADE_OF = shown_text("description", None, PUBLIC).keys() - {"description"}
+"""Columns that come with another one."""
+
+
 async def _change(
     tx: Transaction, session: Session, changes: Mapping[str, SqlValue], *, actor: str, at_ms: int
 ) -> None:
@@ -517,7 +522,7 @@ async def _change(
         type=EventType.SESSION_CHANGED,
         actor=actor,
         classification=session.taint,
-        data={"phase": "patched", "fields": list[JsonValue](sorted(changes))},
+        data={"phase": "patched", "fields": list[JsonValue](sorted(changes.keys() - _MADE_OF))},
     )
     addition = Addition(incarnation=session.id, events=[changed], at_ms=at_ms, set=changes)
     await append_events(tx, session.row, addition)
@@ -593,7 +598,7 @@ async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -
 
 
 def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
-    """The columns that a patch sets: those of the same name, and two for a clearance."""
+    """The columns that a patch sets: those of the same name, and several for a clearance and for a description."""
     columns: dict[str, SqlValue] = {}
     for name, value in changes.items():
         match name, value:
@@ -601,6 +606,10 @@ def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
                 columns |= clearance_columns(value)
             case "clearance", _:
                 columns |= clearance_columns(None)
+            case "description", _:
+                # The words of whoever changes it, whatever was there before.
+                assert value is None or isinstance(value, str)
+                columns |= shown_text(name, value, PUBLIC)
             case "queue_mode", str():
                 columns[name] = QueueMode(value).value
             case _:
