@@ -66,8 +66,8 @@ BUGS = (
     Bug(
         "an answer above the caller is shown outside",
         "agents/outside_gate.py",
-        "            if not may_enter(made_of, clearance):",
-        "            if not may_enter(output.classification, clearance):",
+        "            if not may_enter(made_of, found.clearance):",
+        "            if not may_enter(session.taint, found.clearance):",
         f"{CEILINGS}test_an_answer_above_the_caller_outside_is_withheld[sqlite]",
     ),
     Bug(
