@@ -5,7 +5,7 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
 
-.PHONY: run test planted check bench bench-against bench-peers lock setup setup-dev soak clean
+.PHONY: run test planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
@@ -16,6 +16,11 @@ test: setup-dev  ## All tests, on SQLite and on PostgreSQL; with ARGS only some,
 planted: setup-dev  ## Plant known bugs one by one: each has to turn its test red; with ARGS only some
 	$(BIN)/python -m tests.planted $(ARGS)
 
+prove: setup-dev  ## Information flow at length: PAIRS=10000 pairs of worlds, each planted leak, the red team on every pair
+	$(BIN)/python -m tests.worlds.pairs $(or $(PAIRS),10000)
+	$(BIN)/python -m tests.worlds.leaks $(ARGS)
+	$(BIN)/python -m pytest tests/flow --prove
+
 check: setup-dev  ## What CI checks beside the tests: format, lint, types, layers, dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -25,6 +30,9 @@ check: setup-dev  ## What CI checks beside the tests: format, lint, types, layer
 
 bench: setup-dev  ## Measure the figures of docs/BENCHMARKS.md, each beside its reference
 	$(BIN)/python -m bench $(ARGS)
+
+bench-labelled: setup-dev  ## The benches without and with classifications in use, by turns: PAIRS=5 runs of each, of ARGS="B4 B7 B8 B9 B11"
+	$(BIN)/python -m bench.labelled $(ARGS)
 
 bench-against: setup-dev  ## Compare with BASE=<commit>: medians of PAIRS=11 runs of each by turns, of ARGS="B1 B3 B7 B12"
 	$(BIN)/python -m bench.against $(BASE) $(ARGS)

@@ -15,6 +15,7 @@ from antiphon.domain.targets import NamedTarget
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.gateway.server import bind, serving
 from bench.bare import TEXT, BareLog, SameStatements
+from bench.labels import config_of
 from bench.measure import Row, micros, p50, p99
 
 CONTENT = text_content(TEXT)
@@ -127,7 +128,7 @@ async def lists(directory: Path) -> list[Row]:
     """B4."""
     store: dict[int, float] = {}
     http: dict[int, float] = {}
-    async with open_app(directory / "home", Config()) as app:
+    async with open_app(directory / "home", config_of()) as app:
         token = "bench"
         made = 0
         async with serving(gateway_app(app, token), bind("127.0.0.1", 0), on_stop=app.services.let_go) as url:

@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 
 from antiphon.app import App, Parts, open_app
-from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import text_content
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.engine.runs.runner import ConstantRunner
+from bench.labels import config_of
 from bench.measure import Row, micros, p50, p99
 
 TIMEOUT = timedelta(seconds=30)
@@ -37,10 +37,10 @@ async def turn(app: App, target: NamedTarget) -> float:
 
 async def latency(directory: Path) -> list[Row]:
     """B7, with the agent loop on the `offline` model beside it."""
-    async with open_app(directory / "constant", Config(), PARTS) as app:
+    async with open_app(directory / "constant", config_of(), PARTS) as app:
         target = await open_session(app, "one")
         constant = [await turn(app, target) for _ in range(1_000)]
-    async with open_app(directory / "loop", Config()) as app:
+    async with open_app(directory / "loop", config_of()) as app:
         target = await open_session(app, "one")
         loop = [await turn(app, target) for _ in range(300)]
     return [
@@ -59,7 +59,7 @@ async def latency(directory: Path) -> list[Row]:
 async def throughput(directory: Path) -> list[Row]:
     """B8. An order violation is a run that began before an earlier one of its session had ended."""
     sessions, each = 50, 60
-    async with open_app(directory / "constant", Config(), PARTS) as app:
+    async with open_app(directory / "constant", config_of(), PARTS) as app:
         targets = [await open_session(app, f"s{number}") for number in range(sessions)]
         for target in targets:
             await turn(app, target)

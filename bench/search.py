@@ -15,7 +15,6 @@ from pydantic import SecretStr
 from antiphon.app import App, Parts, open_app
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER
-from antiphon.domain.classification import PUBLIC
 from antiphon.domain.event import NewEvent, user_event
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.keys import parse_key
@@ -28,9 +27,10 @@ from antiphon.engine.views.indexer import Indexer
 from antiphon.feed.local import LocalNotifier
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
-from antiphon.store.codec import milliseconds
+from antiphon.store.codec import classification_values, milliseconds
 from antiphon.store.database import Transaction
 from bench.cluster import own_server
+from bench.labels import classification, config_of
 from bench.measure import Row, micros, p50
 
 MESSAGES = int(os.environ.get("ANTIPHON_BENCH_MESSAGES", "1000000"))
@@ -40,6 +40,7 @@ PER_RARE = 1_000
 PER_SMALL = 100
 """One in so many sessions is of the agent that sees no others."""
 START = datetime(2024, 1, 1, tzinfo=UTC)
+BASE = ("base_level", "base_compartments", "base_integrity", "base_person")
 WORDS = [f"{first}{last}{number}" for number in range(250) for first in ("ba", "ku", "so", "mi") for last in "nrtlx"]
 WEIGHTS = [1 / rank for rank in range(1, len(WORDS) + 1)]
 SETTINGS: Mapping[str, Any] = {
@@ -50,10 +51,10 @@ SETTINGS: Mapping[str, Any] = {
 
 async def search(directory: Path) -> list[Row]:
     """On SQLite, and on a PostgreSQL server of our own."""
-    embedded = Config.model_validate(SETTINGS)
+    embedded = config_of(SETTINGS)
     found = [await _measure(directory / "embedded", embedded, "SQLite")]
     async with own_server() as url:
-        shared = Config.model_validate({**SETTINGS, "database": {"url": SecretStr(url), "connections": 8}})
+        shared = config_of({**SETTINGS, "database": {"url": SecretStr(url), "connections": 8}})
         found.append(await _measure(directory / "shared", shared, "PostgreSQL"))
     return found
 
@@ -105,6 +106,7 @@ async def _make_session(tx: Transaction, agent: AgentId, number: int, sessions: 
         agent_id=agent,
         id=session_id,
         source=Source(kind="api", interactive=False),
+        columns=dict(zip(BASE, classification_values(classification()), strict=True)),
     )
     row = await rows.insert(tx, new, milliseconds(START))
     events: list[NewEvent] = []
@@ -113,7 +115,7 @@ async def _make_session(tx: Transaction, agent: AgentId, number: int, sessions: 
         if (turn * 31 + number) % PER_RARE == 0:
             words.append("needle")
         message = UserMessage(message_id=f"m{turn}", content=text_content(" ".join(words)))
-        event = user_event(message, actor="owner", run_id=None, classification=PUBLIC)
+        event = user_event(message, actor="owner", run_id=None, classification=classification())
         events.append(replace(event, occurred_at=START + timedelta(seconds=turn * sessions + number)))
     await log.append(tx, row, log.Addition(incarnation=session_id, events=events, at_ms=milliseconds(START)))
     return row

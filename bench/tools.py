@@ -31,6 +31,7 @@ from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from antiphon.tools.sessions_history import sessions_history
 from antiphon.tools.sessions_list import sessions_list
+from bench.labels import config_of
 from bench.measure import Row, micros, p50, p99
 from bench.runs import TIMEOUT
 
@@ -65,7 +66,7 @@ async def sends(directory: Path) -> list[Row]:
         "session": {"agentToAgent": {"maxPingPongTurns": 0}},
     }
     times: dict[str, list[float]] = {"send": [], "post": []}
-    async with open_app(directory / "home", Config.model_validate(settings), Parts(runner=runner)) as app:
+    async with open_app(directory / "home", config_of(settings), Parts(runner=runner)) as app:
         asker, expert = await _open(app, "asker"), await _open(app, "expert")
         target = app.services.sessions.target(str(expert.key))
         tool = app.tools.find("sessions_send")

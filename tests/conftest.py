@@ -25,6 +25,7 @@ OpenHome: TypeAlias = Callable[..., AbstractAsyncContextManager[App]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long forms of kill, power-cut and reconnect tests")
+    parser.addoption("--prove", action="store_true", help="run the long forms of the tests of information flow")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,6 +47,12 @@ def anyio_backend() -> str:
 def is_soak(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of the test is asked for."""
     return bool(request.config.getoption("--soak"))
+
+
+@pytest.fixture
+def is_proof(request: pytest.FixtureRequest) -> bool:
+    """Whether the long form of a test of information flow is asked for."""
+    return bool(request.config.getoption("--prove"))
 
 
 @pytest.fixture

@@ -239,7 +239,7 @@ REQUIREMENTS = {
     "flow:1": Requirement("Level, compartments and integrity classify; flow is ≤ and ⊆; parsing is exact."),
     "flow:2": Requirement(
         "Events carry what they were made of; taint rises by the session's own act.",
-        remaining="the ceiling, workspaces, groups' members and clearances of channels come with information flow",
+        remaining="members of groups come with the groups of channels",
     ),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
@@ -263,7 +263,7 @@ REQUIREMENTS = {
     ),
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",
-        remaining="workspaces, working memory, columns and the results of runs come with information flow",
+        remaining="working memory, columns and the results of runs come with information flow",
     ),
     "flow:9": Requirement("Fixed checks, then rules as data, then code hooks; rules only tighten.", FLOW),
     "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),

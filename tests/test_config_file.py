@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.app import provider_settings
+from antiphon.app import mcp_settings, provider_settings
+from antiphon.config.config import Config
 from antiphon.config.sources import find_config_file, load_config
 from antiphon.domain.agent import LONGEST
-from antiphon.domain.classification import Classification, Compartments, Level
+from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification, Compartments, Level
 from antiphon.domain.errors import Invalid
+from antiphon.domain.session import DeliveryContext
 from antiphon.policy.send import SendAction, SendRule
 from antiphon.policy.visibility import AgentToAgent, Visibility
 from tests.claims import requirement
@@ -312,3 +314,55 @@ def test_an_unknown_compartment_names_its_place(tmp_path: Path) -> None:
         config.webhooks(Compartments(("finance",)))
     (webhook,) = config.webhooks(Compartments(("finance", "finanse")))
     assert webhook.classification == Classification(Level.INTERNAL, 0b10)
+
+
+CLEARANCES = {
+    "channels.webhook.door": 'secret = "0123456789abcdef"\n',
+    "providers.openai": "",
+    "agents.defaults.mcp_servers.files": 'command = "files"\n',
+    "tools.run_command": "",
+}
+"""The places that have a clearance, with what else they need."""
+
+
+@requirement("flow:1", "flow:7")
+@pytest.mark.parametrize("place", CLEARANCES)
+def test_a_clearance_names_its_place_where_it_is_wrong(tmp_path: Path, place: str) -> None:
+    def read(setting: str) -> Config:
+        text = f"[{place}]\n{CLEARANCES[place]}[{place}.clearance]\n{setting}\n"
+        return load_config(written(tmp_path, "antiphon.toml", text), environment={})
+
+    for setting, said in (
+        ('level = "confidential"', "Did you mean 'CONFIDENTIAL'"),
+        ('level = "PUBLIC"\nperson = "ann"', "person:<id>"),
+        ('level = "PUBLIC"\nintegrity = "trusted"', "integrity"),
+        ('compartments = ["x"]', "is required"),
+    ):
+        with pytest.raises(Invalid, match=re.escape(said)) as refused:
+            read(setting)
+        assert refused.value.code == "invalid_config" and "clearance" in refused.value.message
+    config = read('level = "INTERNAL"\ncompartments = ["finanse"]')
+    assert config.names_compartments
+    with pytest.raises(Invalid, match=r"clearance.compartments.*Did you mean 'finance'"):
+        config.rules(Compartments(("finance",)))
+        mcp_settings(tmp_path, config, Compartments(("finance",)))
+
+
+@requirement("flow:7")
+def test_clearances_go_to_the_sinks_that_they_name(tmp_path: Path) -> None:
+    text = "".join(f'[{place}]\n{more}[{place}.clearance]\nlevel = "INTERNAL"\n' for place, more in CLEARANCES.items())
+    config = load_config(written(tmp_path, "antiphon.toml", text), environment={})
+    internal = Classification(Level.INTERNAL, person=PEOPLE)
+    sinks = config.rules().sinks
+    assert (sinks.of_provider("openai"), sinks.of_provider("ollama")) == (internal, EVERYTHING)
+    assert sinks.of_commands(PUBLIC) == internal
+    (server,) = mcp_settings(tmp_path, config)
+    assert server.clearance == internal
+    door, other = (DeliveryContext(channel="webhook", to="x", account_id=name) for name in ("door", "other"))
+    ann = Classification(Level.RESTRICTED, person="person:ann")
+    assert sinks.of_place(door, ann) == Classification(Level.INTERNAL, person="person:ann")
+    assert sinks.of_place(other, ann) == Classification(Level.PUBLIC, person="person:ann")
+    assert sinks.of_place(door, None) == PUBLIC
+    assert config.rules().sinks.of_commands(PUBLIC) == internal
+    unset = load_config(written(tmp_path, "other.toml", ""), environment={}).rules().sinks
+    assert unset.of_commands(PUBLIC) == Classification(Level.PUBLIC, person=PEOPLE)

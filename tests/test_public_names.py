@@ -54,7 +54,7 @@ MISSING = {
     "tools.list": "`app.tools.names` and `app.tools.schemas` are properties",
     **{
         f"people.{verb}": PEOPLE
-        for verb in ("list", "get", "invite", "link", "role", "suspend", "resume", "merge", "remove")
+        for verb in ("list", "get", "invite", "link", "role", "patch", "suspend", "resume", "merge", "remove")
     },
     **{f"approvals.{verb}": APPROVALS for verb in ("list", "get", "wait", "resolve")},
     **{f"standing-approvals.{verb}": APPROVALS for verb in ("list", "revoke")},

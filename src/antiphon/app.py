@@ -41,10 +41,10 @@ from antiphon.config.sections.sessions import SessionScope
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
-from antiphon.domain.delay import LivePiece
+from antiphon.domain.delay import Delta
 from antiphon.domain.errors import Invalid
 from antiphon.domain.home_key import HomeKey
-from antiphon.domain.ids import AgentId, Ids, ProcessId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, Ids, ProcessId, SessionRow
 from antiphon.domain.sandbox import CommandMode
 from antiphon.engine.access.buckets import Buckets
 from antiphon.engine.access.callers import Callers
@@ -341,7 +341,8 @@ def _build(
     config, parts, clock, ids = base.config, base.parts, base.clock, base.ids
     database, notifier, rules = backend.database, backend.notifier, base.rules
     waits = Waits(database, notifier)
-    history = History(database, rules)
+    names = PersonNames(database, notifier)
+    history = History(database, rules, names)
     hub = Hub(notifier, history.read_logs, clock)
     publish_delta: PublishDelta = hub.publish_delta
     if backend.deltas is not None:
@@ -411,7 +412,7 @@ def _build(
         sign_in=SignIn(database, rules, clock, ids),
         tokens=Tokens(database, rules, clock, ids),
         people=People(database, rules, clock, ids),
-        names=PersonNames(database, notifier),
+        names=names,
         compartments=HomeCompartments(database, clock),
         buckets=Buckets(rules.shares.rates, clock),
         ownership=Ownership(database, rules, base.home, clock=clock, ids=ids),
@@ -490,9 +491,9 @@ def _session_tools(
 
 
 def _everywhere(*places: PublishDelta) -> PublishDelta:
-    def publish(session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
+    def publish(session: SessionRow, delta: Delta) -> None:
         for place in places:
-            place(session, after, run_id, piece)
+            place(session, delta)
 
     return publish
 
@@ -595,6 +596,7 @@ def mcp_settings(home: Path, config: Config, compartments: Compartments | None =
         replace(
             _server(home, agent_id, name, section),
             classification=config.classification_of_server(section, name, compartments),
+            clearance=config.clearance_of_server(section, name, compartments),
         )
         for agent_id, servers in config.mcp_servers().items()
         for name, section in servers.items()

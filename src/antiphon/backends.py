@@ -12,9 +12,9 @@ import anyio
 from anyio import to_thread
 
 from antiphon.clock import Clock
-from antiphon.domain.delay import LivePiece
+from antiphon.domain.delay import Delta
 from antiphon.domain.errors import Invalid, Unavailable
-from antiphon.domain.ids import AgentId, ProcessId, RunId, SessionRow
+from antiphon.domain.ids import AgentId, ProcessId, SessionRow
 from antiphon.engine.runs.context import PublishDelta
 from antiphon.engine.work.dispatch import Dispatch, LocalDispatch
 from antiphon.engine.work.processes import Processes
@@ -43,7 +43,7 @@ class DeltaRelay(Protocol):
 
     def show_deltas(self, show: PublishDelta) -> None: ...
 
-    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None: ...
+    def publish_delta(self, session: SessionRow, delta: Delta) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

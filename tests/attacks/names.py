@@ -161,7 +161,8 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.append sender.id | sessions.post sender.id | "
         "tokens.create personId | tokens.revoke tokenId | tokens.rotate tokenId | "
         "people.get personId | people.link personId | people.list after | people.merge into | people.merge personId | "
-        "people.remove personId | people.resume personId | people.role personId | people.suspend personId"
+        "people.patch personId | people.remove personId | people.resume personId | people.role personId | "
+        "people.suspend personId"
     ),
     Kind.WEBHOOK: "webhooks.receive name",
     Kind.STORED: (
@@ -197,6 +198,9 @@ _OPERATIONS: dict[Kind, str] = {
         "sessions.post stream | sessions.post wait | sessions.tree includeInactive | sessions.tree limit | "
         "compartments.create name | people.invite role | people.list limit | people.role role | "
         "tokens.create namespace | "
+        "people.patch clearance | people.patch clearance.compartments | people.patch clearance.level | "
+        "people.patch clearance.person | tokens.create clearance | tokens.create clearance.compartments | "
+        "tokens.create clearance.level | tokens.create clearance.person | "
         "tokens.create days | tokens.create scopes | trees.list includeInactive | trees.list limit | trees.list roots"
     ),
 }

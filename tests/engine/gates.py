@@ -15,7 +15,7 @@ class Gates:
 
     @property
     def tool(self) -> DeclaredFunction:
-        return tool(self.gate, is_idempotent=True)
+        return tool(self.gate, is_idempotent=True, clearance={"level": "RESTRICTED"})
 
     async def gate(self, name: str) -> str:
         """Waits."""

@@ -161,7 +161,7 @@ async def test_hidden_and_missing_cost_the_same_statements(world: World) -> None
     counted = CountedDatabase(app.database)
     database = cast(Database, counted)
     sessions = Sessions(database, services.rules, app.workspaces, clock=services.clock, ids=services.ids)
-    history, runs = History(database, services.rules), Runs(database, services.rules, services.clock)
+    history, runs = History(database, services.rules, services.names), Runs(database, services.rules, services.clock)
     ids = {"hidden": run, "missing": RunId("run_missing")}
     asked: dict[str, Callable[[str], Awaitable[Any]]] = {
         "by key": lambda name: sessions.get(GUEST, world.target(name)),

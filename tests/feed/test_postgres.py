@@ -15,7 +15,8 @@ from pydantic import SecretStr
 from antiphon.app import App, open_app
 from antiphon.config.config import Config
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, ProcessRole
-from antiphon.domain.delay import Delay, DelayOver
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.delay import Delay, DelayOver, Delta
 from antiphon.domain.event import Event
 from antiphon.domain.ids import ProcessId, RunId
 from antiphon.feed.follow import View
@@ -101,7 +102,7 @@ async def test_a_delay_in_another_process_is_shown_here_until_it_is_over(url: st
         ):
             tasks.start_soon(other.run, gateway.database)
             for piece in ("a", "a", delay, "b", DelayOver(), "c"):
-                other.publish_delta(session.row, session.last_seq, RunId("run_x"), piece)
+                other.publish_delta(session.row, Delta(RunId("run_x"), session.last_seq, piece, PUBLIC))
             shown = b""
             with anyio.fail_after(SECONDS):
                 while shown != b"aa.b.c":

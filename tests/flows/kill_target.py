@@ -39,7 +39,18 @@ from antiphon.store.runs import RunFilter
 from tests.logs import whole_log
 from tests.waiting import PROCESS_SECONDS
 
-SCENES = ("plain", "effects", "steered", "queued", "cancelled", "reset", "exchange", "children", "approvals")
+SCENES = (
+    "plain",
+    "effects",
+    "steered",
+    "queued",
+    "cancelled",
+    "reset",
+    "exchange",
+    "children",
+    "approvals",
+    "classified",
+)
 ROOMS = ("attic", "cellar")
 NESTS = ("answers", "yields", "announces")
 """Sessions that spawn without end, each of which has its own way of taking the results."""
@@ -208,6 +219,8 @@ class Program:
             note,
             antiphon.tool(wipe, effects=["deletes"]),
             antiphon.tool(look, effects=["reads"]),
+            antiphon.tool(look, name="digest", effects=["reads"], classification={"level": "INTERNAL"}),
+            antiphon.tool(look, name="books", effects=["reads"], classification={"level": "CONFIDENTIAL"}),
             antiphon.tool(hold, effects=["writes"], is_idempotent=True),
             antiphon.tool(delegate, effects=["writes"], is_idempotent=True),
         ]
@@ -257,6 +270,8 @@ class Program:
                 await self._children(app, session)
             case "approvals":
                 await self._approvals(app, session)
+            case "classified":
+                await self._classified(session)
             case _:
                 await self._reset(session)
 
@@ -269,6 +284,12 @@ class Program:
             "e-1": '!call note {"text": "e-1"}',
             "e-2": '!call note {"text": "e-2a"}\n!call look {"text": "e-2b"}\n!call note {"text": "e-2c"}',
         }
+        for message_id, text in texts.items():
+            await (await self._post(session, message_id, text)).wait()
+
+    async def _classified(self, session: SessionHandle) -> None:
+        """Rises twice in its first run, and stays there."""
+        texts = {"k-1": '!call digest {"text": "k-1"}\n!call books {"text": "k-2"}', "k-2": "and now?"}
         for message_id, text in texts.items():
             await (await self._post(session, message_id, text)).wait()
 
@@ -541,6 +562,7 @@ async def dump(app: Antiphon) -> JsonObject:
         "sent": {sent.id: sent.run_id for sent in deliveries},
         "reports": await app.app.database.read(_list_stages),
         "spawned": await app.app.database.read(_count_spawns),
+        "taints": await app.app.database.read(_list_taints),
         "runs": {
             run.id: {
                 "key": names[run.session_key],
@@ -567,6 +589,10 @@ async def _list_stages(query: Query) -> JsonObject:
     }
 
 
+async def _list_taints(query: Query) -> JsonObject:
+    return dict(await query.fetch_all("SELECT id, taint_level FROM incarnations"))
+
+
 async def _count_spawns(query: Query) -> int:
     return (await query.fetch_all("SELECT COUNT(*) FROM spawns"))[0][0]
 
@@ -579,6 +605,7 @@ def _event(event: Event) -> JsonObject:
         "run": event.run_id,
         "actor": event.actor,
         "data": event.data,
+        "level": int(event.classification.level),
     }
     message = event.message
     if message is not None:

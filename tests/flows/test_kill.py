@@ -15,6 +15,7 @@ from zlib import crc32
 import psycopg
 import pytest
 
+from antiphon.domain.classification import Level
 from antiphon.engine.ledger.run_log import OUTCOME_UNKNOWN
 from tests.claims import requirement
 from tests.flows.kill_target import ROOMS, SCENES, TEXTS, Killer, Request, acknowledgements
@@ -60,7 +61,16 @@ def places(backend: str) -> Generator[Places]:
 
 
 @requirement(
-    "runs:8", "runs:5", "sessions:4", "sessions:6", "send:8", "spawn:7", "spawn:8", "approvals:1", "approvals:2"
+    "runs:8",
+    "runs:5",
+    "sessions:4",
+    "sessions:6",
+    "send:8",
+    "spawn:7",
+    "spawn:8",
+    "approvals:1",
+    "approvals:2",
+    "flow:2",
 )
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("scene", SCENES)
@@ -355,6 +365,19 @@ def check(directory: Path, dump: Dump) -> None:
     check_runs(dump)
     check_calls(directory, dump)
     check_records(dump)
+    check_taints(dump)
+
+
+def check_taints(dump: Dump) -> None:
+    """No event is above the stored taint, and the last event that says that it rose says how far. Contract: flow 2."""
+    risen = dict[str, int]()
+    for event in itertools.chain.from_iterable(dump["sessions"].values()):
+        incarnation = event["incarnation"]
+        assert event["level"] <= dump["taints"][incarnation]
+        if event["type"] == "taint_raised":
+            assert Level[event["data"]["from"]["level"]] == risen.get(incarnation, 0)
+            risen[incarnation] = Level[event["data"]["to"]["level"]]
+    assert risen == {incarnation: level for incarnation, level in dump["taints"].items() if level}
 
 
 def check_records(dump: Dump) -> None:

@@ -1,12 +1,17 @@
 """What a person does in the page, and sees there."""
 
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.gateway.served_page import LiveGateway
 from tests.waiting import SECONDS
+
+PICTURES = os.environ.get("ANTIPHON_TEST_PICTURES")
+"""A directory for pictures of the page, for people to look at."""
 
 expect.set_options(timeout=1000 * SECONDS)
 
@@ -60,3 +65,9 @@ def expect_same(page: Page, gateway: LiveGateway, session: str = "main") -> None
         int(seq) for seq in page.locator("#entries > [data-seq]").evaluate_all("all => all.map(e => e.dataset.seq)")
     ]
     assert seqs == sorted(set(seqs))
+
+
+def picture(page: Page, name: str) -> None:
+    if PICTURES:
+        page.wait_for_timeout(300)  # until what moves has come to rest
+        page.screenshot(path=Path(PICTURES) / f"{name}.png")

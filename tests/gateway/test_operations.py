@@ -235,6 +235,7 @@ async def invite_and_remove(journey: Journey) -> None:
     ann, ben = [(await journey.ask("people.invite", name=name))["person"]["personId"] for name in ("Ann", "Ben")]
     await journey.ask("people.link", personId=ann)
     await journey.ask("people.role", personId=ann, role="guest")
+    await journey.ask("people.patch", personId=ann, clearance={"level": "INTERNAL"})
     await journey.ask("people.suspend", personId=ann)
     assert (await journey.ask("people.get", personId=ann))["suspended"]
     await journey.ask("people.resume", personId=ann)

@@ -1,9 +1,7 @@
 """The page with several people: each in a browser of their own, asking, deciding, and told what the others did."""
 
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
@@ -11,23 +9,13 @@ from playwright.sync_api import Locator, Page, Route, expect
 from antiphon.domain.actor import OWNER
 from tests.claims import requirement
 from tests.directives import to_call
-from tests.gateway.browsing import OpenContext, say, send, sign_in
+from tests.gateway.browsing import OpenContext, picture, say, send, sign_in
 from tests.gateway.served_page import LiveGateway
 
 pytestmark = [pytest.mark.browser, requirement("access:1", "approvals:3")]
 
 CALL = to_call("wipe", name="the old backups")
 PHONE = {"width": 390, "height": 844}
-PICTURES = os.environ.get("ANTIPHON_TEST_PICTURES")
-"""A directory for pictures of the page, for people to look at."""
-
-
-def picture(page: Page, name: str) -> None:
-    if PICTURES:
-        page.wait_for_timeout(300)  # until what moves has come to rest
-        page.screenshot(path=Path(PICTURES) / f"{name}.png")
-
-
 Enter = Callable[[str], Page]
 """Invites a person and signs them in, in a browser of their own, in a new chat."""
 

@@ -7,12 +7,14 @@ from playwright.sync_api import Page, expect
 
 from antiphon.domain.actor import OWNER
 from antiphon.domain.message import UserMessage
+from antiphon.domain.session import DeliveryContext, Source
 from antiphon.engine.access.reach import Found
+from antiphon.engine.deliveries.deliveries import DeliveryFilter
 from antiphon.wire.encoding import plain_json
 from antiphon.wire.sessions import found_row
 from tests.claims import requirement
 from tests.engine.parley import open_peer
-from tests.gateway.browsing import OpenContext, say, sign_in
+from tests.gateway.browsing import OpenContext, picture, say, sign_in
 from tests.gateway.served_page import TOKEN, LiveGateway
 
 pytestmark = pytest.mark.browser
@@ -117,3 +119,27 @@ def test_a_fork_shows_only_words_that_it_holds(page: Page, live_gateway: LiveGat
     assert fork.description == "the first"
     page.reload()
     expect(page.locator("#sessions .title", has_text="the first")).to_have_count(1)
+
+
+@requirement("sessions:4")
+def test_what_an_owner_writes_leaves_by_the_channel_only_if_they_say_so(page: Page, live_gateway: LiveGateway) -> None:
+    services, call = live_gateway.app.services, live_gateway.portal.call
+    place = DeliveryContext(channel="webhook", to="anna", account_id="door")
+    key = "agent:main:webhook:door:direct:anna"
+    opened = partial(services.sessions.open, source=Source(kind="channel", platform="webhook"), place=place)
+    call(opened, OWNER, services.sessions.target(key))
+
+    def sent() -> list[str]:
+        found = call(partial(services.deliveries.list, limit=10), OWNER, DeliveryFilter())
+        return sorted(delivery.text for delivery in found)
+
+    expect(page.locator("#deliver")).to_have_count(0)
+    page.goto(f"{live_gateway.url}/?session={key}")
+    choice = page.get_by_label("Also send this and its answer to webhook anna")
+    expect(choice).not_to_be_checked()
+    say(page, "for us alone")
+    assert sent() == []
+    choice.check()
+    picture(page, "deliver")
+    say(page, "for Anna")
+    assert sent() == ["echo: for Anna", "for Anna"]

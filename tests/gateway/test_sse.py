@@ -20,9 +20,11 @@ import pytest
 
 from antiphon.app import App, Parts, gateway_app
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.delay import Delta
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import text_content
-from antiphon.feed.follow import Hub, Reader, View
+from antiphon.feed.follow import DecideAnew, Hub, Reader, View
 from antiphon.feed.local import LocalNotifier
 from antiphon.gateway.guard import AsgiApp
 from antiphon.gateway.sse import event_view
@@ -141,8 +143,8 @@ async def test_a_piece_waits_for_the_events_that_it_follows(open_home: OpenHome)
         row = (await services.sessions.get(OWNER, services.sessions.target("api:chat"))).session.row
         hub = Hub(LocalNotifier(), services.hub.read_logs, ManualClock())
         async with hub.follow(system_grant(row), 1, event_view(services.names), on_stall=lambda: None) as reader:
-            hub.publish_delta(row, 2, RunId("run_1"), "behind two")
-            hub.publish_delta(row, 3, RunId("run_1"), "behind three")
+            hub.publish_delta(row, Delta(RunId("run_1"), 2, "behind two", PUBLIC))
+            hub.publish_delta(row, Delta(RunId("run_1"), 3, "behind three", PUBLIC))
             tasks.start_soon(hub.run)
             with anyio.fail_after(SECONDS):
                 while len(received) < 4:
@@ -428,7 +430,13 @@ class BacklogFirstHub(Hub):
 
     @asynccontextmanager
     async def follow(
-        self, grant: Grant, after: int, view: View, *, on_stall: Callable[[], None]
+        self,
+        grant: Grant,
+        after: int,
+        view: View,
+        *,
+        on_stall: Callable[[], None],
+        decide_anew: DecideAnew | None = None,
     ) -> AsyncGenerator[Reader]:
         session = grant.session
         backlog = (await self._hub.read_logs({session: after}))[session]
@@ -605,6 +613,6 @@ async def test_a_flood_of_pieces_does_not_grow_a_reader_that_does_not_read(open_
             await until(lambda: [reader.cursor for reader in hub.readers] == [1])
             (reader,) = hub.readers
             for _ in range(200):
-                hub.publish_delta(session.row, 1, RunId("run_1"), "y" * 100_000)
+                hub.publish_delta(session.row, Delta(RunId("run_1"), 1, "y" * 100_000, PUBLIC))
                 await anyio.lowlevel.checkpoint()
             assert 0 < reader.pending_length < MIB

@@ -53,6 +53,7 @@ WITHOUT_REACH = {
     "sessions.find_as_in": LOOKED_UP,
     "sessions.list_rows": OWN,
     "runs.find": LOOKED_UP,
+    "runs.find_shown": LOOKED_UP,
     "runs.find_ends": OWN,
     "runs.find_in_log": OWN,
     "runs.find_active": OWN,

@@ -14,6 +14,7 @@ from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.person import PersonRole
 from antiphon.engine.exchanges.send import MAX_MESSAGE_BYTES
+from antiphon.engine.sessions.sessions import session_columns
 from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.store import sessions as rows
 from antiphon.tools.session_tool import SessionTool
@@ -152,12 +153,13 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monk
         {
             "id": "main",
             "subagents": {
-                "allowAgents": ["gone", "helper"],
+                "allowAgents": ["gone", "helper", "vault"],
                 "maxChildrenPerAgent": 1,
                 "models": ["no:model", "openai:*", "odd:*"],
             },
         },
         *({"id": "helper"}, {"id": "boxed", "sandbox": {"mode": "all"}}),
+        {"id": "vault", "classification": {"level": "CONFIDENTIAL"}},
     ]
     task: dict[str, Any] = {"task": "look"}
     name = {"name": "a.txt", "content": "x"}
@@ -165,6 +167,7 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monk
         *({"nonsense": 1}, {"agentId": "no id"}, {"thread": True}, {"task": " "}, {"task": "x" * 1_048_577}),
         *({"agentId": "boxed"}, {"agentId": "gone"}, {"sandbox": "require"}, {"model": "no:model"}),
         {"agentId": "helper", "context": "fork"},
+        {"agentId": "vault"},
         {"attachments": [{"name": str(number), "content": ""} for number in range(51)]},
         *({"attachments": [{**name, **wrong}]} for wrong in ({"name": "../x"}, {"content": "x" * 1_048_577})),
         {"attachments": [{"name": str(number), "content": "x" * 1_048_576} for number in range(6)]},
@@ -176,6 +179,7 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monk
     odd = {"base_url": "http://127.0.0.1:9", "api_key": "ключ"}
     async with telling(open_home, agents__list=agents, providers__odd=odd) as story:
         own = await story.opens("own")
+        await own.changes(**session_columns({"clearance": Classification(Level.INTERNAL)}))
         answers = [await own.calls("sessions_spawn", **task | given) for given in attempts]
         answers += [await own.calls("sessions_spawn", key="same", task=text) for text in ("!sleep 60", "other")]
         answers.append(await own.calls("sessions_spawn", task="one too many"))

@@ -10,9 +10,9 @@ import logging
 
 import anyio
 
-from antiphon.agents.approving import hash_of_definition, hash_of_workspace
-from antiphon.agents.calls import answer_of
-from antiphon.agents.toolset import Tool, ToolContext, Toolset
+from antiphon.agents.approving import effects_of, hash_of_definition, hash_of_workspace, is_walled
+from antiphon.agents.outside_gate import OutsideGate, answer_of
+from antiphon.agents.toolset import Tool, Toolset
 from antiphon.domain.approval import Approval, AskedCall
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.message import JsonObject
@@ -43,7 +43,7 @@ class ApprovedCalls:
         workspaces: Workspaces,
     ) -> None:
         self._tools = tools
-        self._callers = callers
+        self._gate = OutsideGate(callers, rules)
         self._workspaces = workspaces
         self._approvals = approvals
         self._rules = rules
@@ -128,14 +128,16 @@ class ApprovedCalls:
                 "approval_outdated",
                 "Workspace has changed since the command was approved. Call again with a new Idempotency-Key.",
             )
-        output = await tool.call(ToolContext(found.caller), json.loads(asked.arguments))
-        return answer_of(output.text, is_error=output.is_error)
+        is_sandboxed = self._rules.are_sandboxed(found.session)
+        effects = effects_of(tool, is_walled=is_walled(found.standing, is_sandboxed=is_sandboxed))
+        if refusal := await self._gate.refuse(found, tool, effects):
+            return answer_of(refusal.text, is_error=True)
+        return await self._gate.run(found, tool, json.loads(asked.arguments))
 
     async def _is_workspace_changed(self, found: FoundCaller, asked: AskedCall) -> bool:
         if asked.workspace is None:
             return False
-        session, _ = await self._callers.session_of(found.caller)
-        workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
+        workspace = self._workspaces.of_session(found.session)
         return not asked.finds(await hash_of_workspace(workspace))
 
     async def _end(self, approval: Approval, outcome: str) -> None:

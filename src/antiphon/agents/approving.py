@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from anyio import to_thread
 from msgspec.structs import replace
 
+from antiphon.agents.call_flow import (
+    brought_by,
+    carried_by,
+    may_leave,
+    needs_no_decision,
+    refuse_call,
+    refuse_source,
+    sink_of,
+)
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import Tool, ToolOutput, Toolset
 from antiphon.domain.agent import Effect
@@ -24,8 +33,10 @@ from antiphon.domain.transcript import OpenCall
 from antiphon.engine.approvals.standing import find_covering
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import ApprovalsSoFar, RunContext
+from antiphon.engine.runs.lifecycle import WorkspaceUse
 from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
+from antiphon.policy.flow import may_enter
 from antiphon.policy.rights import is_guest, may_call
 from antiphon.policy.session_tools import NEVER_ASK
 from antiphon.policy.standing import Standing
@@ -67,17 +78,24 @@ class Judge:
     workspace: Workspace
 
     async def judge(self, context: RunContext, calls: Sequence[OpenCall]) -> list[JudgedCall]:
-        """Every call, in order. Reads nothing if none needs an approval and the run has never asked."""
-        needs = [self._need(call) for call in calls]
+        """Every call, in order; a call that may not carry what it carries is refused before anybody is asked.
+
+        Reads nothing if none needs an approval, the run has never asked, and everything is public.
+        """
+        refusals = [await self._refuse_flow(context, call) for call in calls]
+        needs = self._needs(calls, refusals)
         if any(needs):
             self.standing = await context.standing()
-            needs = [self._need(call) for call in calls]
+            needs = self._needs(calls, refusals)
         if not any(needs) and context.run.approval is None:
-            return [JudgedCall(call=call) for call in calls]
+            return [JudgedCall(call=call, refusal=refusal) for call, refusal in zip(calls, refusals, strict=True)]
         so_far = await context.read_approvals()
         workspace = await self._workspace_now(so_far)
         asked: list[JudgedCall] = []
-        for call, need in zip(calls, needs, strict=True):
+        for call, need, refusal in zip(calls, needs, refusals, strict=True):
+            if refusal is not None:
+                asked.append(JudgedCall(call=call, refusal=refusal))
+                continue
             number = 1 + sum(judged.asked is not None for judged in asked)
             asked.append(self._judge_one(call, need, so_far, workspace, id=str(number)))
         return asked
@@ -89,6 +107,39 @@ class Judge:
             return asked
         workspace = await hash_of_workspace(self.workspace)
         return [in_workspace(call, workspace) if call.tool == RUN_COMMAND else call for call in asked]
+
+    def workspace_use(self, context: RunContext, tool: Tool) -> WorkspaceUse | None:
+        """How a call of the tool uses the workspace; None if it does not."""
+        if tool.schema.name != RUN_COMMAND:
+            return None
+        return WorkspaceUse(
+            carried=context.made_of,
+            left=context.made_of.join(tool.classification),
+            clearance=sink_of(tool, self.rules.sinks, leaves=self._leaves(context, tool)),
+        )
+
+    async def _refuse_flow(self, context: RunContext, call: OpenCall) -> ToolOutput | None:
+        tool = self.tools.find(call.part.name)
+        if tool is None or call.is_begun:
+            return None
+        brought = brought_by(tool, context.workspace)
+        leaves = self._leaves(context, tool)
+        carried = carried_by(tool, context.made_of, context.workspace) if leaves else context.made_of
+        if needs_no_decision(brought, carried):
+            return None
+        sinks = self.rules.sinks
+        # What the session holds already is below its ceiling.
+        if not may_enter(brought, context.taint) and not may_enter(brought, await context.find_ceiling(sinks)):
+            return refuse_source(tool)
+        return refuse_call(tool, carried, sinks, leaves=leaves)
+
+    def _leaves(self, context: RunContext, tool: Tool) -> bool:
+        is_command_walled = is_walled(self.standing, is_sandboxed=self.is_sandboxed)
+        return may_leave(effects_of(tool, is_walled=is_command_walled), context.agent)
+
+    def _needs(self, calls: Sequence[OpenCall], refusals: Sequence[ToolOutput | None]) -> list[NeedsApproval | None]:
+        pairs = zip(calls, refusals, strict=True)
+        return [self._need(call) if refusal is None else None for call, refusal in pairs]
 
     def _need(self, call: OpenCall) -> NeedsApproval | None:
         """None for a call that has begun, and for one that cannot run anyway."""

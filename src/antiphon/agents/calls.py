@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from antiphon.agents.approving import (
     asked_from_outside,
@@ -14,14 +14,15 @@ from antiphon.agents.approving import (
     refusal_of,
 )
 from antiphon.agents.model import ToolSchema
-from antiphon.agents.toolset import Tool, ToolContext, Toolset
+from antiphon.agents.outside_gate import OutsideGate, answer_of
+from antiphon.agents.toolset import Tool, Toolset
+from antiphon.domain.agent import Effect
 from antiphon.domain.approval import Approval, AskedCall, hash_of_text
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.message import JsonObject, text_of
 from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.targets import NamedTarget
-from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.access.reach import Outsider, TokenHolder, target_name
 from antiphon.engine.approvals.outside import OutsideApprovals
@@ -66,6 +67,7 @@ class ToolCalls:
         self._rules = rules
         self._workspaces = workspaces
         self._ids = ids
+        self._gate = OutsideGate(callers, rules)
 
     @property
     def schemas(self) -> list[ToolSchema]:
@@ -99,36 +101,34 @@ class ToolCalls:
                 "See agents.list[].tools, tools.subagents.tools and access.roles in the configuration.",
                 code="tool_not_given",
             )
-        effects = effects_of(tool, is_walled=name == RUN_COMMAND and await self._is_walled(found.caller))
+        effects = self._effects_of(found, tool)
+        if refusal := await self._gate.refuse(found, tool, effects):
+            return answer_of(refusal.text, is_error=True)
         need = decide_call(self._rules.approval, name, effects, found.standing, is_from_server=False)
         has_key = idempotency_key is not None
         if isinstance(need, NeedsApproval):
-            return await self._call_approved(found.caller, tool, arguments, need, has_key=has_key)
+            return await self._call_approved(found, tool, arguments, need, has_key=has_key)
         if has_key and may_ask(tool) and (asked := await self._approvals.find(found.caller.call_id)) is not None:
             # It had to ask when it came first; that it need not now does not make it another call.
             return await self._resume(asked, _RepeatedCall(name, _text_of(arguments), found.caller.call_id, True))
-        return await self._run(found.caller, tool, arguments)
-
-    async def _run(self, caller: Caller, tool: Tool, arguments: JsonObject) -> JsonObject:
-        output = await tool.call(ToolContext(caller), arguments)
-        return answer_of(output.text, is_error=output.is_error)
+        return await self._gate.run(found, tool, arguments)
 
     async def _call_approved(
-        self, caller: Caller, tool: Tool, arguments: JsonObject, need: NeedsApproval, *, has_key: bool
+        self, found: FoundCaller, tool: Tool, arguments: JsonObject, need: NeedsApproval, *, has_key: bool
     ) -> JsonObject:
         """The answer of a call that needs an approval: `pending` until then. It runs once. Contract: approvals 5.
 
         A call without an `Idempotency-Key` is the same as the next with the same arguments, until it has its answer.
         """
+        caller = found.caller
         asked = asked_from_outside(tool, _text_of(arguments), need)
         if asked.tool == RUN_COMMAND:
-            session, _ = await self._callers.session_of(caller)
-            workspace = self._workspaces.of(session.agent_id, session.row, session.created_at)
+            workspace = self._workspaces.of_session(found.session)
             asked = in_workspace(asked, await hash_of_workspace(workspace))
         origin = caller.call_id if has_key else f"{caller.session}:same:{caller.principal}:{asked.tool}:{asked.sha256}"
         approval = await self._approvals.ask(caller, origin, asked)
         if isinstance(approval, StandingApproval):
-            return await self._run(caller, tool, arguments)
+            return await self._gate.run(found, tool, arguments)
         return await self._resume(approval, _RepeatedCall(asked.tool, asked.arguments, origin, has_key))
 
     async def _resume(self, approval: Approval, repeated: _RepeatedCall) -> JsonObject:
@@ -156,9 +156,9 @@ class ToolCalls:
         outcome = await self._approvals.wait_outcome(approval, LONGEST_WAIT)
         return None if outcome is None else answer_of(outcome, is_error=False)
 
-    async def _is_walled(self, caller: Caller) -> bool:
-        session, standing = await self._callers.session_of(caller)
-        return is_walled(standing, is_sandboxed=self._rules.are_sandboxed(session))
+    def _effects_of(self, found: FoundCaller, tool: Tool) -> frozenset[Effect]:
+        is_sandboxed = self._rules.are_sandboxed(found.session)
+        return effects_of(tool, is_walled=is_walled(found.standing, is_sandboxed=is_sandboxed))
 
     async def acting_target(
         self, holder: TokenHolder | None, named: str | None, read_target: Callable[[str], NamedTarget]
@@ -203,14 +203,3 @@ def _text_of(arguments: JsonObject) -> str:
 
 def _pending(approval: Approval, message: str) -> JsonObject:
     return {"status": "pending", "approvalId": approval.id, "message": message}
-
-
-def answer_of(text: str, *, is_error: bool) -> JsonObject:
-    """A tool's answer as an object; plain text becomes its `text`."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = text
-    if isinstance(value, dict):
-        return cast(JsonObject, value)
-    return {"status": "error" if is_error else "ok", "result": value}

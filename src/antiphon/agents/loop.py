@@ -36,7 +36,9 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import AwaitsApproval, RunEnding
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.policy.caps import Cap
+from antiphon.policy.flow import may_enter
 from antiphon.policy.rights import may_call
 from antiphon.policy.session_tools import SESSION_TOOLS, SHOW_OTHERS, YIELD_TOOL
 
@@ -85,15 +87,18 @@ class AgentLoop:
             tools=tools,
             standing=standing,
             is_sandboxed=is_sandboxed,
-            workspace=self._workspaces.of(session.agent_id, session.row, session.created_at),
+            workspace=self._workspaces.of_session(session),
         )
         is_shortened = False
         while True:
             transcript = await context.read_log()
             if transcript.unreadable:
                 return _unreadable(transcript.unreadable)
+            held = await context.find_held(self._rules.sinks)
             if ending := self._ending_in_log(context, transcript):
                 return ending
+            if not may_enter(held, context.ceiling):
+                return _above(session, held)
             if transcript.open_calls():
                 stopped = await self._run_calls(context, transcript.steps_of(context.run.id)[-1], judge)
                 if stopped is not None:
@@ -103,9 +108,13 @@ class AgentLoop:
             if isinstance(room, RunEnding):
                 return room
             asking = Asking(context=context, model=model, retry=self._retry, room=room)
-            entries = transcript.prompt_for(context.run.id)
+            provider = model.name.partition(":")[0]
+            if not may_enter(context.made_of, self._rules.sinks.of_provider(provider)):
+                return _kept_from(provider)
+            entries = context.entries()
             owners = await context.owners() if is_group else frozenset[str]()
-            framing = Framing(session.source.type, DataFences(self._fence_key, session.id), owners)
+            fences = DataFences(self._fence_key, session.id)
+            framing = Framing(session.source.type, fences, owners, context.ceiling)
             prompt = build_prompt(
                 entries, transcript, context.run.id, session=session, agent=agent, tools=tools, framing=framing
             )
@@ -191,14 +200,14 @@ class AgentLoop:
         ):
             cap, name = cap_of_it.limits, cap_of_it.name
             if cap.tokens is not None and spent.tokens >= cap.tokens:
-                return _capped(cap_of_it, f"{spent.tokens} of {cap.tokens} tokens")
+                return _capped(cap_of_it, f"{cap.tokens} tokens")
             if cap.tokens is not None and cap.tokens - spent.tokens < room.tokens:
                 reached = f"with it the {name}, {cap.tokens} tokens, is reached ({cap_of_it.setting})"
                 room = Room(
                     tokens=cap.tokens - spent.tokens, code=cap_of_it.code, error=f"The answer was stopped: {reached}."
                 )
             if cap.usd is not None and spent.microusd >= cap.usd * 1_000_000:
-                return _capped(cap_of_it, f"{spent.microusd / 1_000_000:.2f} of {cap.usd:.2f} USD")
+                return _capped(cap_of_it, f"{cap.usd:.2f} USD")
         return room
 
     def _model_failure(self, context: RunContext, transcript: Transcript, error: ModelError) -> RunEnding:
@@ -260,6 +269,8 @@ class AgentLoop:
                 is_error=output.is_error,
             ),
             _source(output, judged.call.part.name, context),
+            self._rules.sinks,
+            uses_workspace=judged.refusal is None and call.part.name == RUN_COMMAND,
         )
         return True
 
@@ -278,7 +289,9 @@ class AgentLoop:
         if call.is_begun:
             standing = await context.standing()
         else:
-            begun = await context.record_call(call, judge.standing, judged.allowed_by)
+            begun = await context.record_call(
+                call, judge.standing, judged.allowed_by, workspace=judge.workspace_use(context, tool)
+            )
             standing = judge.standing = begun.standing
             if not begun.has_begun:
                 return None
@@ -382,9 +395,32 @@ def _unreadable(seqs: Sequence[int]) -> RunEnding:
     )
 
 
-def _capped(cap: Cap, spent: str) -> RunEnding:
+def _above(session: Session, held: Classification) -> RunEnding:
+    """The end of a run that holds more than may go to the place where it answers. Contract: flow 2."""
+    if session.clearance is None or may_enter(held, session.clearance):
+        return _failed(
+            "place_clearance",
+            "The place where this session answers may not have what the session holds. Reset the session, or raise the "
+            "clearance of its channel and of the person there.",
+        )
+    return _failed(
+        "above_clearance",
+        "The session holds more than its clearance allows. Reset the session, or raise its clearance.",
+    )
+
+
+def _kept_from(provider: str) -> RunEnding:
+    return _failed(
+        "model_clearance",
+        f"The conversation may not be sent to the provider {provider!r}. Nothing was sent. Raise "
+        f"providers.{provider}.clearance, use another model, or reset the session.",
+    )
+
+
+def _capped(cap: Cap, limit: str) -> RunEnding:
+    """Names the limit, and not what was used: sessions that the reader does not see share it. Contract: flow 13."""
     return _failed(
         cap.code,
-        f"The {cap.name} is reached: {spent} used today (UTC). Messages are still stored. "
+        f"The {cap.name} is reached: {limit} a day (UTC). Messages are still stored. "
         f"Raise {cap.setting} in the configuration, or wait until tomorrow.",
     )

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from antiphon.agents.model import ToolSchema
 from antiphon.agents.text import bounded_text
 from antiphon.domain.agent import Effect
-from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, from_wire
+from antiphon.domain.classification import NO_COMPARTMENTS, PEOPLE, PUBLIC, Classification, from_wire
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.ids import AgentId, RunId
 from antiphon.domain.message import MAX_TEXT_BYTES, JsonObject, JsonValue
@@ -84,6 +84,16 @@ class Tool(Protocol):
     @property
     def is_idempotent(self) -> bool: ...
 
+    @property
+    def classification(self) -> Classification:
+        """What its results are declared to be made of."""
+        ...
+
+    @property
+    def clearance(self) -> Classification | None:
+        """What calls may carry to it; None for the default of `policy.sinks`."""
+        ...
+
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput: ...
 
 
@@ -97,6 +107,8 @@ class DeclaredFunction:
     is_idempotent: bool
     classification: Classification = PUBLIC
     """The classification of its results."""
+    clearance: Classification | None = None
+    """What calls may carry to it; None for the default."""
 
 
 def tool(
@@ -106,17 +118,23 @@ def tool(
     effects: Collection[str] = ("writes",),
     is_idempotent: bool = False,
     classification: Mapping[str, JsonValue] | None = None,
+    clearance: Mapping[str, JsonValue] | None = None,
 ) -> DeclaredFunction:
     """Declares a function's effects on the world, for policy and recovery, and the classification of its results.
 
     `effects` are of `reads, writes, leaves, deletes, spends, configures`; a function that only reads may run beside
     others and may be repeated. An idempotent function is repeated after a crash in the middle of it.
     `classification` is like `{"level": "CONFIDENTIAL", "integrity": "untrusted"}`; public and trusted unless given.
+    `clearance`, like `{"level": "INTERNAL"}`, is what calls may carry to it. Unless given, a function that only reads
+    takes anything, and any other takes data up to its `classification`.
     """
     declared = frozenset(Effect(effect) for effect in effects)
     only_reads = declared <= {Effect.READS}
     made_of = PUBLIC if classification is None else from_wire(classification, NO_COMPARTMENTS)
-    return DeclaredFunction(function, name or function.__name__, declared, is_idempotent or only_reads, made_of)
+    taken = None if clearance is None else from_wire({"person": PEOPLE, **clearance}, NO_COMPARTMENTS)
+    return DeclaredFunction(
+        function, name or function.__name__, declared, is_idempotent or only_reads, made_of, clearance=taken
+    )
 
 
 class FunctionTool:
@@ -143,6 +161,14 @@ class FunctionTool:
     @property
     def is_idempotent(self) -> bool:
         return self._declared.is_idempotent
+
+    @property
+    def classification(self) -> Classification:
+        return self._declared.classification
+
+    @property
+    def clearance(self) -> Classification | None:
+        return self._declared.clearance
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         output = await self._carry_out(context, arguments)

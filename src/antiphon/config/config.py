@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr
 
+from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.channels.webhook_settings import WebhookSettings
 from antiphon.config.origins import Origins
 from antiphon.config.sections.agents import (
@@ -22,7 +23,7 @@ from antiphon.config.sections.agents import (
     SubagentsSection,
 )
 from antiphon.config.sections.channels import MIN_SECRET_LENGTH, AccessSection, ChannelsSection
-from antiphon.config.sections.classification import ClassificationSection
+from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.gateway import DatabaseSection, GatewaySection, LogSection, ProcessRole
 from antiphon.config.sections.limits import LimitsSection, RunsSection
 from antiphon.config.sections.section import Section
@@ -36,6 +37,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.engine.rules import ResetRules, Rules
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.sinks import Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 
 
@@ -104,12 +106,19 @@ class Config(Section):
             section is not None and section.compartments
             for section in (
                 self.tools.run_command.classification,
+                self.tools.run_command.clearance,
                 *(agent.classification for agent in self.agents.list),
-                *(webhook.classification for webhook in self.channels.webhook.values()),
+                *(provider.clearance for provider in self.providers.values()),
                 *(
-                    server.classification
+                    each
+                    for webhook in self.channels.webhook.values()
+                    for each in (webhook.classification, webhook.clearance)
+                ),
+                *(
+                    each
                     for servers in (self.agents.defaults, *self.agents.list)
                     for server in servers.mcp_servers.values()
+                    for each in (server.classification, server.clearance)
                 ),
             )
         )
@@ -124,12 +133,44 @@ class Config(Section):
     ) -> Classification:
         return self._classification(section.classification, compartments, "mcp_servers", name, "classification")
 
+    def clearance_of_server(
+        self, section: McpServerSection, name: str, compartments: Compartments | None = None
+    ) -> Classification | None:
+        """What may go to the server; None for the default."""
+        return self._clearance(section.clearance, compartments, "mcp_servers", name, "clearance")
+
+    def _sinks(self, compartments: Compartments | None) -> Sinks:
+        return Sinks(
+            channels={
+                f"{WEBHOOK}:{name}": clearance
+                for name, section in self.channels.webhook.items()
+                if (
+                    clearance := self._clearance(
+                        section.clearance, compartments, "channels", WEBHOOK, name, "clearance"
+                    )
+                )
+            },
+            providers={
+                name: clearance
+                for name, section in self.providers.items()
+                if (clearance := self._clearance(section.clearance, compartments, "providers", name, "clearance"))
+            },
+            commands=self._clearance(
+                self.tools.run_command.clearance, compartments, "tools", "run_command", "clearance"
+            ),
+        )
+
     def _classification(
         self, section: ClassificationSection | None, compartments: Compartments | None, *place: str
     ) -> Classification:
+        return self._clearance(section, compartments, *place) or PUBLIC
+
+    def _clearance(
+        self, section: ClassificationSection | ClearanceSection | None, compartments: Compartments | None, *place: str
+    ) -> Classification | None:
         """The classification of a setting. Without a table of compartments, their names are not looked up."""
         if section is None:
-            return PUBLIC
+            return None
         try:
             return (section.without_compartments if compartments is None else section).classification(
                 compartments or NO_COMPARTMENTS
@@ -229,6 +270,7 @@ class Config(Section):
             user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
+            sinks=self._sinks(compartments),
             names_provider=self.compat == "s0",
         )
 

@@ -1,8 +1,10 @@
 """The actor: the principal to whom a message, a run or a request belongs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
+
+from antiphon.domain.classification import Classification
 
 
 class PrincipalKind(StrEnum):
@@ -16,12 +18,14 @@ class PrincipalKind(StrEnum):
 class Principal:
     """A person, a channel, an agent session or the system. It names who acts, never what they may.
 
-    Contract: access 1, runs 7.
+    Equal whatever its clearance is. Contract: access 1, runs 7.
     """
 
     kind: PrincipalKind
     name: str
     """Unique within the kind: a person's id, a channel's namespace, an agent's session key."""
+    clearance: Classification | None = field(default=None, compare=False, repr=False)
+    """The most that the credential of this request may read; None for all that the principal may."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"

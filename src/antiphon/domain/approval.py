@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.ids import AgentId, ApprovalId, ProcessId, RunId, SessionId, SessionRow
 
 
@@ -106,6 +107,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     begun_by: ProcessId | None = None
     outcome: str | None = None
     """The answer of that call, as JSON."""
+    made_of: Classification = PUBLIC
+    """What the session holds that asks; read with the request and not stored with it."""
 
     @property
     def is_pending(self) -> bool:

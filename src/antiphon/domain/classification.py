@@ -173,6 +173,11 @@ class Compartments:
         return replace(self, retired=self.retired | {name})
 
     @property
+    def mask(self) -> int:
+        """All that have a name, retired ones too."""
+        return (1 << len(self.names)) - 1
+
+    @property
     def active(self) -> tuple[str, ...]:
         return tuple(name for name in self.names if name not in self.retired)
 
@@ -194,6 +199,19 @@ class Compartments:
 
 
 NO_COMPARTMENTS = Compartments()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedClassification:
+    """A classification or clearance as somebody wrote it, before its compartments were looked up."""
+
+    level: Level
+    compartments: tuple[str, ...] = ()
+    person: str | None = None
+
+    def classification(self, compartments: Compartments) -> Classification:
+        """Raises `Invalid` for an unknown compartment."""
+        return Classification(self.level, compartments.mask_of(self.compartments), person=self.person)
 
 
 def to_wire(classification: Classification, compartments: Compartments) -> JsonObject:

@@ -1,8 +1,11 @@
-"""A delay: why a run waits for the provider of its model."""
+"""What is shown of a run while it works: pieces of its reply, and why it waits for the provider of its model."""
 
 from datetime import datetime
 
 from msgspec import Struct
+
+from antiphon.domain.classification import Classification
+from antiphon.domain.ids import RunId
 
 SILENT = "model_silent"
 """The code of a delay during which the provider sends nothing."""
@@ -29,3 +32,14 @@ class DelayOver(Struct, frozen=True):
 
 LivePiece = str | Delay | DelayOver | None
 """What readers see of a run between two events: a piece of the reply, a delay; None withdraws the reply's pieces."""
+
+
+class Delta(Struct, frozen=True, gc=False):
+    """A piece that is shown live and not stored. It may be lost."""
+
+    run: RunId
+    after: int
+    """The `seq` of the event that it comes after."""
+    piece: LivePiece
+    made_of: Classification
+    """The context of the prompt that it answers. Contract: flow 2."""

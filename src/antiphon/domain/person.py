@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NewType
 
 from antiphon.domain.actor import Principal, PrincipalKind
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId
 from antiphon.domain.text import plain
 
@@ -34,6 +35,8 @@ class Person:
     is_suspended: bool = False
     merged_into: PersonId | None = None
     """The person as whom this one acts, never one that is merged itself; None for a person of their own."""
+    clearance: Classification | None = None
+    """What they may read besides their own data; None for public data. Owners read everything. Contract: flow 3."""
     created_at: datetime
 
     @property

@@ -159,6 +159,9 @@ class Run(Struct, frozen=True, kw_only=True, gc=False):
     it shows is as secret as its session's taint. Contract: flow 2, 4."""
     usage: Usage = NO_USAGE
 
+    is_withheld: bool = False
+    """Whether its reply, error, code, times and usage are left out, because they do not flow to the reader."""
+
     @property
     def asker(self) -> Asker:
         return Asker(self.principal, self.is_favoured)

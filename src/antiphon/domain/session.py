@@ -55,6 +55,11 @@ class DeliveryContext(Struct, frozen=True, kw_only=True):
     account_id: str | None = None
     thread_id: str | None = None
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether texts for it must be sent, because nobody there reads the log itself."""
+        return self.channel is not None and self.to is not None and self.channel not in (INTERNAL, WEBCHAT)
+
 
 NOWHERE = DeliveryContext()
 INTERNAL = "internal"
@@ -122,6 +127,14 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     working_memory: str = ""
     taint: Classification = PUBLIC
     base: Classification = PUBLIC
+    workspace: Classification = PUBLIC
+    """What the workspace of the present incarnation was made of."""
+    workspace_seq: int = 0
+    """A part of the name of its directory; 0 for the directory that the session began with."""
+    preview_made_of: Classification = PUBLIC
+    """Besides its base, which everything in it has at least."""
+    description_made_of: Classification = PUBLIC
+    """Like `preview_made_of`."""
     clearance: Classification | None = None
     """None sets no limit beyond the agent's."""
     parent: SessionRow | None = None

@@ -6,9 +6,11 @@ each message where the model first saw it. Only prompts are reordered; readers s
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from antiphon.domain.classification import PUBLIC, Classification, join_all
 from antiphon.domain.event import Event, EventType
@@ -48,12 +50,18 @@ class Step:
     message: AssistantMessage
     results: tuple[ToolResult | OpenCall, ...]
     """One per call, in the order of the calls."""
-    classification: Classification
-    """What the message and its results were made of."""
+    made_of: Classification
+    """What the message was made of."""
+    results_made_of: tuple[Classification, ...] = ()
+    """What each of the results was made of."""
+
+    @property
+    def classification(self) -> Classification:
+        """What the message and its results were made of."""
+        return join_all((self.made_of, *self.results_made_of))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
+class Input(Struct, frozen=True, kw_only=True, gc=False):
     """A message that is not a step of a model: from a person, another session, or a synthetic answer."""
 
     seq: int
@@ -114,8 +122,8 @@ class Transcript:
         """The join of the settled entries."""
         self._settled_steps: set[int] = set()
         """The steps among the settled entries, by `seq`."""
-        self._results_made_of: dict[int, Classification] = {}
-        """What the results of a step were made of, by its `seq`."""
+        self._results_made_of: dict[tuple[int, int], Classification] = {}
+        """What a result was made of, unless it is public."""
         self._size = 0
         self.unreadable: list[int] = []
         """The `seq` of entries that prompts need and whose stored form is damaged, ascending."""
@@ -139,8 +147,7 @@ class Transcript:
                 case ToolResult() as result:
                     self._add_result(result, event.classification)
                 case AssistantMessage(provenance=None) as message:
-                    made_of = event.classification
-                    step = Step(seq=event.seq, message=message, results=(), classification=made_of)
+                    step = Step(seq=event.seq, message=message, results=(), made_of=event.classification)
                     self._add_step(step, event.run_id)
                 case UserMessage() | AssistantMessage() as message:
                     self._add_input(
@@ -160,7 +167,7 @@ class Transcript:
         self._results[step, result.call_index] = result
         self._stale.add(step)
         if made_of is not PUBLIC:
-            self._results_made_of[step] = self._results_made_of.get(step, PUBLIC).join(made_of)
+            self._results_made_of[step, result.call_index] = made_of
             if step in self._settled_steps:
                 self._made_of = self._made_of.join(made_of)
 
@@ -209,7 +216,7 @@ class Transcript:
         steps = [entry for entry in self._settled if isinstance(entry, Step)]
         needed = {step.seq for step in (*steps, *(step for each in self._steps_by_run.values() for step in each))}
         self._results = {name: result for name, result in self._results.items() if name[0] in needed}
-        self._results_made_of = {seq: made_of for seq, made_of in self._results_made_of.items() if seq in needed}
+        self._results_made_of = {name: made_of for name, made_of in self._results_made_of.items() if name[0] in needed}
         self._begun = {name for name in self._begun if name[0] in needed}
         messages = [entry.message for entry in (*self._settled, *self._waiting) if not isinstance(entry, Summary)]
         self._size = sum(EVENT_BYTES + _text_size(message) for message in (*messages, *self._results.values()))
@@ -236,8 +243,12 @@ class Transcript:
     def _made_of_entry(self, entry: Entry) -> Classification:
         """What a settled entry was made of, with the results that have come since."""
         if isinstance(entry, Step):
-            return entry.classification.join(self._results_made_of.get(entry.seq, PUBLIC))
+            return join_all((entry.made_of, *self._made_of_results(entry)))
         return entry.classification
+
+    def _made_of_results(self, step: Step) -> tuple[Classification, ...]:
+        calls = range(len(step.message.calls))
+        return tuple(self._results_made_of.get((step.seq, index), PUBLIC) for index in calls)
 
     def prompt_for(self, run_id: RunId) -> list[Entry]:
         """Entries in model order: earlier runs, then this run's messages and steps. Contract: runs 9.
@@ -262,6 +273,10 @@ class Transcript:
             for result in self._fill(step).results
             if isinstance(result, OpenCall)
         ]
+
+    def inputs_of(self, run_id: RunId) -> Sequence[Input]:
+        """The messages that the run answers, if it has not ended."""
+        return self._inputs_by_run.get(run_id, ())
 
     def newest_input(self, run_id: RunId) -> Input | None:
         """The last message that the run answers, if the run has not ended."""
@@ -319,7 +334,13 @@ class Transcript:
             or OpenCall(message_seq=step.seq, index=index, part=part, is_begun=(step.seq, index) in self._begun)
             for index, part in enumerate(step.message.calls)
         )
-        return Step(seq=step.seq, message=step.message, results=results, classification=self._made_of_entry(step))
+        return Step(
+            seq=step.seq,
+            message=step.message,
+            results=results,
+            made_of=step.made_of,
+            results_made_of=self._made_of_results(step),
+        )
 
 
 def open_calls(events: Iterable[Event]) -> list[OpenCall]:

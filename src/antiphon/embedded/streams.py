@@ -27,14 +27,14 @@ class ReplyPiece(Struct, frozen=True, kw_only=True):
     """Whether the step begins again: the pieces of this step before this one are void."""
 
 
-class _Delta(Struct, frozen=True):
+class _LiveText(Struct, frozen=True):
     """Text of a step that is not stored yet; None if the step begins again."""
 
     run: RunId
     text: str | None
 
 
-_Item: TypeAlias = Event | _Delta
+_Item: TypeAlias = Event | _LiveText
 
 
 async def follow_log(lease: Lease, target: NamedTarget, after: int | None) -> AsyncGenerator[Event]:
@@ -48,7 +48,7 @@ async def stream_reply(lease: Lease, run: Run, target: NamedTarget) -> AsyncGene
     """The texts of the run's steps, until its work is over. Each step ends with exactly its stored text."""
     current, step, shown = run.id, 0, ""
     async for item in _follow(lease, target, run.seq - 1):
-        if isinstance(item, _Delta):
+        if isinstance(item, _LiveText):
             if item.run != current:
                 continue
             if item.text is None and shown:
@@ -110,7 +110,7 @@ def _view(arrived: deque[_Item]) -> View:
         return b"."
 
     def encode_delta(run: RunId, text: str | None) -> bytes:
-        arrived.append(_Delta(run, text))
+        arrived.append(_LiveText(run, text))
         return b"."
 
     return View(encode=encode, encode_delta=encode_delta, encode_reset=lambda reason: b"", keep_alive=b".")

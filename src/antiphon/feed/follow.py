@@ -7,18 +7,21 @@ reads the log instead, so a slow reader costs nothing and loses nothing.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
 
 from antiphon.clock import Clock
-from antiphon.domain.delay import Delay, DelayOver, LivePiece
+from antiphon.domain.classification import EVERYTHING, Classification, join_all
+from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.feed.notifier import Notifier
+from antiphon.policy.flow import may_enter
 from antiphon.policy.reach import Grant
+from antiphon.store.people import NAMES
 from antiphon.trouble import Trouble
 
 TAIL_EVENTS = 512
@@ -56,7 +59,24 @@ ReadLogs = Callable[[Mapping[SessionRow, int]], Awaitable[Mapping[SessionRow, Lo
 """Reads several sessions, each after a cursor. The answer leaves out deleted sessions."""
 
 
+DecideAnew = Callable[[], Awaitable[Grant | None]]
+"""The grant with which a reader may go on now; None for a reader that may not. Raises `Unavailable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """What a follower may read, and how that is decided again."""
+
+    grant: Grant
+    decide_anew: DecideAnew | None = None
+    """Asked once rights have changed, before anything more is sent; None for a follower whose rights cannot change."""
+
+
 def _without_delays(run_id: RunId, delay: Delay | DelayOver) -> Frame:
+    return b""
+
+
+def _without_hidden(event: Event) -> Frame:
     return b""
 
 
@@ -72,6 +92,8 @@ class View:
     prepare: Callable[[Sequence[Event]], Awaitable[None]] | None = None
     """Does slow work for `encode` in advance, off the event loop."""
     encode_delay: Callable[[RunId, Delay | DelayOver], Frame] = _without_delays
+    encode_hidden: Callable[[Event], Frame] = _without_hidden
+    """What readers get in the place of an event that does not flow to their clearance; nothing of what it says."""
 
 
 @dataclass(slots=True)
@@ -81,21 +103,45 @@ class _Batch:
     events: tuple[Event, ...]
     size: int
     frames: dict[View, Frame] = field(default_factory=lambda: dict[View, Frame]())
+    below: dict[tuple[View, Classification], Frame] = field(
+        default_factory=lambda: dict[tuple[View, Classification], Frame]()
+    )
+    """For readers to whom not all of the events flow."""
+    _made_of: Classification | None = None
 
     def above(self, cursor: int) -> Sequence[Event]:
         return self.events if self.events[-1].seq > cursor else ()
 
-    def frame(self, view: View) -> Frame:
+    def frame(self, view: View, clearance: Classification) -> Frame:
+        if clearance is not EVERYTHING and not may_enter(self.made_of, clearance):
+            frame = self.below.get((view, clearance))
+            if frame is None:
+                frame = self.below[view, clearance] = b"".join(_encoded(view, clearance, self.events))
+            return frame
         frame = self.frames.get(view)
         if frame is None:
             frame = self.frames[view] = b"".join(map(view.encode, self.events))
         return frame
 
-    def frame_between(self, view: View, cursor: int, limit: float) -> Frame:
+    def frame_between(self, view: View, clearance: Classification, cursor: int, limit: float) -> Frame:
         """The encoded events above the cursor, up to the limit."""
         if cursor < self.events[0].seq and self.events[-1].seq <= limit:
-            return self.frame(view)
-        return b"".join(view.encode(event) for event in self.events if cursor < event.seq <= limit)
+            return self.frame(view, clearance)
+        wanted = (event for event in self.events if cursor < event.seq <= limit)
+        return b"".join(_encoded(view, clearance, wanted))
+
+    @property
+    def made_of(self) -> Classification:
+        """The join of the events."""
+        if self._made_of is None:
+            self._made_of = join_all(event.classification for event in self.events)
+        return self._made_of
+
+
+def _encoded(view: View, clearance: Classification, events: Iterable[Event]) -> Iterator[Frame]:
+    """Each event as a reader with that clearance sees it. Contract: flow 3."""
+    for event in events:
+        yield view.encode(event) if may_enter(event.classification, clearance) else view.encode_hidden(event)
 
 
 class _Feed:
@@ -154,10 +200,13 @@ class Reader:
     """One follower. `next` returns the next frames; only one task at a time may call it."""
 
     __slots__ = (
+        "_decide_anew",
+        "_decided_at",
         "_deltas",
         "_feed",
         "_hub",
         "_waiter",
+        "clearance",
         "cursor",
         "ending",
         "last_frame_at",
@@ -167,11 +216,25 @@ class Reader:
         "view",
     )
 
-    def __init__(self, hub: "Hub", feed: _Feed, cursor: int, view: View, *, on_stall: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        hub: "Hub",
+        feed: _Feed,
+        cursor: int,
+        view: View,
+        *,
+        clearance: Classification,
+        on_stall: Callable[[], None],
+        decide_anew: DecideAnew | None,
+    ) -> None:
         self._hub = hub
         self._feed = feed
+        self._decide_anew = decide_anew
+        self._decided_at = hub.rights_changed
         self._waiter: asyncio.Future[None] | None = None
-        self._deltas: deque[tuple[int, RunId, LivePiece]] = deque()
+        self._deltas: deque[Delta] = deque()
+        self.clearance = clearance
+        """What it may read: all that is sent flows to it. Contract: flow 3."""
         self.pending_length = 0
         """How many characters of deltas wait to be sent."""
         self.cursor = cursor
@@ -188,7 +251,10 @@ class Reader:
         while True:
             if self.ending is not None:
                 raise self.ending
-            if self._deltas and self._deltas[0][0] <= self.cursor:
+            if self._is_outdated:
+                await self._decide()
+                continue
+            if self._deltas and self._deltas[0].after <= self.cursor:
                 frame = b"".join(self._take_deltas())
             elif self._feed.is_gone:
                 raise LogLost("deleted")
@@ -200,9 +266,28 @@ class Reader:
                 self.last_frame_at = self._hub.clock.monotonic()
                 return frame
 
+    @property
+    def _is_outdated(self) -> bool:
+        """Whether the rights of somebody have changed since it was decided what it may read."""
+        return self._decided_at != self._hub.rights_changed and self._decide_anew is not None
+
+    async def _decide(self) -> None:
+        """Decides anew what it may read, or ends it."""
+        assert self._decide_anew is not None
+        self._decided_at = self._hub.rights_changed
+        try:
+            grant = await self._decide_anew()
+        except Unavailable:
+            self.ending = HubClosed()  # it may come again once the store answers
+            return
+        if grant is None:
+            self.ending = ReaderEnded("revoked")
+        else:
+            self.clearance = grant.clearance
+
     async def _advance(self) -> Frame:
         feed = self._feed
-        limit = self._deltas[0][0] if self._deltas else inf
+        limit = self._deltas[0].after if self._deltas else inf
         if self.cursor < feed.start:
             slice = (await self._hub.read_logs({feed.session: self.cursor})).get(feed.session)
             if slice is None:
@@ -211,20 +296,23 @@ class Reader:
                 raise LogLost("pruned")
             if self.view.prepare is not None:
                 await self.view.prepare(slice.events)
+            if self._is_outdated:
+                return b""
             self.cursor = int(min(slice.events[-1].seq if slice.events else slice.last_seq, limit))
-            return b"".join(self.view.encode(event) for event in slice.events if event.seq <= self.cursor)
+            shown = (event for event in slice.events if event.seq <= self.cursor)
+            return b"".join(_encoded(self.view, self.clearance, shown))
         if self.view.prepare is not None:
             await self.view.prepare([event for batch in feed.batches for event in batch.above(self.cursor)])
-            if self.cursor < feed.start:
+            if self.cursor < feed.start or self._is_outdated:
                 return b""
-            limit = self._deltas[0][0] if self._deltas else inf
+            limit = self._deltas[0].after if self._deltas else inf
         frames: list[Frame] = []
         size = 0
         for batch in feed.batches:
             if size >= FRAME_BYTES or self.cursor >= limit:
                 break
             if batch.events[-1].seq > self.cursor:
-                frames.append(batch.frame_between(self.view, self.cursor, limit))
+                frames.append(batch.frame_between(self.view, self.clearance, self.cursor, limit))
                 size += batch.size
                 self.cursor = int(min(batch.events[-1].seq, limit))
         return frames[0] if len(frames) == 1 else b"".join(frames)
@@ -246,23 +334,27 @@ class Reader:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def add_delta(self, after: int, run_id: RunId, piece: LivePiece) -> None:
-        """Places the piece after the event of that `seq` and before the following events; wakes nobody."""
-        if piece is None:
+    def add_delta(self, delta: Delta) -> None:
+        """Places the delta after its event and before the following events; wakes nobody."""
+        if not may_enter(delta.made_of, self.clearance):
+            return
+        if delta.piece is None:
             self._deltas.clear()
             self.pending_length = 0
         if self.pending_length < MAX_PENDING_LENGTH:
-            self._deltas.append((after, run_id, piece))
-            self.pending_length += _length(piece)
+            self._deltas.append(delta)
+            self.pending_length += _length(delta.piece)
 
     def _take_deltas(self) -> Iterator[Frame]:
-        while self._deltas and self._deltas[0][0] <= self.cursor:
-            _, run_id, piece = self._deltas.popleft()
-            self.pending_length -= _length(piece)
-            if isinstance(piece, Delay | DelayOver):
-                yield self.view.encode_delay(run_id, piece)
+        while self._deltas and self._deltas[0].after <= self.cursor:
+            delta = self._deltas.popleft()
+            self.pending_length -= _length(delta.piece)
+            if not may_enter(delta.made_of, self.clearance):
+                continue
+            if isinstance(delta.piece, Delay | DelayOver):
+                yield self.view.encode_delay(delta.run, delta.piece)
             else:
-                yield self.view.encode_delta(run_id, piece)
+                yield self.view.encode_delta(delta.run, delta.piece)
 
     def close(self) -> None:
         """Ends `next` with `HubClosed`, or stops the frame that is being sent."""
@@ -305,23 +397,34 @@ class Hub:
         self.read_logs = read_logs
         self.clock = clock
         self.is_closed = False
+        self.rights_changed = 0
+        """How often the rights of somebody have changed; readers decide anew before they send more."""
+        self._stop_watching = notifier.subscribe(NAMES, self._note_rights)
         self._reading = Trouble(logger, "Reading logs", action="follow_failed", means="Followers see news late.")
         self.loop = asyncio.get_running_loop()
 
     @asynccontextmanager
     async def follow(
-        self, grant: Grant, after: int, view: View, *, on_stall: Callable[[], None]
+        self,
+        grant: Grant,
+        after: int,
+        view: View,
+        *,
+        on_stall: Callable[[], None],
+        decide_anew: DecideAnew | None = None,
     ) -> AsyncGenerator[Reader]:
-        """A reader of every event above `after`, exactly once. Subscribes before it reads.
+        """A reader of every event above `after` that flows to the grant's clearance, exactly once.
 
-        `on_stall` is called when sending a frame takes longer than 30 s. Contract: gateway 1, 5.
+        Subscribes before it reads. `on_stall` is called when sending a frame takes longer than 30 s. Once rights have
+        changed, `decide_anew` says with which grant it goes on, before anything more is sent; without it, rights cannot
+        change. Contract: gateway 1, 5, flow 3.
         """
         session = grant.session
         feed = self._feeds.get(session)
         if feed is None:
             feed = self._feeds[session] = _Feed(session, after)
             feed.unsubscribe = self._notifier.subscribe(session, lambda: self._mark(session))
-        reader = Reader(self, feed, after, view, on_stall=on_stall)
+        reader = Reader(self, feed, after, view, clearance=grant.clearance, on_stall=on_stall, decide_anew=decide_anew)
         if self.is_closed:
             reader.ending = HubClosed()
         feed.readers.add(reader)
@@ -334,16 +437,20 @@ class Hub:
                 feed.unsubscribe()
                 del self._feeds[session]
 
-    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
-        """Shows a piece to the present readers, after the event `after`. Pieces have no number and may be lost."""
+    def publish_delta(self, session: SessionRow, delta: Delta) -> None:
+        """Shows a delta to the present readers to whom it flows. Deltas have no number and may be lost."""
         if feed := self._feeds.get(session):
             for reader in feed.readers:
-                reader.add_delta(after, run_id, piece)
+                reader.add_delta(delta)
             self._wake(tuple(feed.readers))
+
+    def _note_rights(self) -> None:
+        self.rights_changed += 1
 
     def close(self) -> None:
         """Ends all followers, present and future, so that a server can stop."""
         self.is_closed = True
+        self._stop_watching()
         for reader in self.readers:
             reader.close()
 

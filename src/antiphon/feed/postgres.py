@@ -14,11 +14,13 @@ from typing import Protocol
 import anyio
 from msgspec.json import Decoder, Encoder
 
-from antiphon.domain.delay import Delay, DelayOver, LivePiece
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import ProcessId, RunId, SessionRow
 from antiphon.feed.local import LocalNotifier
 from antiphon.store import sessions as rows
+from antiphon.store.codec import classification, classification_values
 from antiphon.store.database import Database
 from antiphon.trouble import Trouble
 
@@ -38,15 +40,16 @@ MAX_SESSIONS = 400
 
 PIECE = 1_000
 """Characters; each may become six bytes."""
-Delta = tuple[int, int, str, str | None]
-"""The session, the event that the delta comes after, the run, and the text.
+Secrecy = tuple[int, int, int, str | None]
+"""The values of a classification."""
+PackedDelta = tuple[int, int, str, str | None, Secrecy | None]
+"""The session, the event that the delta comes after, the run, the text, and its classification; None for public.
 
-A delay has the session's number below zero and is JSON, or nothing once it is over: processes of earlier versions
-find no such session.
+A delay has the session's number below zero and is JSON, or nothing once it is over.
 """
-ShowDelta = Callable[[SessionRow, int, RunId, LivePiece], None]
+ShowDelta = Callable[[SessionRow, Delta], None]
 _encode = Encoder().encode
-_decode_deltas = Decoder(list[Delta]).decode
+_decode_deltas = Decoder(list[PackedDelta]).decode
 _decode_delay = Decoder(Delay).decode
 
 
@@ -70,7 +73,7 @@ class PostgresNotifier:
         self._process = process
         self._on_interrupt = on_interrupt
         self._on_delta: ShowDelta = _show_nobody
-        self._deltas: list[Delta] = []
+        self._deltas: list[PackedDelta] = []
         self._has_deltas = asyncio.Event()
         self._sending_deltas = asyncio.Lock()
         self._local = LocalNotifier()
@@ -102,10 +105,10 @@ class PostgresNotifier:
         """From now on calls `show` with the deltas of other processes."""
         self._on_delta = show
 
-    def publish_delta(self, session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
-        """Shows a piece in the other processes; None withdraws the deltas of the response."""
+    def publish_delta(self, session: SessionRow, delta: Delta) -> None:
+        """Shows a piece in the other processes."""
         if len(self._deltas) < MAX_WAITING_DELTAS:
-            self._deltas.append(_packed(session, after, run_id, piece))
+            self._deltas.append(_packed(session, delta))
             self._has_deltas.set()
 
     async def run(self, database: Database) -> None:
@@ -162,8 +165,9 @@ class PostgresNotifier:
         process, woken, interrupted, deltas = text.split(" ", 3)
         if process == self._process:
             return
-        for session, after, run_id, packed in _decode_deltas(deltas) if deltas else ():
-            self._on_delta(SessionRow(abs(session)), after, RunId(run_id), _piece(session, packed))
+        for session, after, run_id, packed, secrecy in _decode_deltas(deltas) if deltas else ():
+            made_of = PUBLIC if secrecy is None else classification(*secrecy)
+            self._on_delta(SessionRow(abs(session)), Delta(RunId(run_id), after, _piece(session, packed), made_of))
         self._local.wake(_sessions(woken))
         for session in _sessions(interrupted):
             self._on_interrupt(session)
@@ -197,27 +201,28 @@ def _text(process: ProcessId, woken: Collection[SessionRow], interrupted: Collec
     return f"{process} {','.join(map(str, woken))} {','.join(map(str, interrupted))} "
 
 
-def _joined(deltas: Iterable[Delta]) -> list[Delta]:
+def _joined(deltas: Iterable[PackedDelta]) -> list[PackedDelta]:
     """Joins consecutive deltas of the same response."""
-    joined: list[Delta] = []
-    for session, after, run_id, text in deltas:
-        if session > 0 and text is not None and joined and joined[-1][:3] == (session, after, run_id):
-            before = joined[-1][3]
-            if before is not None:
-                joined[-1] = (session, after, run_id, before + text)
+    joined: list[PackedDelta] = []
+    for delta in deltas:
+        session, after, run_id, text, secrecy = delta
+        if session > 0 and text is not None and joined:
+            *same, before, made_of = joined[-1]
+            if before is not None and (*same, made_of) == (session, after, run_id, secrecy):
+                joined[-1] = (session, after, run_id, before + text, secrecy)
                 continue
-        joined.append((session, after, run_id, text))
+        joined.append(delta)
     return joined
 
 
-def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
+def _delta_texts(process: ProcessId, deltas: Iterable[PackedDelta]) -> Iterator[str]:
     """Notifications with the deltas in order, each filled up to the limit."""
-    part: list[Delta] = []
+    part: list[PackedDelta] = []
     size = 0
-    for session, after, run_id, text in deltas:
+    for session, after, run_id, text, secrecy in deltas:
         pieces = [text] if not text or session < 0 else [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
         for piece in pieces:
-            delta = (session, after, run_id, piece)
+            delta = (session, after, run_id, piece, secrecy)
             length = len(_encode(delta))
             if part and size + length > MAX_DELTA_BYTES:
                 yield f"{process}   {_encode(part).decode()}"
@@ -228,10 +233,14 @@ def _delta_texts(process: ProcessId, deltas: Iterable[Delta]) -> Iterator[str]:
         yield f"{process}   {_encode(part).decode()}"
 
 
-def _packed(session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> Delta:
+def _packed(session: SessionRow, delta: Delta) -> PackedDelta:
+    piece, made_of = delta.piece, delta.made_of
+    secrecy = None if made_of is PUBLIC else classification_values(made_of)
     if isinstance(piece, Delay):
-        return -session, after, run_id, _encode(piece).decode()
-    return (-session, after, run_id, "") if isinstance(piece, DelayOver) else (session, after, run_id, piece)
+        return -session, delta.after, delta.run, _encode(piece).decode(), secrecy
+    if isinstance(piece, DelayOver):
+        return -session, delta.after, delta.run, "", secrecy
+    return session, delta.after, delta.run, piece, secrecy
 
 
 def _piece(session: int, text: str | None) -> LivePiece:
@@ -240,7 +249,7 @@ def _piece(session: int, text: str | None) -> LivePiece:
     return _decode_delay(text) if text else DelayOver()
 
 
-def _show_nobody(session: SessionRow, after: int, run_id: RunId, piece: LivePiece) -> None:
+def _show_nobody(session: SessionRow, delta: Delta) -> None:
     return
 
 

@@ -6,7 +6,7 @@ Contract: access 2, gateway 6.
 import hmac
 import re
 from collections.abc import Awaitable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from antiphon.domain.actor import OWNER, Principal, session_principal
@@ -119,13 +119,14 @@ class Authentication:
         token = await self._services.tokens.find(secret)
         if token is None:
             raise _bad_token()
-        holder = _holder_of(token)
+        principal = replace(token.principal, clearance=token.clearance)
+        holder = _holder_of(token, principal)
         if holder is not None:
             check_scope(Limits(session=holder.session), None, serves_bound=serves_bound)
         if token.is_suspended:
             raise Denied(SUSPENDED.reason, code=SUSPENDED.rule)
         return Entry(
-            principal=token.principal,
+            principal=principal,
             is_favoured=token.is_owners and holder is None,
             credential=token.hash,
             revision=token.revision,
@@ -221,11 +222,11 @@ def limits_of(scope: Scope) -> Limits:
     return Limits(scopes=scope.get("antiphon.scopes", frozenset()))
 
 
-def _holder_of(token: Token) -> TokenHolder | None:
+def _holder_of(token: Token, principal: Principal) -> TokenHolder | None:
     """The session that the token acts as; None for a token of a person."""
     if token.session is None or token.session_key is None:
         return None
-    return TokenHolder(principal=token.principal, session=token.session, session_key=token.session_key)
+    return TokenHolder(principal=principal, session=token.session, session_key=token.session_key)
 
 
 def _bad_token() -> Unproven:

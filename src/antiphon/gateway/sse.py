@@ -14,11 +14,11 @@ from antiphon.domain.delay import Delay, DelayOver
 from antiphon.domain.event import Event, EventType, is_bad_end
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import ToolResult
+from antiphon.domain.run import RunStatus
 from antiphon.engine.access.credentials import CredentialEnding, Watch
 from antiphon.engine.access.names import PersonNames
-from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Reader, ReaderEnded, View
+from antiphon.feed.follow import Frame, Hub, HubClosed, LogLost, Permit, Reader, ReaderEnded, View
 from antiphon.gateway.asgi import Receive, Scope, Send
-from antiphon.policy.reach import Grant
 from antiphon.wire import messages as wire
 from antiphon.wire import runs as wire_runs
 from antiphon.wire.encoding import compact_json
@@ -74,23 +74,28 @@ def message_view(names: PersonNames, *, include_tools: bool) -> View:
 
     def encode(event: Event) -> Frame:
         if event.type in (EventType.APPROVAL_REQUESTED, EventType.APPROVAL_RESOLVED):
-            return frame("approval", wire.event(event, names.name_of(event.actor)), id=event.seq)
+            return frame("approval", _event(event, names), id=event.seq)
         if is_bad_end(event):
             return frame("ending", wire.ending(event), id=event.seq)
         if event.message is None or (isinstance(event.message, ToolResult) and not include_tools):
             return b""
-        return frame("message", wire.message(event, author=names.author_of(event)), id=event.seq)
+        shown = wire.message(event, author=names.author_of(event), compartments=names.compartments)
+        return frame("message", shown, id=event.seq)
 
     return View(
         encode=encode, encode_delta=_delta, encode_delay=_delay, encode_reset=reset_frame, keep_alive=KEEP_ALIVE
     )
 
 
+def _event(event: Event, names: PersonNames) -> wire.EventShape:
+    return wire.event(event, names.name_of(event.actor), names.compartments)
+
+
 @lru_cache(maxsize=8)
 def event_view(names: PersonNames) -> View:
     """Every event of the log."""
     return View(
-        encode=lambda event: frame(event.type, wire.event(event, names.name_of(event.actor)), id=event.seq),
+        encode=lambda event: frame(event.type, _event(event, names), id=event.seq),
         encode_delta=_delta,
         encode_delay=_delay,
         encode_reset=reset_frame,
@@ -106,11 +111,14 @@ def run_view(run_id: RunId, names: PersonNames, on_end: Callable[[], None]) -> V
     messages = message_view(names, include_tools=True)
     current = run_id
 
-    def encode(event: Event) -> Frame:
+    def is_of_run(event: Event) -> bool:
         nonlocal current
         if event.type == "run_started" and event.data.get("continues") == current and event.run_id is not None:
             current = event.run_id
-        if event.run_id != current:
+        return event.run_id == current
+
+    def encode(event: Event) -> Frame:
+        if not is_of_run(event):
             return b""
         if event.type == "run_finished":
             if event.data.get("isParked"):
@@ -119,13 +127,22 @@ def run_view(run_id: RunId, names: PersonNames, on_end: Callable[[], None]) -> V
             return frame("run", {"runId": run_id, **event.data}, id=event.seq)
         return messages.encode(event)
 
+    def encode_hidden(event: Event) -> Frame:
+        """The run's end, and nothing else of what is above the reader's clearance."""
+        if not is_of_run(event) or event.type != "run_finished" or event.data.get("isParked"):
+            return b""
+        on_end()
+        return frame("run", {"runId": run_id, "status": RunStatus.OK.value, "withheld": True}, id=event.seq)
+
     def encode_delta(delta_run: RunId, text: str | None) -> Frame:
         return _delta(run_id, text) if delta_run == current else b""
 
     def encode_delay(delayed: RunId, delay: Delay | DelayOver) -> Frame:
         return _delay(run_id, delay) if delayed == current else b""
 
-    return replace(messages, encode=encode, encode_delta=encode_delta, encode_delay=encode_delay)
+    return replace(
+        messages, encode=encode, encode_delta=encode_delta, encode_delay=encode_delay, encode_hidden=encode_hidden
+    )
 
 
 class FollowResponse(Response):
@@ -134,7 +151,7 @@ class FollowResponse(Response):
     def __init__(
         self,
         hub: Hub,
-        grant: Grant,
+        permit: Permit,
         *,
         after: int,
         view: View,
@@ -145,7 +162,7 @@ class FollowResponse(Response):
         """`cut` is sent last if the gateway stops before the stream is over."""
         super().__init__(status_code=200)
         self._hub = hub
-        self._grant = grant
+        self._permit = permit
         self._after = after
         self._view = view
         self._first = b"".join(first)
@@ -175,7 +192,11 @@ class FollowResponse(Response):
 
     async def _deliver(self, send: Send, on_stall: Callable[[], None], watch: Watch | None) -> None:
         last = b""
-        async with self._hub.follow(self._grant, self._after, self._view, on_stall=on_stall) as reader:
+        permit = self._permit
+        following = self._hub.follow(
+            permit.grant, self._after, self._view, on_stall=on_stall, decide_anew=permit.decide_anew
+        )
+        async with following as reader:
             if watch is not None:
                 _end_with(watch, reader)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})

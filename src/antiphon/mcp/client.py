@@ -65,6 +65,14 @@ class McpTool:
     def is_idempotent(self) -> bool:
         return self._effects <= {Effect.READS}
 
+    @property
+    def classification(self) -> Classification:
+        return self._made_of
+
+    @property
+    def clearance(self) -> Classification | None:
+        return self._connection.settings.clearance
+
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         try:
             result = await self._connection.call(self._tool, arguments)
@@ -99,6 +107,14 @@ class AbsentTools:
     @property
     def is_idempotent(self) -> bool:
         return True
+
+    @property
+    def classification(self) -> Classification:
+        return UNTRUSTED
+
+    @property
+    def clearance(self) -> Classification | None:
+        return None
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         return _failure(self._problem.code, self._problem.message, UNTRUSTED)

@@ -34,6 +34,8 @@ class ServerSettings:
     effects: Mapping[str, frozenset[Effect]] = field(default_factory=dict[str, frozenset[Effect]])
     classification: Classification = PUBLIC
     """The classification of its results, which are untrusted in any case."""
+    clearance: Classification | None = None
+    """What may go to it with a call; None for the default, see `policy.sinks`."""
     timeout: timedelta = timedelta(seconds=60)
     """How long the start, and each call, may take."""
     log: Path | None = None

@@ -8,10 +8,12 @@ principal's standing in that moment, and returns the reach; `policy/reach.decide
 from msgspec import Struct
 
 from antiphon.domain.actor import channel_of
+from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import ALLOW, Decision, Deny
+from antiphon.policy.flow import may_enter
 from antiphon.policy.reach import Reach
 from antiphon.policy.rights import decide_act, reaches_all
 from antiphon.policy.standing import Standing
@@ -44,12 +46,13 @@ def authorize(standing: Standing, limits: Limits, act: Act) -> Reach | Deny:
     decision = decide_act(standing, act)
     if isinstance(decision, Deny):
         return decision
+    cleared = standing.clearance
     if limits.session is None and reaches_all(standing):
-        return _EVERYTHING[act]
+        return _EVERYTHING[act] if cleared is EVERYTHING else Reach(act=act, cleared=cleared)
     if (namespace := channel_of(standing.principal)) is not None:
-        return Reach(act=act, namespace=namespace)
+        return Reach(act=act, namespace=namespace, cleared=cleared)
     participant = None if reaches_all(standing) else str(standing.principal)
-    return Reach(act=act, participant=participant, only=limits.session)
+    return Reach(act=act, participant=participant, only=limits.session, cleared=cleared)
 
 
 _EVERYTHING = {act: Reach(act=act) for act in Act}
@@ -62,6 +65,16 @@ def decide_new_credential(held: frozenset[TokenScope], wanted: frozenset[TokenSc
     if not beyond:
         return ALLOW
     return Deny("scope_beyond_maker", f"Credential that asks lacks a scope of the new one: {', '.join(beyond)}.")
+
+
+def decide_new_clearance(held: Classification | None, wanted: Classification | None) -> Decision:
+    """Whether a credential with that clearance may give the wanted one; None for all that a person may read."""
+    if held is None or (wanted is not None and may_enter(wanted, held)):
+        return ALLOW
+    return Deny(
+        "clearance_beyond_maker",
+        "Credential that asks has a clearance, and may not give more. Name one within it, or use another credential.",
+    )
 
 
 _BOUND = Deny(

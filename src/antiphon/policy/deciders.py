@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from antiphon.domain.approval import Approval, Verdict
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import ALLOW, Decision, Deny
+from antiphon.policy.flow import may_enter
 from antiphon.policy.rights import decide_act, reaches_all
 from antiphon.policy.standing import Standing
 
@@ -22,9 +24,12 @@ class Deciding:
 
     agents: frozenset[AgentId] | None
     """None for all agents."""
+    clearance: Classification
+    """What the session holds that asks must flow to it: the calls are made of that. Contract: flow 3."""
 
     def covers(self, approval: Approval) -> bool:
-        return self.agents is None or approval.agent_id in self.agents
+        is_theirs = self.agents is None or approval.agent_id in self.agents
+        return is_theirs and may_enter(approval.made_of, self.clearance)
 
 
 def decide_deciding(standing: Standing, user_approves: frozenset[AgentId]) -> Deciding | Deny:
@@ -33,13 +38,20 @@ def decide_deciding(standing: Standing, user_approves: frozenset[AgentId]) -> De
     if isinstance(decision, Deny):
         return decision
     if reaches_all(standing):
-        return Deciding(None)
-    return Deciding(user_approves) if standing.role is PersonRole.USER and user_approves else _NOBODY
+        return Deciding(None, standing.clearance)
+    if standing.role is PersonRole.USER and user_approves:
+        return Deciding(user_approves, standing.clearance)
+    return _NOBODY
 
 
 def is_own(standing: Standing, approval: Approval) -> bool:
-    """Whether the person's own rights are those of the calls; they may see what became of the request."""
+    """Whether the person's own rights are those of the calls."""
     return standing.role is not None and not standing.is_suspended and approval.principal == standing.principal
+
+
+def may_see_own(standing: Standing, approval: Approval) -> bool:
+    """Whether the person asked for the calls, and may see what became of the request. Contract: flow 3."""
+    return is_own(standing, approval) and may_enter(approval.made_of, standing.clearance)
 
 
 def decide_answer(standing: Standing, approval: Approval, verdicts: Mapping[str, Verdict]) -> Decision:

@@ -1,9 +1,20 @@
-"""Decides whether content of one session may go to another. Contract: flow 1 to 4, 6."""
+"""Decides whether content may go to a place: into a session, a prompt, a tool, a provider. Contract: flow 1 to 7."""
 
-from antiphon.domain.classification import Classification
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from msgspec.structs import replace as replaced
+
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
+from antiphon.domain.message import ToolResult, text_content
+from antiphon.domain.session import Session
+from antiphon.domain.transcript import Entry, Step
 from antiphon.policy.decision import ALLOW, Decision, Deny
 from antiphon.policy.rights import is_trusted
 from antiphon.policy.standing import Standing
+
+WITHHELD = '{"status": "withheld"}'
+"""What a model sees of a result that may not enter its prompt. Contract: flow 2."""
 
 
 def decide_write(context: Classification, clearance: Classification) -> Decision:
@@ -21,3 +32,45 @@ def classify_message(standing: Standing, route: Classification) -> Classificatio
 def may_enter(content: Classification, clearance: Classification) -> bool:
     """Whether a reader with this clearance may see the content."""
     return content.flows_to(clearance)
+
+
+def is_public(content: Classification) -> bool:
+    """Whether the content may go anywhere, so that no clearance has to be looked up."""
+    return content.flows_to(PUBLIC)
+
+
+def ceiling(session: Session, place: Classification | None) -> Classification:
+    """What a run of the session may take in: its clearance met with that of its place; None for no place outside."""
+    own = EVERYTHING if session.clearance is None else session.clearance
+    return own if place is None else own.meet(place)
+
+
+def admitted(entries: Iterable[Entry], ceiling: Classification) -> Iterator[Entry]:
+    """The entries of a prompt, as far as they flow to the ceiling. Contract: flow 2.
+
+    A call whose result does not flow keeps its place with `WITHHELD` as its result. What a summary replaced does not
+    come back where the summary is left out.
+    """
+    for entry in entries:
+        if may_enter(entry.classification, ceiling):
+            yield entry
+        elif isinstance(entry, Step) and may_enter(entry.made_of, ceiling):
+            yield _with_withheld(entry, ceiling)
+
+
+def _with_withheld(step: Step, ceiling: Classification) -> Step:
+    is_shown = [may_enter(made_of, ceiling) for made_of in step.results_made_of]
+    return replace(
+        step,
+        results=tuple(
+            result if shown or not isinstance(result, ToolResult) else _withheld(result)
+            for result, shown in zip(step.results, is_shown, strict=True)
+        ),
+        results_made_of=tuple(
+            made_of if shown else PUBLIC for made_of, shown in zip(step.results_made_of, is_shown, strict=True)
+        ),
+    )
+
+
+def _withheld(result: ToolResult) -> ToolResult:
+    return replaced(result, content=text_content(WITHHELD), is_error=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
+from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session, SessionSummary
 from antiphon.domain.session_ids import namespace_of
@@ -49,6 +49,8 @@ class Reach(Struct, frozen=True, kw_only=True, gc=False):
     """The one session of these that it holds; None for no such limit."""
     viewer: Viewer | None = None
     """None for people and for the system."""
+    cleared: Classification = EVERYTHING
+    """What the person or program may read; for a session, its taint counts instead."""
 
     @property
     def is_everything(self) -> bool:
@@ -57,9 +59,7 @@ class Reach(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def clearance(self) -> Classification:
         """The clearance to which everything seen of the sessions must flow. Contract: flow 3."""
-        if self.viewer is not None:
-            return self.viewer.session.taint
-        return EVERYTHING if self.participant is None and self.namespace is None else PUBLIC
+        return self.cleared if self.viewer is None else self.viewer.session.taint
 
 
 class Grant(Struct, frozen=True, kw_only=True, gc=False):
@@ -142,22 +142,24 @@ def decide(
 
 def is_as_far(one: Reach, other: Reach) -> bool:
     """Whether both reaches belong to one actor and hold the same sessions."""
-    return (one.participant, one.namespace, one.only, one.viewer) == (
+    return (one.participant, one.namespace, one.only, one.viewer, one.cleared) == (
         other.participant,
         other.namespace,
         other.only,
         other.viewer,
+        other.cleared,
     )
 
 
 def grant_listed(reach: Reach, session: SessionSummary) -> Grant:
     """The grant of a session that a list in this reach has returned; `store/scopes` has already decided it."""
-    clearance = EVERYTHING if reach.viewer is None else reach.clearance
-    return Grant(act=reach.act, session=session.row, incarnation=session.id, clearance=clearance)
+    return Grant(act=reach.act, session=session.row, incarnation=session.id, clearance=reach.clearance)
 
 
 def decide_participation(reach: Reach, session: SessionRow, id: SessionId, *, is_participant: bool) -> Grant | Deny:
     """Whether a person reaches the session: owners reach every session, others those they take part in.
+
+    The session does not vanish for them if it rises above their clearance: they see less of it. Contract: flow 3.
 
     A bound token reaches its session alone, and that only while its maker does; a channel the sessions whose present
     `id` is in its namespace. Contract: access 1, 2.
@@ -168,5 +170,5 @@ def decide_participation(reach: Reach, session: SessionRow, id: SessionId, *, is
     if reach.only not in (None, session):
         return Deny("access.bound", "The token is bound to another session.")
     if reach.participant is None or is_participant:
-        return Grant(act=reach.act, session=session, incarnation=None)
+        return Grant(act=reach.act, session=session, incarnation=None, clearance=reach.clearance)
     return Deny("access.participant", "You do not take part in this session.")

@@ -1,7 +1,7 @@
 """What may go to places outside the sessions: channels, model providers, tools and commands. Contract: flow 7."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification, Level
 from antiphon.domain.session import DeliveryContext
@@ -18,15 +18,34 @@ class Sinks:
     """By account, as `DeliveryContext.account_id` names it, of the channel: `webhook:<name>`."""
     providers: Mapping[str, Classification] = field(default_factory=dict[str, Classification])
     """By the provider's name; everything unless set."""
-    servers: Mapping[str, Classification] = field(default_factory=dict[str, Classification])
-    """By the name of the MCP server; unless set, the declared classification of its results."""
     commands: Classification | None = None
     """Of commands with network or on the host; None for the declared classification of their output."""
 
     def of_place(self, place: DeliveryContext, recipient: Classification | None) -> Classification:
-        """What may go to the place: the meet of its channel and its recipient. An unknown recipient (None) is PUBLIC."""
+        """The meet of the channel and its recipient. Unknown recipients (None) are PUBLIC."""
         channel = self.channels.get(f"{place.channel}:{place.account_id}", UNSET_CHANNEL)
         return channel.meet(PUBLIC if recipient is None else recipient)
 
     def of_provider(self, name: str) -> Classification:
         return self.providers.get(name, EVERYTHING)
+
+    def of_commands(self, declared: Classification) -> Classification:
+        """What a command with network, or on the host, may have seen; `declared` is what its output is made of."""
+        return _of_anybody(declared) if self.commands is None else self.commands
+
+
+def clearance_of_tool(
+    declared: Classification, clearance: Classification | None, *, only_reads: bool
+) -> Classification:
+    """What a call may carry to a Python function or a tool of an MCP server.
+
+    Its own clearance; unless set, a tool that does more than read takes what its results are `declared` to be made of.
+    """
+    if clearance is not None:
+        return clearance
+    return EVERYTHING if only_reads else _of_anybody(declared)
+
+
+def _of_anybody(declared: Classification) -> Classification:
+    """As a clearance: sinks that name no person take data of any."""
+    return declared if declared.person is not None else replace(declared, person=PEOPLE)

@@ -11,7 +11,7 @@ from antiphon.domain.run import RunStatus
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue
-from antiphon.store.scopes import within
+from antiphon.store.scopes import Condition, all_of, flow, when, within
 from antiphon.store.select_list import SelectList
 
 LONGEST_PAYLOAD = 65_536
@@ -110,6 +110,8 @@ async def list_activities(
     values: tuple[SqlValue, ...] = () if sessions is None else tuple(sessions) * 3
     inside = await within(query, reach, "r.session")
     columns = "SELECT r.id, r.session, r.seq, r.mode, r.status, r.is_parked FROM runs r WHERE"
+    preview = when(all_of([flow("s.base_", reach.clearance), flow("s.preview_", reach.clearance)]), "s.preview")
+    shown = _ACTIVITY.text.replace("s.preview", preview.text)
     rows = await query.fetch_all(
         f"WITH unfinished AS ({columns} r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0{these} "
         f"UNION ALL {columns} r.status = 'queued'{these} UNION ALL {columns} r.is_parked = 1{these}), "
@@ -117,11 +119,11 @@ async def list_activities(
         "ORDER BY CASE WHEN status = 'queued' AND mode = 'interrupt' THEN 1 WHEN status = 'queued' THEN 2 "
         "WHEN is_parked = 1 THEN 3 ELSE 0 END, seq) AS place "
         "FROM unfinished) "
-        f"SELECT {_ACTIVITY.text}, r.waiting_for, r.wait_until, COUNT(*) OVER () FROM placed "
+        f"SELECT {shown}, r.waiting_for, r.wait_until, COUNT(*) OVER () FROM placed "
         "JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session WHERE placed.place = 1 "
         f"AND {inside.text} "
         "ORDER BY CASE r.status WHEN 'queued' THEN 1 ELSE 0 END, COALESCE(r.started_at, r.created_at), r.id LIMIT ?",
-        (*values, *inside.values, limit),
+        (*values, *preview.values, *inside.values, limit),
     )
     found = [(_ACTIVITY.read(activity), waiting_for, wait_until) for *activity, waiting_for, wait_until, _ in rows]
     total = next((total for *_, total in rows), 0)
@@ -165,16 +167,16 @@ async def _read_awaited(
 
 
 async def read_requests(query: Query, reach: Reach, activities: Sequence[Activity]) -> dict[RunId, str]:
-    """The text of the message that each run answers, if it can be read cheaply."""
+    """The text of the message that each run answers, if it can be read cheaply and flows to the reach's clearance."""
     found: dict[RunId, str] = {}
     if not activities:
         return found
     places = {(activity.session, activity.seq): activity.run for activity in activities}
-    inside = await within(query, reach, "session")
+    readable = all_of([await within(query, reach, "session"), flow("", reach.clearance)])
     stored = await query.fetch_all(
-        f"SELECT {codec.EVENT_COLUMNS} FROM events WHERE LENGTH(payload) <= ? AND {inside.text} "
+        f"SELECT {codec.EVENT_COLUMNS} FROM events WHERE LENGTH(payload) <= ? AND {readable.text} "
         f"AND ({' OR '.join(['(session = ? AND seq = ?)'] * len(places))})",
-        (LONGEST_PAYLOAD, *inside.values, *(value for place in places for value in place)),
+        (LONGEST_PAYLOAD, *readable.values, *(value for place in places for value in place)),
     )
     for row in stored:
         event = codec.event_from_row(row)
@@ -184,15 +186,23 @@ async def read_requests(query: Query, reach: Reach, activities: Sequence[Activit
 
 
 async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionRow]) -> dict[SessionRow, LastRun]:
-    """For each of these sessions that is in the reach and has an ended run."""
+    """For each of these sessions that is in the reach and has an ended run.
+
+    What does not flow to the reach's clearance looks like a run that ended well, without its time. Contract: flow 4.
+    """
     if not sessions:
         return {}
-    inside = await within(query, reach, "s.id")
+    inside, readable = await within(query, reach, "s.id"), flow("r.", reach.clearance)
+    parts = [
+        Condition("r.id"),
+        when(readable, "r.status", "'ok'"),
+        *(when(readable, column) for column in ("r.code", "r.error", "r.ended_at")),
+    ]
     found = await query.fetch_all(
-        f"SELECT r.session, {_LAST_RUN.text} FROM runs r WHERE r.id IN ("
+        f"SELECT r.session, {', '.join(part.text for part in parts)} FROM runs r WHERE r.id IN ("
         "SELECT (SELECT e.id FROM runs e WHERE e.session = s.id "
         "AND e.status NOT IN ('queued', 'running', 'awaiting_approval') ORDER BY e.seq DESC LIMIT 1) "
         f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(sessions))}) AND {inside.text})",
-        (*sessions, *inside.values),
+        (*(value for part in parts for value in part.values), *sessions, *inside.values),
     )
     return {SessionRow(session): _LAST_RUN.read(run) for session, *run in found}

@@ -10,13 +10,14 @@ from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionRow
 from antiphon.policy.deciders import Deciding
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
+from antiphon.store.scopes import ANY, flow
 from antiphon.store.select_list import SelectList
 
 _APPROVAL = SelectList(
     Approval,
     "a.id, a.session, s.key AS session_key, a.incarnation AS session_id, a.run, a.origin, a.agent_id, a.principal, "
     "a.state, a.calls, a.is_parked, a.asked_at, a.expires_at, a.decided_at, a.decided_by, a.note, a.is_due, "
-    "a.begun_at, a.begun_by, a.outcome",
+    "a.begun_at, a.begun_by, a.outcome, i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person",
     principal=codec.stored_principal,
     state=codec.member_of(ApprovalState),
     calls=codec.asked_calls,
@@ -27,8 +28,10 @@ _APPROVAL = SelectList(
     decided_by=codec.stored_principal,
     is_due=bool,
     begun_at=codec.moment,
+    made_of=codec.combined_classification("taint"),
 )
-_SELECT = f"SELECT {_APPROVAL.text} FROM approvals a JOIN sessions s ON s.id = a.session"
+_WITH_TAINT = "JOIN incarnations i ON i.id = a.incarnation"
+_SELECT = f"SELECT {_APPROVAL.text} FROM approvals a JOIN sessions s ON s.id = a.session {_WITH_TAINT}"
 _CHANGING = ("run", "state", "calls", "is_parked", "decided_at", "decided_by", "note", "is_due")
 _SET = ", ".join(f"{column} = ?" for column in _CHANGING)
 
@@ -155,7 +158,8 @@ async def list_pending(query: Query, session: SessionRow) -> list[Approval]:
 
 async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, limit: int) -> list[Approval]:
     """The requests that a person sees, newest first."""
-    conditions, values = ["1 = 1"], list[SqlValue]()
+    readable = flow("i.taint_", deciding.clearance)
+    conditions, values = [readable.text], [*readable.values]
     if deciding.agents is not None:
         conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")
         values += sorted(deciding.agents)
@@ -175,7 +179,9 @@ async def list_page(query: Query, deciding: Deciding, where: ApprovalFilter, *, 
 
 async def count_open(query: Query, deciding: Deciding, without: Principal | None, most: int) -> int:
     """How many open requests a person sees, up to `most`; without those of one principal."""
-    conditions, values = ["a.state = 'pending'"], list[SqlValue]()
+    readable = flow("i.taint_", deciding.clearance)
+    conditions, values = ["a.state = 'pending'", readable.text], [*readable.values]
+    joined = "" if readable is ANY else _WITH_TAINT
     if deciding.agents is not None:
         conditions.append(f"a.agent_id IN ({', '.join('?' * len(deciding.agents))})")
         values += sorted(deciding.agents)
@@ -183,7 +189,7 @@ async def count_open(query: Query, deciding: Deciding, without: Principal | None
         conditions.append("a.principal <> ?")
         values.append(str(without))
     row = await query.fetch_one(
-        f"SELECT COUNT(*) FROM (SELECT 1 FROM approvals a WHERE {' AND '.join(conditions)} LIMIT ?) AS open",
+        f"SELECT COUNT(*) FROM (SELECT 1 FROM approvals a {joined} WHERE {' AND '.join(conditions)} LIMIT ?) AS open",
         (*values, most),
     )
     assert row is not None

@@ -144,6 +144,11 @@ def classification(level: int, compartments: int, integrity: int, person: str | 
     return Classification(Level(level), compartments, _INTEGRITIES[integrity], person)
 
 
+def optional_clearance(level: int | None, compartments: int | None, person: str | None) -> Classification | None:
+    """None if no level is stored. Integrity means nothing for a clearance, and is as bad as can be."""
+    return None if level is None else classification(level, compartments or 0, 1, person)
+
+
 def classification_values(value: Classification) -> tuple[int, int, int, str | None]:
     """The values for the columns level, compartments, integrity, person."""
     if value is PUBLIC:
@@ -201,6 +206,15 @@ def combined_classification(kind: str) -> Combined:
     )
 
 
+def combined_secrecy(kind: str) -> Combined:
+    """Like `combined_classification`, from columns that hold no integrity, which decides nothing for readers."""
+    return Combined(_secrecy, level=f"{kind}_level", compartments=f"{kind}_compartments", person=f"{kind}_person")
+
+
+def _secrecy(level: int, compartments: int, person: str | None) -> Classification:
+    return classification(level, compartments, 0, person)
+
+
 COLUMNS_WITHIN = "seq, type, created_at, actor, run_id, level, compartments, integrity, person, payload"
 """The columns in which events of one incarnation differ; 50 take a sixth less time to fetch without the other two."""
 EVENT_COLUMNS = f"session, incarnation, {COLUMNS_WITHIN}"
@@ -226,7 +240,11 @@ def event_within(session: SessionRow, incarnation: SessionId, row: Row) -> Event
         created_at=_from_timestamp(created_at / 1000, UTC),
         actor=present_actor(actor),
         run_id=run_id,
-        classification=classification(level, compartments, integrity, person),
+        classification=(
+            classification(level, compartments, integrity, person)
+            if level or compartments or integrity or person is not None
+            else PUBLIC
+        ),
         message=payload.message,
         data={} if payload.data is None else payload.data,
         is_unreadable=is_unreadable,

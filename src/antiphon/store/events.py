@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from antiphon.domain.classification import EVERYTHING
 from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.policy.reach import Grant
@@ -23,7 +22,7 @@ from antiphon.store.codec import (
 )
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.names import with_folded
-from antiphon.store.scopes import ANY, flow
+from antiphon.store.scopes import flow
 from antiphon.store.sessions import LogEnd
 
 EVENT_WIDTH = 14
@@ -143,7 +142,7 @@ async def read_messages_before(
     """
     assert grant.covers(incarnation)
     roles = "role IS NOT NULL" if include_tools else "role IN ('user', 'assistant')"
-    readable = ANY if grant.clearance is EVERYTHING else flow("", grant.clearance)
+    readable = flow("", grant.clearance)
     rows = await query.fetch_all(
         f"SELECT {COLUMNS_WITHIN} FROM events WHERE session = ? AND seq >= ? AND seq < ? "
         f"AND incarnation = ? AND {roles} AND {readable.text} ORDER BY seq DESC LIMIT ?",
@@ -155,12 +154,16 @@ async def read_messages_before(
 async def read_ends(
     query: Query, grant: Grant, incarnation: SessionId, *, from_seq: int, before: int, limit: int
 ) -> list[Event]:
-    """The ends of runs of one incarnation with `from_seq` <= `seq` < `before`, newest first, at most `limit`."""
+    """The ends of runs of one incarnation with `from_seq` <= `seq` < `before`, newest first, at most `limit`.
+
+    Only those that flow to the clearance of the grant, as everything that a grant reads. Contract: flow 3.
+    """
     assert grant.covers(incarnation)
+    readable = flow("", grant.clearance)
     rows = await query.fetch_all(
         f"SELECT {COLUMNS_WITHIN} FROM events WHERE session = ? AND incarnation = ? AND type = 'run_finished' "
-        "AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?",
-        (grant.session, incarnation, from_seq, before, limit),
+        f"AND seq >= ? AND seq < ? AND {readable.text} ORDER BY seq DESC LIMIT ?",
+        (grant.session, incarnation, from_seq, before, *readable.values, limit),
     )
     return [event_within(grant.session, incarnation, row) for row in rows]
 
@@ -170,9 +173,11 @@ async def read_incarnation_after(
 ) -> list[Event]:
     """Events of one incarnation with `seq` above `after`, ascending, at most `limit`."""
     assert grant.covers(incarnation)
+    readable = flow("", grant.clearance)
     rows = await query.fetch_all(
-        f"SELECT {COLUMNS_WITHIN} FROM events WHERE session = ? AND seq > ? AND incarnation = ? ORDER BY seq LIMIT ?",
-        (grant.session, after, incarnation, limit),
+        f"SELECT {COLUMNS_WITHIN} FROM events WHERE session = ? AND seq > ? AND incarnation = ? AND {readable.text} "
+        "ORDER BY seq LIMIT ?",
+        (grant.session, after, incarnation, *readable.values, limit),
     )
     return [event_within(grant.session, incarnation, row) for row in rows]
 

@@ -2,10 +2,12 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.classification import EVERYTHING, Classification, Level
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.person import (
     Identity,
@@ -20,7 +22,7 @@ from antiphon.domain.person import (
 from antiphon.policy.standing import Standing
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
-from antiphon.store.select_list import SelectList
+from antiphon.store.select_list import Combined, SelectList
 
 
 def _agents(text: str) -> frozenset[AgentId]:
@@ -30,11 +32,18 @@ def _agents(text: str) -> frozenset[AgentId]:
 _role = codec.member_of(PersonRole)
 _PERSON = SelectList(
     Person,
-    "p.id, p.name, p.role, p.agents, p.is_suspended, p.merged_into, p.created_at",
+    "p.id, p.name, p.role, p.agents, p.is_suspended, p.merged_into, p.created_at, p.clearance_level, "
+    "p.clearance_compartments, p.clearance_person",
     role=_role,
     agents=_agents,
     is_suspended=bool,
     created_at=codec.moment,
+    clearance=Combined(
+        codec.optional_clearance,
+        level="clearance_level",
+        compartments="clearance_compartments",
+        person="clearance_person",
+    ),
 )
 _SELECT = f"SELECT {_PERSON.text} FROM people p"
 _IS_KNOWN = "p.name <> ''"
@@ -47,10 +56,29 @@ PRESENT = "people p JOIN people q ON q.id = COALESCE(p.merged_into, p.id)"
 """Each person as `p`, with the person as whom they act as `q`."""
 
 
-RIGHTS = "q.id, q.role, q.agents, q.is_suspended, q.merged_into"
+RIGHTS = (
+    "q.id, q.role, q.agents, q.is_suspended, q.clearance_level, q.clearance_compartments, q.clearance_person, "
+    "q.merged_into"
+)
 """The columns of a person `q` that `standing_from` takes."""
-RIGHTS_WIDTH = 5
+RIGHTS_WIDTH = 8
 _SELECT_RIGHTS = f"SELECT {RIGHTS} FROM people q WHERE q.id = ?"
+
+
+CLASSIFIED = (
+    ("events", "person"),
+    ("indexed_messages", "person"),
+    ("incarnations", "taint_person"),
+    ("incarnations", "workspace_person"),
+    ("sessions", "base_person"),
+    ("sessions", "clearance_person"),
+    ("sessions", "preview_person"),
+    ("sessions", "description_person"),
+    ("runs", "person"),
+    ("deliveries", "person"),
+    ("tokens", "clearance_person"),
+)
+"""Columns of classifications and clearances that name a person."""
 
 
 async def find_standing(query: Query, principal: Principal) -> Standing:
@@ -67,9 +95,16 @@ async def standing_from(query: Query, principal: Principal, rights: Row | None) 
     """Like `find_standing`, from the rights that this unit has read; None for a principal without a row."""
     if rights is not None and rights[-1] is not None:
         rights = await query.fetch_one(_SELECT_RIGHTS, (rights[-1],))
+    limit = principal.clearance
     if rights is None:
-        return Standing(principal=principal, role=None if person_of(principal) is None else PersonRole.GUEST)
-    return _standing(*rights[:-1])
+        id = person_of(principal)
+        if id is None:
+            # The program of a channel reads what its token says; nothing else about it is stored.
+            return Standing(principal=principal, role=None, clearance=PUBLIC if limit is None else limit)
+        standing = Standing(principal=principal, role=PersonRole.GUEST, clearance=clearance_of(id))
+    else:
+        standing = _standing(tuple(rights[:-1]))
+    return standing if limit is None else replace(standing, clearance=standing.clearance.meet(limit))
 
 
 async def find_standing_of_account(query: Query, channel: str, account: str, platform_id: str) -> Standing | None:
@@ -126,17 +161,23 @@ def _linked(channel: str, account: str, platform_id: str, person: PersonId, *, i
 
 
 @functools.lru_cache(maxsize=1_000)
-def _standing(id: PersonId, role: str, agents: str, is_suspended: int) -> Standing:
+def _standing(rights: tuple[Any, ...]) -> Standing:
     """Made from a row that was just read; equal rows share it."""
+    id, role, agents, is_suspended, level, compartments, cleared_person = rights
+    cleared = codec.optional_clearance(level, compartments, cleared_person)
     return Standing(
         principal=person_principal(id),
         role=_role(role),
         agents=_agents(agents),
         is_suspended=bool(is_suspended),
-        clearance=EVERYTHING
-        if role == PersonRole.OWNER
-        else Classification(Level.PUBLIC, person=str(person_principal(id))),
+        clearance=EVERYTHING if role == PersonRole.OWNER else clearance_of(id, cleared),
     )
+
+
+@functools.lru_cache(maxsize=1_000)
+def clearance_of(id: PersonId, stored: Classification | None = None) -> Classification:
+    """What a person below owner may read: their own data besides what is stored for them, if anything is."""
+    return (stored or PUBLIC).join(Classification(Level.PUBLIC, person=str(person_principal(id))))
 
 
 async def find_owners(query: Query) -> frozenset[str]:
@@ -278,6 +319,9 @@ async def merge(tx: Transaction, source: PersonId, into: PersonId) -> None:
     await tx.execute("DELETE FROM participants WHERE principal = ?", (old,))
     for table in ("runs", "exchanges", "reports", "tokens", "approvals", "standing_approvals"):
         await tx.execute(f"UPDATE {table} SET principal = ? WHERE principal = ?", (new, old))
+    for table, column in CLASSIFIED:
+        # What is the one's is the other's from now on. Contract: flow 1.
+        await tx.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
 
 
 async def delete(tx: Transaction, id: PersonId) -> None:

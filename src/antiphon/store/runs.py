@@ -17,6 +17,7 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus, followed
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
+from antiphon.policy.shown import shown_run
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.people import PRESENT
@@ -66,6 +67,14 @@ r.steps""",
 _FROM = "FROM runs r JOIN sessions s ON s.id = r.session"
 _FROM_WITH_END = f"{_FROM} LEFT JOIN incarnations i ON i.id = r.incarnation"
 _SELECT = f"SELECT {_RUN.text} {_FROM}"
+_SELECT_SHOWN = (
+    "SELECT "
+    + _RUN.text.replace("r.level ", "COALESCE(CASE WHEN r.ended_at IS NULL THEN i.taint_level END, r.level) ")
+    .replace("r.compartments ", "COALESCE(CASE WHEN r.ended_at IS NULL THEN i.taint_compartments END, r.compartments) ")
+    .replace("r.person ", "COALESCE(CASE WHEN r.ended_at IS NULL THEN i.taint_person END, r.person) ")
+    + f" {_FROM_WITH_END}"
+)
+"""As readers see runs: one that has not ended is made of all that its incarnation holds."""
 _SUSPENDED = (
     f"EXISTS (SELECT 1 FROM {PRESENT} WHERE p.id = SUBSTR(r.principal, 8) "
     "AND SUBSTR(r.principal, 1, 7) = 'person:' AND q.is_suspended = 1)"
@@ -73,7 +82,8 @@ _SUSPENDED = (
 _SELECT_WITH_END = (
     f"SELECT {_RUN.text}, s.delivery_channel, s.delivery_to, s.delivery_account_id, s.delivery_thread_id, "
     f"s.depth, s.last_seq, s.incarnation, s.pending_approvals, {_SUSPENDED}, "
-    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')} {_FROM_WITH_END}"
+    f"{codec.classification_columns('s.base_')}, {codec.classification_columns('i.taint_')}, "
+    f"{codec.classification_columns('i.workspace_')} {_FROM_WITH_END}"
 )
 
 _ACTIVE = "r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0"
@@ -204,6 +214,12 @@ def _last(known: Mapping[RunId, Run], run_id: RunId) -> Run:
     while run.continued_by is not None and run.continued_by in known:
         run = known[run.continued_by]
     return run
+
+
+async def find_shown(query: Query, run_id: RunId) -> Run | None:
+    """Like `find`, for readers: what an unfinished run shows is made of all that its incarnation holds."""
+    row = await query.fetch_one(f"{_SELECT_SHOWN} WHERE r.id = ?", (run_id,))
+    return None if row is None else _RUN.read(row)
 
 
 async def find(query: Query, run_id: RunId) -> Run | None:
@@ -347,18 +363,22 @@ async def list_busy_sessions(query: Query) -> list[SessionRow]:
     return [row[0] for row in rows]
 
 
+def _next_of(session: str) -> str:
+    """Subqueries, each a step in an index; the first with a row finds the run that speaks for the session."""
+    at_work = f"SELECT r.id FROM runs r WHERE r.session = {session} AND {_AT_WORK}"
+    queued = f"SELECT r.id FROM runs r WHERE r.session = {session} AND r.status = 'queued'"
+    first, favoured = "ORDER BY r.seq LIMIT 1", "AND r.is_favoured = 1"
+    return f"({at_work} {favoured}), ({queued} {favoured} {first}), ({at_work}), ({queued} {first})"
+
+
 async def find_askers(query: Query, sessions: Sequence[SessionRow]) -> dict[SessionRow, Asker]:
     """The asker of each session that has work: a favoured one if a run has one, else the next run's."""
     found: dict[SessionRow, Asker] = {}
     for start in range(0, len(sessions), 500):
         part = sessions[start : start + 500]
         rows = await query.fetch_all(
-            "SELECT session, principal, is_favoured FROM (SELECT r.session, r.principal, r.is_favoured, "
-            "ROW_NUMBER() OVER (PARTITION BY r.session ORDER BY r.is_favoured DESC, CASE WHEN r.status <> 'queued' "
-            "THEN 0 "
-            "WHEN r.mode = 'interrupt' THEN 1 ELSE 2 END, r.seq) AS place FROM runs r "
-            f"WHERE r.session IN ({', '.join('?' * len(part))}) AND (r.status = 'queued' OR ({_AT_WORK}))) ranked "
-            "WHERE place = 1",
+            f"SELECT r.session, r.principal, r.is_favoured FROM (SELECT s.id, COALESCE({_next_of('s.id')}) AS next "
+            f"FROM sessions s WHERE s.id IN ({', '.join('?' * len(part))})) f JOIN runs r ON r.id = f.next",
             part,
         )
         found |= {
@@ -393,7 +413,7 @@ class RunFilter:
 
 
 async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int) -> list[Run]:
-    """Runs of sessions in the reach, newest first."""
+    """Runs of sessions in the reach, newest first, as far as they flow to its clearance."""
     inside = await within(query, reach, "r.session")
     conditions, values = [inside.text], list(inside.values)
     if where.session is not None:
@@ -408,9 +428,9 @@ async def list_page(query: Query, reach: Reach, where: RunFilter, *, limit: int)
         conditions.append("r.id < ?")
         values.append(where.before)
     rows = await query.fetch_all(
-        f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ?", (*values, limit)
+        f"{_SELECT_SHOWN} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT ?", (*values, limit)
     )
-    return [_RUN.read(row) for row in rows]
+    return [shown_run(_RUN.read(row), reach.clearance) for row in rows]
 
 
 async def change(tx: Transaction, run_id: RunId, columns: Mapping[str, SqlValue]) -> None:
@@ -550,10 +570,11 @@ async def spent_on(query: Query, day: str) -> dict[AgentId, Spent]:
 def _in_log(row: Row | None) -> InLog | None:
     if row is None:
         return None
-    base = codec.classification(*row[-8:-4])
-    taint = None if row[-4] is None else codec.classification(*row[-4:])
-    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-8]
-    place, end = delivery_context(channel, to, account_id, thread_id), LogEnd(last_seq, incarnation, base, taint)
+    base = codec.classification(*row[-12:-8])
+    taint, workspace = (None if row[at] is None else codec.classification(*row[at : at + 4 or None]) for at in (-8, -4))
+    *run, channel, to, account_id, thread_id, depth, last_seq, incarnation, pending, is_suspended = row[:-12]
+    place = delivery_context(channel, to, account_id, thread_id)
+    end = LogEnd(last_seq, incarnation, base, taint, workspace)
     return InLog(_RUN.read(run), place, depth, end, pending, bool(is_suspended))
 
 

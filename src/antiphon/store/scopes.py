@@ -5,7 +5,7 @@ It implements the rule of `policy/reach.decide`; a test compares the two.
 
 from dataclasses import dataclass
 
-from antiphon.domain.classification import PEOPLE, Classification
+from antiphon.domain.classification import EVERYTHING, PEOPLE, Classification
 from antiphon.domain.ids import AgentId
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach, Viewer
@@ -95,12 +95,23 @@ async def list_agents(query: Query) -> list[AgentId]:
 
 def flow(columns: str, clearance: Classification) -> Condition:
     """The classification in the columns with this prefix flows to the clearance. Contract: flow 1, 3."""
+    if clearance is EVERYTHING:
+        return ANY
     text = f"{columns}level <= ? AND ({columns}compartments & ?) = 0"
     values = (int(clearance.level), ALL_COMPARTMENTS & ~clearance.compartments)
     if clearance.person == PEOPLE:
         return Condition(text, values)
     # Compared with a text that no person has where the clearance names none.
     return Condition(f"{text} AND COALESCE({columns}person, ?) = ?", (*values, *[clearance.person or ""] * 2))
+
+
+def when(met: Condition, value: str, otherwise: str = "NULL") -> Condition:
+    """An expression: the value if the condition is met."""
+    return (
+        Condition(value)
+        if met is ANY
+        else Condition(f"CASE WHEN {met.text} THEN {value} ELSE {otherwise} END", met.values)
+    )
 
 
 def _access(reach: Reach, viewer: Viewer, participant: str) -> Condition:
@@ -138,6 +149,8 @@ def any_of(conditions: list[Condition]) -> Condition:
 
 
 def all_of(conditions: list[Condition]) -> Condition:
+    if all(condition is ANY for condition in conditions):
+        return ANY
     return Condition(
         " AND ".join(condition.text for condition in conditions),
         tuple(value for condition in conditions for value in condition.values),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from antiphon.domain.classification import EVERYTHING, Classification
+from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.keys import SessionKey
@@ -18,7 +18,7 @@ from antiphon.policy.visibility import Visibility
 from antiphon.store import codec
 from antiphon.store.codec import EVENT_COLUMNS, event_from_row
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import any_of, branches, flow
+from antiphon.store.scopes import ANY, all_of, any_of, branches, flow, when
 
 SCHEMA = 9
 """The migration that created the present index."""
@@ -137,7 +137,10 @@ async def find_messages(
     """
     inside = any_of(await branches(query, reach))
     messages = flow("m.", reach.clearance)
-    incarnations = flow("o.taint_", EVERYTHING if reach.viewer is None else reach.clearance)
+    incarnations = ANY if reach.viewer is None else flow("o.taint_", reach.clearance)
+    description = when(
+        all_of([flow("s.base_", reach.clearance), flow("s.description_", reach.clearance)]), "s.description"
+    )
     rows = await query.fetch_all(
         # First the index rows, then one row of each other table: no planner may begin elsewhere.
         "WITH page (id) AS (SELECT rowid FROM message_words(?) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?), "
@@ -145,11 +148,20 @@ async def find_messages(
         "SELECT m.id, m.session, m.seq, m.incarnation FROM page CROSS JOIN indexed_messages m "
         f"WHERE m.id = page.id AND {messages.text}) "
         "SELECT hit.id, hit.session, hit.seq, s.key, s.label, s.display_name, "
-        "CASE WHEN hit.incarnation = s.incarnation THEN s.description END FROM hit CROSS JOIN sessions s "
+        f"CASE WHEN hit.incarnation = s.incarnation THEN {description.text} END FROM hit CROSS JOIN sessions s "
         "CROSS JOIN incarnations i CROSS JOIN incarnations o "
         "WHERE s.id = hit.session AND i.id = s.incarnation AND o.id = hit.incarnation AND hit.seq >= s.first_seq "
         f"AND {incarnations.text} AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
-        (asked, before, depth, *messages.values, *incarnations.values, *inside.values, limit),
+        (
+            asked,
+            before,
+            depth,
+            *messages.values,
+            *description.values,
+            *incarnations.values,
+            *inside.values,
+            limit,
+        ),
     )
     places = [_Place(*row) for row in rows]
     found = await _read_found(query, places)

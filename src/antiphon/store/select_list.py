@@ -28,11 +28,12 @@ class SelectList(Generic[T]):
     A column is the field of its own name or alias, converted unless it is NULL; `Combined` columns are one field.
     """
 
-    __slots__ = ("names", "read", "text")
+    __slots__ = ("columns", "names", "read", "text")
 
     def __init__(self, make: Callable[..., T], text: str, **fields: Combined | Callable[[Any], object]) -> None:
         self.text = text
-        self.names = tuple(re.split(r"\W", column)[-1] for column in re.split(r",(?![^(]*\))", text))
+        self.columns = tuple(column.strip() for column in re.split(r",(?![^(]*\))", text))
+        self.names = tuple(re.split(r"\W", column)[-1] for column in self.columns)
         self.read: Callable[[Sequence[Any]], T] = _decoder(make, self.names, fields)
 
 

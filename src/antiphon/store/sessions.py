@@ -4,13 +4,13 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import PEOPLE, PUBLIC, Classification
+from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject
@@ -30,7 +30,7 @@ from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.names import has_words, with_folded
-from antiphon.store.scopes import MAX_DEPTH, Condition, any_of, branches
+from antiphon.store.scopes import MAX_DEPTH, Condition, all_of, any_of, branches, flow, when
 from antiphon.store.select_list import Combined, SelectList
 
 
@@ -47,7 +47,7 @@ def _metadata(text: str) -> JsonObject:
 
 
 def _clearance(level: int | None, compartments: int, person: str | None) -> Classification | None:
-    return None if level is None else codec.classification(level, compartments, 1, person)
+    return codec.optional_clearance(level, compartments, person)
 
 
 def _participants(joined: str | None) -> tuple[str, ...]:
@@ -100,13 +100,18 @@ _SUMMARY = SelectList(SessionSummary, _SUMMARY_COLUMNS, **_SUMMARY_FIELDS)
 SESSION = SelectList(
     Session,
     f"""{_SUMMARY_COLUMNS}, s.first_seq, i.first_seq AS incarnation_seq, s.description_source, i.working_memory,
-i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, s.base_level, s.base_compartments,
+s.preview_level, s.preview_compartments, s.preview_person, s.description_level, s.description_compartments,
+s.description_person, i.taint_level, i.taint_compartments, i.taint_integrity, i.taint_person, i.workspace_level,
+i.workspace_compartments, i.workspace_integrity, i.workspace_person, i.workspace_seq, s.base_level, s.base_compartments,
 s.base_integrity, s.base_person, s.clearance_level, s.clearance_compartments, s.clearance_person, s.parent, s.depth,
 s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_3, s.ancestor_4""",
     **_SUMMARY_FIELDS,
     description_source=codec.member_of(DescriptionSource),
     taint=codec.combined_classification("taint"),
+    workspace=codec.combined_classification("workspace"),
     base=codec.combined_classification("base"),
+    preview_made_of=codec.combined_secrecy("preview"),
+    description_made_of=codec.combined_secrecy("description"),
     clearance=Combined(
         _clearance, level="clearance_level", compartments="clearance_compartments", person="clearance_person"
     ),
@@ -117,7 +122,29 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
 
 _FROM_PRESENT = "FROM sessions s JOIN incarnations i ON i.id = s.incarnation LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT = f"SELECT {SESSION.text} {_FROM_PRESENT}"
-_SELECT_PRESENT = f"SELECT {_SUMMARY.text} {_FROM_PRESENT}"
+_USED = ("s.context_tokens", "s.aborted_last_run", "s.input_tokens", "s.output_tokens", "s.cached_tokens", "s.steps")
+"""What tells of the runs of a session, as a number; its cost besides."""
+
+
+@lru_cache(maxsize=256)
+def _summary_for(clearance: Classification) -> Condition:
+    """The select list of summaries, without what does not flow to the clearance, as `policy/shown` says."""
+    if clearance is EVERYTHING:
+        return Condition(_SUMMARY.text)
+    base, taint = flow("s.base_", clearance), flow("i.taint_", clearance)
+    hidden = {
+        "s.description": when(all_of([base, flow("s.description_", clearance)]), "s.description"),
+        "s.preview": when(all_of([base, flow("s.preview_", clearance)]), "s.preview"),
+        "s.cost_microusd": when(all_of([base, taint]), "s.cost_microusd"),
+        **{column: when(all_of([base, taint]), column, "0") for column in _USED},
+    }
+    texts: list[str] = []
+    values: list[SqlValue] = []
+    for column in _SUMMARY.columns:
+        found = hidden.get(column, Condition(column))
+        texts.append(found.text)
+        values += found.values
+    return Condition(", ".join(texts), tuple(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +170,8 @@ class LogEnd(NamedTuple):
     """The session's base: no event of the log is below it."""
     taint: Classification | None = None
     """The taint of the incarnation of the run with which it was read; None if it was not read with a run."""
+    workspace: Classification | None = None
+    """What the workspace of that incarnation was made of."""
 
 
 class Child(NamedTuple):
@@ -349,14 +378,17 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
 
 
 async def start_incarnation(
-    tx: Transaction, session: SessionRow, session_id: SessionId, *, first_seq: int, at_ms: int
+    tx: Transaction, session: SessionRow, session_id: SessionId, *, first_seq: int, at_ms: int, workspace_seq: int = 0
 ) -> None:
-    """Starts an incarnation with empty working memory, at the session's base classification."""
+    """Starts an incarnation with empty working memory, at the session's base classification.
+
+    `workspace_seq` goes into the name of its workspace; a new number gives it an empty one.
+    """
     await tx.execute(
-        "INSERT INTO incarnations (id, session, first_seq, started_at, taint_level, taint_compartments, "
-        "taint_integrity, taint_person) SELECT ?, id, ?, ?, base_level, base_compartments, base_integrity, base_person "
-        "FROM sessions WHERE id = ?",
-        (session_id, first_seq, at_ms, session),
+        "INSERT INTO incarnations (id, session, first_seq, started_at, workspace_seq, taint_level, taint_compartments, "
+        "taint_integrity, taint_person) SELECT ?, id, ?, ?, ?, base_level, base_compartments, base_integrity, "
+        "base_person FROM sessions WHERE id = ?",
+        (session_id, first_seq, at_ms, workspace_seq, session),
     )
 
 
@@ -376,6 +408,23 @@ async def set_taint(tx: Transaction, session_id: SessionId, taint: Classificatio
         "UPDATE incarnations SET taint_level = ?, taint_compartments = ?, taint_integrity = ?, taint_person = ? "
         "WHERE id = ?",
         (*codec.classification_values(taint), session_id),
+    )
+
+
+async def find_workspace(query: Query, session_id: SessionId) -> Classification | None:
+    """What the workspace of the incarnation was made of; None if its session was deleted."""
+    row = await query.fetch_one(
+        f"SELECT {codec.classification_columns('workspace_')} FROM incarnations WHERE id = ?", (session_id,)
+    )
+    return None if row is None else codec.classification(*row)
+
+
+async def set_workspace(tx: Transaction, session_id: SessionId, made_of: Classification) -> None:
+    """Stores what the workspace of the incarnation was made of."""
+    await tx.execute(
+        "UPDATE incarnations SET workspace_level = ?, workspace_compartments = ?, workspace_integrity = ?, "
+        "workspace_person = ? WHERE id = ?",
+        (*codec.classification_values(made_of), session_id),
     )
 
 
@@ -459,7 +508,9 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
     await tx.execute(
         "UPDATE sessions SET deleted_at = ?, last_seq = last_seq + 1, first_seq = last_seq + 2, message_count = 0, "
         "turn_count = 0, label = NULL, folded_label = NULL, display_name = NULL, folded_display_name = NULL, "
-        "description = NULL, description_source = NULL, preview = NULL, send_policy = NULL, model = NULL, "
+        "description = NULL, description_source = NULL, preview = NULL, preview_level = 0, preview_compartments = 0, "
+        "preview_person = NULL, description_level = 0, description_compartments = 0, description_person = NULL, "
+        "send_policy = NULL, model = NULL, "
         "thinking_level = NULL, verbose_level = NULL, queue_mode = NULL, "
         "context_tokens = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, cost_microusd = NULL, "
         "steps = 0, aborted_last_run = 0, pending_approvals = 0, clearance_level = NULL, "
@@ -547,19 +598,21 @@ async def list_page(
     if after is not None:
         conditions.append(Condition("(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)))
     if reach.is_everything:
-        return await _list_branch(query, conditions, limit)
+        return await _list_branch(query, reach.clearance, conditions, limit)
     found: list[SessionSummary] = []
     for branch in await branches(query, reach):
-        found += await _list_branch(query, [branch, *conditions], limit)
+        found += await _list_branch(query, reach.clearance, [branch, *conditions], limit)
     found.sort(key=lambda session: (session.updated_at, session.row), reverse=True)
     return found[:limit]
 
 
-async def _list_branch(query: Query, conditions: list[Condition], limit: int) -> list[SessionSummary]:
+async def _list_branch(
+    query: Query, clearance: Classification, conditions: list[Condition], limit: int
+) -> list[SessionSummary]:
+    shown, where = _summary_for(clearance), all_of(conditions)
     rows = await query.fetch_all(
-        f"{_SELECT_PRESENT} WHERE {' AND '.join(condition.text for condition in conditions)} "
-        "ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
-        (*(value for condition in conditions for value in condition.values), limit),
+        f"SELECT {shown.text} {_FROM_PRESENT} WHERE {where.text} ORDER BY s.updated_at DESC, s.id DESC LIMIT ?",
+        (*shown.values, *where.values, limit),
     )
     return [_SUMMARY.read(row) for row in rows]
 
@@ -580,6 +633,15 @@ def _conditions(where: SessionFilter) -> list[Condition]:
     if where.search is not None:
         conditions.append(has_words(where.search))
     return conditions
+
+
+def clearance_in(columns: Mapping[str, SqlValue]) -> Classification | None:
+    """The clearance that these columns set; None if they set none."""
+    level, compartments, person = (columns.get(f"clearance_{name}") for name in ("level", "compartments", "person"))
+    if level is None:
+        return None
+    assert isinstance(level, int) and isinstance(compartments, int) and not isinstance(person, int | float | bytes)
+    return _clearance(level, compartments, person)
 
 
 def cursor_of(session: SessionSummary) -> ListCursor:

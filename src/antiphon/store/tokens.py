@@ -6,11 +6,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.tokens import TokenScope
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, Transaction
-from antiphon.store.select_list import SelectList
+from antiphon.store.select_list import Combined, SelectList
 
 _PERSON = "CASE WHEN SUBSTR(t.principal, 1, 7) = 'person:' THEN SUBSTR(t.principal, 8) END"
 """The person that a token `t` admits; NULL for none."""
@@ -219,6 +220,8 @@ class Token:
     session: SessionRow | None = None
     """The session that it is bound to; None for a token of a person."""
     session_key: str | None = None
+    clearance: Classification | None = None
+    """The most that it may read, within what its principal may; None for all of that."""
     name: str | None = None
     created_at_ms: int
     last_used_at_ms: int | None = None
@@ -241,12 +244,18 @@ _TOKEN = SelectList(
     Token,
     "t.id, t.kind, t.hash, t.principal, COALESCE(t.scopes, '') AS scopes, t.namespace, t.session, "
     "s.key AS session_key, t.name, t.created_at AS created_at_ms, t.last_used_at AS last_used_at_ms, "
-    "t.expires_at AS expires_at_ms, "
+    "t.expires_at AS expires_at_ms, t.clearance_level, t.clearance_compartments, t.clearance_person, "
     "COALESCE(p.role = 'owner', FALSE) AS is_owners, COALESCE(p.is_suspended, 0) AS is_suspended, "
     "COALESCE(p.revision, 0) AS revision",
     kind=TokenKind,
     principal=codec.stored_principal,
     scopes=_scopes,
+    clearance=Combined(
+        codec.optional_clearance,
+        level="clearance_level",
+        compartments="clearance_compartments",
+        person="clearance_person",
+    ),
     is_owners=bool,
     is_suspended=bool,
 )
@@ -260,8 +269,8 @@ _TOKENS = (
 
 async def insert_token(tx: Transaction, token: Token) -> None:
     await tx.execute(
-        "INSERT INTO tokens (hash, kind, principal, scopes, namespace, created_at, expires_at, id, name, session) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tokens (hash, kind, principal, scopes, namespace, created_at, expires_at, id, name, session, "
+        "clearance_level, clearance_compartments, clearance_person) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             token.hash,
             token.kind.value,
@@ -273,6 +282,7 @@ async def insert_token(tx: Transaction, token: Token) -> None:
             token.id,
             token.name,
             token.session,
+            *codec.clearance_columns(token.clearance).values(),
         ),
     )
 

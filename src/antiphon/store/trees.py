@@ -14,7 +14,7 @@ from antiphon.policy.reach import Reach
 from antiphon.store import sessions as rows
 from antiphon.store.activities import BUSY_SESSIONS
 from antiphon.store.database import Query
-from antiphon.store.scopes import MAX_DEPTH, Condition, all_of, within
+from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, flow, when, within
 
 _NEWEST = "s.updated_at DESC, s.id DESC"
 _LISTED = "s.status <> 'inactive'"
@@ -117,25 +117,28 @@ async def count_children(
 async def sum_below(
     query: Query, reach: Reach, roots: Sequence[TreeRoot], *, include_inactive: bool
 ) -> dict[SessionRow, Below]:
-    """The summary for each of `roots` that has descendants."""
+    """The summary for each of `roots` that has descendants; without the usage of those that rose above the reach."""
     is_listed = "1 = 1" if include_inactive else _LISTED
     inside = await within(query, reach, "s.id")
+    used = all_of([flow("s.base_", reach.clearance), flow("i.taint_", reach.clearance)])
+    tokens, cost = when(used, "s.input_tokens + s.output_tokens", "0"), when(used, "s.cost_microusd")
+    joined = "" if used is ANY else "JOIN incarnations i ON i.id = s.incarnation "
     found: dict[SessionRow, Below] = {}
     for depth, places in _by_depth(roots).items():
         under = all_of([inside, _under(depth, places)])
         summed = await query.fetch_all(
             f"SELECT s.ancestor_{depth}, SUM(CASE WHEN {is_listed} THEN 1 ELSE 0 END), "
             f"SUM(CASE WHEN s.id IN ({BUSY_SESSIONS}) THEN 1 ELSE 0 END), "
-            "SUM(s.input_tokens + s.output_tokens), SUM(s.cost_microusd) FROM sessions s "
+            f"SUM({tokens.text}), SUM({cost.text}) FROM sessions s {joined}"
             f"WHERE s.deleted_at IS NULL AND {under.text} GROUP BY s.ancestor_{depth}",
-            under.values,
+            (*tokens.values, *cost.values, *under.values),
         )
-        for row, listed, busy, tokens, cost in summed:
+        for row, listed, busy, tokens_below, cost_below in summed:
             found[SessionRow(row)] = Below(
                 listed=int(listed),
                 busy=int(busy),
-                tokens=int(tokens),
-                cost_microusd=None if cost is None else int(cost),
+                tokens=int(tokens_below),
+                cost_microusd=None if cost_below is None else int(cost_below),
             )
     return found
 

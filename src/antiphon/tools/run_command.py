@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from antiphon.domain.agent import Agent, Effect, SandboxMode
 from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.errors import NotFound
 from antiphon.domain.sandbox import MEBIBYTE, CommandMode
 from antiphon.domain.session import Session
 from antiphon.engine.access.caller import Caller
@@ -60,8 +61,10 @@ def run_command(
 
     async def carry_out(caller: Caller, arguments: CommandArguments) -> Mapping[str, Any]:
         session, standing = await callers.session_of(caller)
+        if caller.run is not None and caller.run.run.session_id != session.id:
+            raise NotFound("Session not found: it was reset while this run was at work.")
         agent = rules.agent(caller.agent_id)
-        workspace = workspaces.of(session.agent_id, session.row, session.created_at)
+        workspace = workspaces.of_session(session)
         limits = agent.command_limits
         if arguments.timeout_seconds is not None:
             limits = replace(limits, time=min(limits.time, _seconds(arguments.timeout_seconds)))

@@ -17,7 +17,7 @@ from antiphon.agents.model import ToolSchema
 from antiphon.agents.toolset import ToolContext, ToolOutput
 from antiphon.annotations import types_in
 from antiphon.domain.agent import Effect
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.caller import Caller
@@ -83,8 +83,10 @@ class SessionTool(Generic[A]):
         """Codes of failures that the tool answers itself."""
         self._effects = effects
         self._is_idempotent = is_idempotent
-        self.classification = PUBLIC
+        self.classification: Classification = PUBLIC
         """The classification that its results add to what the caller's session holds already."""
+        self.clearance: Classification | None = None
+        """None: the tool itself decides what may go to its target."""
         self._schema = ToolSchema(name=name, description=description, parameters=_parameters(arguments))
 
     @property

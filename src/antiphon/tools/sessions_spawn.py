@@ -25,6 +25,7 @@ CODES = (
     *("spawn_model", "unknown_model", "model_key_missing", "model_authentication"),
     *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
     *("attachment_duplicate", "attachment_base64", "attachment_text", "idempotency_key_reused", "cancelled"),
+    "above_clearance",
 )
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from antiphon.domain.classification import Compartments
 from antiphon.domain.person import person_of
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.signin import Browser
 from antiphon.engine.access.tokens import Token, TokenKind
+from antiphon.wire.compartments import ClearanceShape, clearance
 from antiphon.wire.encoding import Shape
 
 
@@ -22,6 +24,8 @@ class TokenRow(Shape, frozen=True, kw_only=True):
     """The namespace of the channel that it serves: the sessions whose ids begin with it and a colon."""
     scopes: Sequence[TokenScope] | None = None
     """What the token of a person or a channel may do."""
+    clearance: ClearanceShape | None = None
+    """The most that it may read, within what its person may."""
     created_at: int
     name: str | None = None
     last_used_at: int | None = None
@@ -69,7 +73,7 @@ _KINDS: Mapping[TokenKind, Literal["session", "person", "channel"]] = {
 }
 
 
-def token_row(token: Token, secret: str | None = None) -> TokenRow:
+def token_row(token: Token, compartments: Compartments, secret: str | None = None) -> TokenRow:
     return TokenRow(
         id=token.id,
         kind=_KINDS[token.kind],
@@ -77,6 +81,7 @@ def token_row(token: Token, secret: str | None = None) -> TokenRow:
         person_id=person_of(token.principal),
         namespace=token.namespace,
         scopes=None if token.kind is TokenKind.SESSION else sorted(token.scopes),
+        clearance=clearance(token.clearance, compartments),
         created_at=token.created_at_ms,
         name=token.name,
         last_used_at=token.last_used_at_ms,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.event import Event
 from antiphon.domain.message import (
     EXTERNAL,
@@ -24,6 +24,7 @@ from antiphon.domain.message import (
     ToolResult,
     UserMessage,
 )
+from antiphon.policy.flow import may_enter
 from antiphon.wire.encoding import Shape, compact_json, milliseconds
 
 
@@ -78,6 +79,8 @@ class ClassificationShape(Shape, frozen=True, kw_only=True):
     """A classification that is not public."""
 
     level: str
+    compartments: Sequence[str] = ()
+    """Names of the compartments that it belongs to."""
     integrity: str
     person: str | None = None
     """Whose data it is: `person:<id>`, or `people` for several persons."""
@@ -121,6 +124,8 @@ class EventShape(Shape, frozen=True, kw_only=True):
     run_id: str | None = None
     data: dict[str, Any] | None = None
     message: MessageShape | None = None
+    classification: ClassificationShape | None = None
+    """What it was made of; absent for data that may go anywhere, and beside a message, which says so itself."""
     unreadable: bool | None = None
     """True if its stored form is damaged."""
 
@@ -155,17 +160,28 @@ class HistoryShape(Shape, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-def message(event: Event, *, with_images: bool = True, author: str | None = None) -> MessageShape:
+def classification(value: Classification, compartments: Compartments) -> ClassificationShape | None:
+    """None for public data. Compartments without a name here are left out."""
+    if value is PUBLIC or value == PUBLIC:
+        return None
+    return ClassificationShape(
+        level=value.level.name,
+        compartments=tuple(compartments.names_of(value.compartments & compartments.mask)),
+        integrity=value.integrity.value,
+        person=value.person,
+    )
+
+
+def message(
+    event: Event,
+    *,
+    with_images: bool = True,
+    author: str | None = None,
+    compartments: Compartments = NO_COMPARTMENTS,
+) -> MessageShape:
     """A transcript message. `event` holds one."""
     body = event.message
     assert body is not None
-    label = None
-    if event.classification != PUBLIC:
-        label = ClassificationShape(
-            level=event.classification.level.name,
-            integrity=event.classification.integrity.value,
-            person=event.classification.person,
-        )
     return MessageShape(
         seq=event.seq,
         message_id=body.message_id,
@@ -174,7 +190,7 @@ def message(event: Event, *, with_images: bool = True, author: str | None = None
         created_at=milliseconds(event.created_at),
         run_id=event.run_id,
         author=author,
-        classification=label,
+        classification=classification(event.classification, compartments),
         unreadable=event.is_unreadable or None,
         **_own_fields(body),
     )
@@ -268,7 +284,8 @@ def _report(step: ReportStep) -> ReportShape:
     return ReportShape(id=step.id, stage=step.stage, answers=step.answers or None)
 
 
-def event(event: Event, actor_name: str | None) -> EventShape:
+def event(event: Event, actor_name: str | None, compartments: Compartments = NO_COMPARTMENTS) -> EventShape:
+    says_itself = event.message is not None or may_enter(event.classification, PUBLIC)
     return EventShape(
         seq=event.seq,
         type=event.type,
@@ -278,6 +295,7 @@ def event(event: Event, actor_name: str | None) -> EventShape:
         session_id=event.session_id,
         run_id=event.run_id,
         data=event.data or None,
-        message=None if event.message is None else message(event),
+        message=None if event.message is None else message(event, compartments=compartments),
+        classification=None if says_itself else classification(event.classification, compartments),
         unreadable=event.is_unreadable or None,
     )

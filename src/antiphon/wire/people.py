@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from antiphon.domain.classification import Compartments
 from antiphon.domain.person import PersonRole
 from antiphon.engine.access.people import KnownPerson
+from antiphon.wire.compartments import ClearanceShape, clearance
 from antiphon.wire.encoding import Shape, milliseconds
 
 
@@ -21,6 +23,8 @@ class PersonShape(Shape, frozen=True, kw_only=True):
     role: PersonRole
     agents: Sequence[str] = ()
     """Agents with which a user may open sessions, besides those of the settings."""
+    clearance: ClearanceShape | None = None
+    """What they may read besides their own data; absent for public data. Owners read everything."""
     suspended: bool = False
     merged_into: str | None = None
     """The person as whom this one acts."""
@@ -46,13 +50,14 @@ class InvitationShape(Shape, frozen=True, kw_only=True):
     """The address in `gateway.public_url`, which the link begins with."""
 
 
-def person(known: KnownPerson) -> PersonShape:
+def person(known: KnownPerson, compartments: Compartments) -> PersonShape:
     each = known.person
     return PersonShape(
         person_id=each.id,
         name=each.name,
         role=each.role,
         agents=sorted(each.agents),
+        clearance=clearance(each.clearance, compartments),
         suspended=each.is_suspended,
         merged_into=each.merged_into,
         identities=[

@@ -60,6 +60,8 @@ class RunShape(Shape, frozen=True, kw_only=True):
     """The request that it waits for, while it is `awaiting_approval`."""
     delay: DelayShape | None = None
     usage: UsageShape | None = None
+    withheld: bool | None = None
+    """Whether you see no more than that it is at work or has ended: the rest is above your clearance."""
 
 
 class RunList(Shape, frozen=True, kw_only=True):
@@ -79,6 +81,8 @@ class PostedShape(Shape, frozen=True, kw_only=True):
     reply: str | None = None
     error: str | None = None
     code: str | None = None
+    withheld: bool | None = None
+    """Whether reply and error are above your clearance."""
     suppressed: str | None = None
     """Why the reply to a webhook's message is held back."""
 
@@ -124,6 +128,7 @@ def run(run: Run) -> RunShape:
         )
         if usage.steps
         else None,
+        withheld=run.is_withheld or None,
     )
 
 

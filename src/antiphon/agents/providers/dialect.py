@@ -4,7 +4,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Final, Protocol, TypeVar, Union, cast, get_args, get_origin
 
@@ -27,8 +26,7 @@ USER: Final = "user"
 ASSISTANT: Final = "assistant"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """A message, or the blocks of one, as JSON text."""
 
     role: str

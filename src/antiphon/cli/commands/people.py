@@ -1,5 +1,6 @@
 """`antiphon people`: persons and their roles. Contract: access 1, 3, 4."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,6 +11,14 @@ from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonRole
 
 app = typer.Typer(no_args_is_help=True, help="Invite people, and change what they may.")
+
+
+class InvitedRole(StrEnum):
+    """The roles of people who sign in; guests do not."""
+
+    OWNER = PersonRole.OWNER.value
+    USER = PersonRole.USER.value
+
 
 PersonArgument = Annotated[str, typer.Argument(metavar="PERSON", help="The id that the list shows.")]
 
@@ -32,13 +41,14 @@ def list_people(home: HomeOption = None, config: ConfigOption = None, as_json: J
         show_json({"count": len(rows), "people": [*rows]})
         return
     show_table(
-        ["Person", "Name", "Role", "State", "Accounts", "Since"],
+        ["Person", "Name", "Role", "State", "Reads", "Accounts", "Since"],
         [
             [
                 str(person["personId"]),
                 str(person["name"]),
                 str(person["role"]),
                 _state(person),
+                read_by(person),
                 ", ".join(_accounts(person)),
                 ago(person["createdAt"]),
             ]
@@ -60,7 +70,7 @@ def get_person(
 @command
 def invite_person(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What to call the person.")],
-    role: Annotated[PersonRole, typer.Option("--role", help="What they may.")] = PersonRole.USER,
+    role: Annotated[InvitedRole, typer.Option("--role", help="What they may.")] = InvitedRole.USER,
     agents: Annotated[
         list[str] | None,
         typer.Option("--agent", metavar="AGENT", help="An agent with which they may open sessions; repeat for more."),
@@ -102,6 +112,38 @@ def change_role(
 ) -> None:
     """Promote or demote a person, at once."""
     _call("POST", person, "/role", {"role": role.value}, home=home, config=config, as_json=as_json)
+
+
+@app.command("clear")
+@command
+def clear_person(
+    person: PersonArgument,
+    level: Annotated[
+        str | None,
+        typer.Option("--level", metavar="LEVEL", help="PUBLIC, INTERNAL, CONFIDENTIAL or RESTRICTED."),
+    ] = None,
+    compartments: Annotated[
+        list[str] | None,
+        typer.Option("--compartment", metavar="COMPARTMENT", help="A compartment they may read; repeat for more."),
+    ] = None,
+    whose: Annotated[
+        str | None,
+        typer.Option("--person", metavar="people", help="`people`: the data of every person, not only their own."),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Public data and their own, as for everybody.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which classified data a person may read, at once. Owners read everything."""
+    if (level is None) is not none or (none and (compartments or whose)):
+        raise typer.BadParameter("Give --level, with --compartment and --person if you like, or --none.")
+    clearance: JsonObject | None = None
+    if level is not None:
+        clearance = {"level": level, "compartments": [*(compartments or [])]}
+        if whose is not None:
+            clearance["person"] = whose
+    _call("PATCH", person, "", {"clearance": clearance}, home=home, config=config, as_json=as_json)
 
 
 @app.command("suspend")
@@ -167,11 +209,16 @@ def _call(
 
     with connect(home, config) as client:
         path = f"/people/{_quoted(person)}{act}"
-        answer = client.get(path) if body is None else client.post(path, body)
+        if body is None:
+            answer = client.get(path)
+        else:
+            answer = client.patch(path, body) if method == "PATCH" else client.post(path, body)
     if as_json:
         show_json(answer)
         return
     show(f"{answer['personId']}: {answer['name']}, {answer['role']}, {_state(answer)}.")
+    if reads := read_by(answer):
+        show(f"  reads {reads}")
     for account in _accounts(answer):
         show(f"  {account}")
 
@@ -195,6 +242,18 @@ def _quoted(person: str) -> str:
     from urllib.parse import quote
 
     return quote(person, safe="")
+
+
+def read_by(shown: JsonObject) -> str:
+    """The clearance of a person or token, in a few words; empty for none."""
+    clearance = shown.get("clearance")
+    if not isinstance(clearance, dict):
+        return ""
+    compartments, is_everybodys = clearance.get("compartments"), clearance.get("person") == "people"
+    words = [str(clearance["level"])]
+    if isinstance(compartments, list):
+        words += map(str, compartments)
+    return ", ".join([*words, "everybody's"] if is_everybodys else words)
 
 
 def _state(person: JsonObject) -> str:

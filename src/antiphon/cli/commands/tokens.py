@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
+from antiphon.cli.commands.people import read_by
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 from antiphon.program import with_path
@@ -35,6 +36,14 @@ def create_token(
             help="What it may do: sessions.read, sessions.write, approvals, admin; default: the first two.",
         ),
     ] = None,
+    clearance: Annotated[
+        str | None,
+        typer.Option(
+            "--clearance",
+            metavar="LEVEL[,COMPARTMENT…]",
+            help="The most that it may read; default: what its person may, and public data for a channel.",
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="A name of your choice.")] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="How long it is valid: 30d, 12h; default: for ever.")
@@ -55,6 +64,9 @@ def create_token(
         body["days"] = _days(expires)
     if scopes is not None:
         body["scopes"] = [scope.strip() for scope in scopes.split(",")]
+    if clearance is not None:
+        level, *compartments = (word.strip() for word in clearance.split(","))
+        body["clearance"] = {"level": level, "compartments": [*compartments]}
     with connect(home, config) as client:
         if person is not None:
             body["personId"] = person
@@ -89,7 +101,7 @@ def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: J
         show("There are no tokens and no signed-in browsers.", "dim")
         return
     show_table(
-        ["Token", "Kind", "Name", "Created", "Last used", "Expires", "Acts as", "Scopes"],
+        ["Token", "Kind", "Name", "Created", "Last used", "Expires", "Acts as", "Scopes", "Reads"],
         [
             [
                 str(token["id"]),
@@ -100,6 +112,7 @@ def list_tokens(home: HomeOption = None, config: ConfigOption = None, as_json: J
                 clock_time(token.get("expiresAt")) or "never",
                 str(token.get("sessionKey") or _served(token) or token.get("personId") or ""),
                 _scopes(token),
+                read_by(token),
             ]
             for token in rows
         ],

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from antiphon.config.sections.addresses import WebAddress
-from antiphon.config.sections.classification import ClassificationSection
+from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.limits import DailySection, RunLimitsSection
 from antiphon.config.sections.section import MOST_MEBIBYTES, MOST_MINUTES, MOST_SECONDS, Section
 from antiphon.domain.agent import Effect, SandboxMode, SubagentRules
@@ -141,6 +141,9 @@ class McpServerSection(Section):
     """How long a call, and the start of the server, may take."""
     classification: ClassificationSection | None = None
     """The classification of the results of its tools: public unless set, and untrusted in any case."""
+    clearance: ClearanceSection | None = None
+    """What may go to it with a call. Unless set, calls that do more than read carry at most data of its
+    `classification`."""
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
@@ -231,6 +234,8 @@ class ProviderSection(Section):
     longest_retry_after_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = 120.0
     """The longest pause before a retry that the provider may ask for. If it asks for a longer one, the run fails at
     once and says when to try again."""
+    clearance: ClearanceSection | None = None
+    """What may be sent to its models; everything unless set. A prompt with more ends the run, `model_clearance`."""
 
     def key(self) -> str | None:
         """The key set here or named by `api_key_env`; None means the provider's usual variable."""

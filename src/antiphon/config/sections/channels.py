@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, SecretSt
 from antiphon.channels.webhook_settings import NAME as WEBHOOK
 from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
-from antiphon.config.sections.classification import ClassificationSection
+from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.section import Section
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
@@ -52,6 +52,9 @@ class WebhookSection(Section):
     classification: ClassificationSection | None = None
     """The classification of its messages, and the least classification of its new sessions; public unless set. Guests'
     messages are untrusted in any case."""
+    clearance: ClearanceSection | None = None
+    """What may be sent to it, as far as the person there may read it too; public data unless set. Its sessions take in
+    no more than that."""
 
     def key(self) -> str | None:
         """The secret set here or named by `secret_env`."""

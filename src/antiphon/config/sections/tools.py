@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pydantic import Field, field_validator
 
-from antiphon.config.sections.classification import ClassificationSection
+from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.section import MOST_DAYS, Section
 from antiphon.domain.sandbox import CommandMode
 from antiphon.policy.approvals import PEOPLE, REQUIRED, ApprovalRules, problem_of_pattern
@@ -34,6 +34,9 @@ class RunCommandSection(Section):
     There a command may do anything that this process may do."""
     classification: ClassificationSection | None = None
     """The classification of the output of commands; public and trusted unless set."""
+    clearance: ClearanceSection | None = None
+    """What commands with network, or on the host, may have seen: the session's context and its workspace. Unless set,
+    their `classification`."""
 
 
 class ApprovalSection(Section):

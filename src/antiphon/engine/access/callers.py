@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 
-from antiphon.domain.errors import NotFound
+from antiphon.domain.classification import Classification
+from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller
-from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up
+from antiphon.engine.access.ceilings import find_ceiling
+from antiphon.engine.access.reach import Outsider, Rights, find_session, look_up, target_name
+from antiphon.engine.ledger.append import raise_workspace
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
+from antiphon.policy.flow import may_enter
 from antiphon.policy.standing import Standing
 from antiphon.store import sessions as rows
 from antiphon.store.database import Database, Query
@@ -22,6 +26,7 @@ class FoundCaller:
     depth: int
     standing: Standing
     """That of the principal whose rights the call has."""
+    session: Session
 
 
 class Callers:
@@ -46,6 +51,15 @@ class Callers:
             raise NotFound("Session not found: the caller's own session was deleted.")
         return session, standing
 
+    async def ceiling_of(self, session: Session) -> Classification:
+        """What the session may take in."""
+        return await self._database.read(find_ceiling, session, self._rules.sinks)
+
+    async def note_use(self, session: Session, left: Classification) -> None:
+        """Stores that a call from outside leaves data in the session's workspace, before it does. Contract: flow 8."""
+        if session.workspace.join(left) != session.workspace:
+            await self._database.run(raise_workspace, session.row, session.id, left, sessions=(session.row,))
+
 
 async def _find_present(query: Query, caller: Caller) -> tuple[Session | None, Standing]:
     return await rows.find_by_row(query, caller.session), await find_standing(query, caller.principal)
@@ -61,6 +75,15 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
     if isinstance(found, Refusal):
         return found
     session, standing = found.session, await find_standing(query, rights.principal)
+    if not may_enter(session.taint, found.grant.clearance):
+        # Whatever the session answers is made of what it holds. Contract: flow 3.
+        return Refusal(
+            Denied(
+                f"Session holds data that is not cleared for you: {target_name(target)!r}. An owner can clear you for "
+                "it with `antiphon people clear`, or call the tool themselves.",
+                code="not_cleared",
+            )
+        )
     caller = Caller(
         session=session.row,
         agent_id=session.agent_id,
@@ -68,4 +91,4 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
         call_id=f"{session.row}:{standing.principal}:{call_id}",
         run=None,
     )
-    return FoundCaller(caller, session.depth, standing)
+    return FoundCaller(caller, session.depth, standing, session)

@@ -1,4 +1,7 @@
-"""The present names of persons, also in events from before they were merged. Contract: access 1, 3."""
+"""The present names of persons, also in events from before they were merged, and of compartments.
+
+Contract: access 1, 3, flow 1.
+"""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -6,12 +9,14 @@ from collections.abc import Iterable, Mapping
 import anyio
 
 from antiphon.domain.actor import PrincipalKind
+from antiphon.domain.classification import NO_COMPARTMENTS
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event
 from antiphon.domain.message import ProvenanceKind, UserMessage
 from antiphon.domain.person import PersonId, ShownPerson, person_principal
 from antiphon.feed.notifier import Notifier
 from antiphon.store import people as rows
+from antiphon.store.compartments import read_compartments
 from antiphon.store.database import Database, Query
 from antiphon.trouble import Trouble
 
@@ -25,13 +30,18 @@ logger = logging.getLogger(__name__)
 
 
 class PersonNames:
-    """The names of persons, read again whenever one is invited, merged or removed, in every process."""
+    """The names of persons, read again whenever one is invited, merged or removed, in every process.
+
+    And those of compartments, which never change: they are read once an event belongs to one that is not known yet.
+    """
 
     def __init__(self, database: Database, notifier: Notifier) -> None:
         self._database = database
         self._held: Mapping[str, ShownPerson] = {}
         self._senders: dict[str, ShownPerson] = {}
         """Of senders on channels, those that were read lately."""
+        self.compartments = NO_COMPARTMENTS
+        """Those that were read so far."""
         self._is_stale = True
         self._changed = anyio.Event()
         self._reading_now = anyio.Lock()
@@ -68,6 +78,12 @@ class PersonNames:
                 self._senders.clear()
             self._senders.update(found)
         return {each: person.shown for each in wanted if (person := self.find(each)) is not None}
+
+    async def read_compartments(self, events: Iterable[Event]) -> None:
+        """Reads the names of the events' compartments, unless they are known. Raises `Unavailable`."""
+        unknown = ~self.compartments.mask
+        if any(event.classification.compartments & unknown for event in events):
+            self.compartments = await self._database.read(read_compartments)
 
     async def refresh(self) -> None:
         """Makes names what they are now; reads nothing unless persons have changed. Raises `Unavailable`."""

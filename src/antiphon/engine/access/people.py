@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import OWNER, Principal
+from antiphon.domain.classification import PEOPLE, NamedClassification
 from antiphon.domain.errors import Conflict, Invalid, NotFound
 from antiphon.domain.ids import AgentId, Ids
 from antiphon.domain.label import parse_label
@@ -14,14 +15,14 @@ from antiphon.domain.person import Identity, Person, PersonId, PersonRole, id_fr
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
-from antiphon.engine.access.tokens import refuse_credential
+from antiphon.engine.access.tokens import read_clearance, refuse_clearance, refuse_credential
 from antiphon.engine.ledger.run_log import day_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.store import people as rows
 from antiphon.store import tokens
-from antiphon.store.codec import moment
+from antiphon.store.codec import clearance_columns, moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.spawns import DUE
@@ -51,6 +52,13 @@ class ChangePerson(Struct, frozen=True, kw_only=True):
     role: PersonRole | None = None
     is_suspended: bool | None = None
     """None and an absent role leave what is stored."""
+
+
+class ClearPerson(Struct, frozen=True, kw_only=True):
+    rights: Rights
+    id: PersonId
+    clearance: NamedClassification | None
+    """None for public data."""
 
 
 class MergePeople(Struct, frozen=True, kw_only=True):
@@ -113,7 +121,7 @@ class People:
         for a name that is not visible text on one line, `Conflict` (`cannot_sign_in`) for a guest, and `Denied`
         (`scope_beyond_maker`) unless the credential that asks holds all scopes, as a browser does.
         """
-        if refusal := refuse_credential(held):
+        if refusal := refuse_credential(held) or refuse_clearance(principal, None):
             raise refusal.error
         try:
             name = parse_label(name)
@@ -139,7 +147,7 @@ class People:
         Raises `Conflict` (`cannot_sign_in`) for guests and suspended persons, `Conflict` (`merged`) for one who acts as
         another, and `Denied` (`scope_beyond_maker`) as `invite` does.
         """
-        if refusal := refuse_credential(held):
+        if refusal := refuse_credential(held) or refuse_clearance(principal, None):
             raise refusal.error
         code = self._ids.random_hex(48)
         command = MakeLink(
@@ -161,6 +169,16 @@ class People:
     async def resume(self, principal: Principal, id: str) -> KnownPerson:
         """Lets a suspended person act again. Their cancelled runs stay cancelled."""
         return await self._change(principal, id, is_suspended=False)
+
+    async def clear(self, principal: Principal, id: str, clearance: NamedClassification | None) -> KnownPerson:
+        """Says what the person may read, besides their own data: from now on, also on open streams.
+
+        None for public data. Owners read everything, whatever is said here. Raises `Invalid` for an unknown level or
+        compartment, and for a person in the clearance other than `people`; `Denied` (`clearance_beyond_maker`) for more
+        than the credential that asks may read.
+        """
+        command = ClearPerson(rights=Rights(principal, self._rules), id=PersonId(id), clearance=clearance)
+        return accepted(await self._database.run(_clear, command))
 
     async def merge(self, principal: Principal, id: str, into: str) -> KnownPerson:
         """Makes the person act as another one, with their accounts, sessions, tokens and queued runs.
@@ -301,6 +319,31 @@ async def _change(tx: Transaction, command: ChangePerson) -> KnownPerson | Refus
         await rows.change(tx, person.id, columns)
     if is_suspended:
         await _call_off_runs(tx, person.id)
+    return await _known(tx, person.id)
+
+
+async def _clear(tx: Transaction, command: ClearPerson) -> KnownPerson | Refusal:
+    person = await _find_changeable(tx, command.rights, command.id)
+    if isinstance(person, Refusal):
+        return person
+    clearance = None
+    if command.clearance is not None:
+        read = await read_clearance(tx, command.clearance)
+        if isinstance(read, Refusal):
+            return read
+        clearance = read
+        if clearance.person not in (None, PEOPLE, str(person.principal)):
+            return Refusal(
+                Invalid(
+                    f"Person in a clearance must be 'people', for the data of all persons: {clearance.person!r}. Each "
+                    "person may read their own data anyway.",
+                    code="invalid_classification",
+                )
+            )
+        if refusal := refuse_clearance(command.rights.principal, clearance):
+            return refusal
+    if clearance != person.clearance:
+        await rows.change(tx, person.id, clearance_columns(clearance))
     return await _known(tx, person.id)
 
 

@@ -30,6 +30,7 @@ from antiphon.policy.reach import (
     reach_of_session,
 )
 from antiphon.policy.rights import decide_act
+from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import Visibility
 from antiphon.store import askers
@@ -91,12 +92,15 @@ class Found:
 
     @property
     def as_named(self) -> Session:
-        """The session with the id, the taint and the part of the log of that incarnation. Contract: keys 6."""
-        ended = self.incarnation
+        """The session with the id, the taint and the part of the log of that incarnation. Contract: keys 6.
+
+        As the grant shows it. Contract: flow 3.
+        """
+        ended, session = self.incarnation, shown_session(self.session, self.grant.clearance)
         if ended.last_seq is None:
-            return self.session
+            return session
         return replace(
-            self.session,
+            session,
             id=ended.id,
             incarnation_seq=ended.first_seq,
             last_seq=ended.last_seq,

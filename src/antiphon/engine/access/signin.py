@@ -14,7 +14,7 @@ from antiphon.domain.ids import Ids
 from antiphon.domain.tokens import ALL_SCOPES, TokenScope
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.secrets import hash_of
-from antiphon.engine.access.tokens import refuse_credential
+from antiphon.engine.access.tokens import refuse_clearance, refuse_credential
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -48,10 +48,10 @@ class SignIn:
     async def new_link_code(self, principal: Principal, *, held: frozenset[TokenScope] = ALL_SCOPES) -> str:
         """A code that signs in one browser as the owner who asks, once, within ten minutes. Raises `Denied`.
 
-        `held` are the scopes of the credential that asks: a browser has all, so it needs them too.
+        `held` are the scopes of the credential that asks: a browser has all, so it needs them too, and no clearance.
         """
         code, rights = self._ids.random_hex(48), Rights(principal, self._rules)
-        if refusal := refuse_credential(held):
+        if refusal := refuse_credential(held) or refuse_clearance(principal, None):
             raise refusal.error
         accepted(await self._database.run(_store_link, rights, hash_of(code), self._clock.now_ms()))
         return code

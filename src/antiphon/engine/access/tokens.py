@@ -5,11 +5,13 @@ Contract: access 2.
 
 import hmac
 from datetime import timedelta
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal, channel_principal
+from antiphon.domain.classification import NO_COMPARTMENTS, Classification, NamedClassification
 from antiphon.domain.errors import Denied, Invalid, NotFound
 from antiphon.domain.ids import Ids
 from antiphon.domain.person import PersonId, person_principal
@@ -21,9 +23,10 @@ from antiphon.engine.access.secrets import hash_of
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
-from antiphon.policy.authorize import decide_new_credential
+from antiphon.policy.authorize import decide_new_clearance, decide_new_credential
 from antiphon.policy.decision import Deny
 from antiphon.store import people, tokens
+from antiphon.store.compartments import read_compartments
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.tokens import Token, TokenKind
@@ -35,6 +38,7 @@ class NewToken(Struct, frozen=True, kw_only=True):
     id: str
     hash: str
     name: str | None
+    clearance: NamedClassification | None
     at_ms: int
     expires_at_ms: int | None
 
@@ -77,13 +81,20 @@ class Tokens:
         self._ids = ids
 
     async def create(
-        self, principal: Principal, target: NamedTarget, *, name: str | None = None, life: timedelta | None = None
+        self,
+        principal: Principal,
+        target: NamedTarget,
+        *,
+        name: str | None = None,
+        life: timedelta | None = None,
+        clearance: NamedClassification | None = None,
     ) -> tuple[Token, str]:
         """A new token bound to the session, and its secret, which is shown only once.
 
-        It has the session's rights, as far as its maker's go when it is used. Raises `NotFound` for the session.
+        It has the session's rights, as far as its maker's go when it is used, and calls no tool while the session holds
+        data above its clearance. Raises `NotFound` for the session, and like `create_for_person` for the clearance.
         """
-        new, secret = self._draw(name, life)
+        new, secret = self._draw(name, life, clearance)
         command = BindToken(rights=Rights(principal, self._rules), target=target, new=new)
         return accepted(await self._database.run(bind_token, command, sessions=(target,))), secret
 
@@ -96,13 +107,15 @@ class Tokens:
         held: frozenset[TokenScope] = ALL_SCOPES,
         name: str | None = None,
         life: timedelta | None = None,
+        clearance: NamedClassification | None = None,
     ) -> tuple[Token, str]:
         """A new token that acts as the person, and its secret, which is shown only once.
 
-        `held` are the scopes of the credential that asks. Raises `NotFound` for the person, `Denied`
-        (`scope_beyond_maker`) for scopes beyond these.
+        `held` are the scopes of the credential that asks. The token reads what the person may, at most up to the
+        `clearance`. Raises `NotFound` for the person, `Denied` (`scope_beyond_maker`, `clearance_beyond_maker`) for
+        more than the credential that asks has, and `Invalid` for an unknown compartment.
         """
-        new, secret = self._draw(name, life)
+        new, secret = self._draw(name, life, clearance)
         command = IssueToken(
             rights=Rights(principal, self._rules), held=held, person=PersonId(person), scopes=scopes, new=new
         )
@@ -117,18 +130,20 @@ class Tokens:
         held: frozenset[TokenScope] = ALL_SCOPES,
         name: str | None = None,
         life: timedelta | None = None,
+        clearance: NamedClassification | None = None,
     ) -> tuple[Token, str]:
         """A new token for the program of a channel, and its secret, which is shown only once.
 
-        It reaches the sessions whose ids begin with the namespace, and speaks for senders there. Raises `Invalid` for a
-        namespace that is no channel's and for scopes beyond reading and writing, `Denied` (`scope_beyond_maker`).
+        It reaches the sessions whose ids begin with the namespace, and speaks for senders there. It reads public data,
+        or what its `clearance` says. Raises `Invalid` for a namespace that is no channel's and for scopes beyond
+        reading and writing, and like `create_for_person`.
         """
         if beyond := sorted(scopes - CHANNEL_SCOPES):
             raise Invalid(
                 f"Channel token cannot have the scope {beyond[0].value!r}. Use sessions.read and sessions.write.",
                 code="invalid_request",
             )
-        new, secret = self._draw(name, life)
+        new, secret = self._draw(name, life, clearance)
         command = IssueToken(
             rights=Rights(principal, self._rules),
             held=held,
@@ -163,18 +178,26 @@ class Tokens:
         is_same = hmac.compare_digest(hash_of(secret), found.hash if found else "")
         return found if is_same else None
 
-    def _draw(self, name: str | None, life: timedelta | None) -> tuple[NewToken, str]:
+    def _draw(
+        self, name: str | None, life: timedelta | None, clearance: NamedClassification | None
+    ) -> tuple[NewToken, str]:
         id = self._ids.new(TOKEN_PREFIX)
         secret = f"{id}_{self._ids.random_hex(48)}"
         now_ms = self._clock.now_ms()
         expires_at_ms = None if life is None else now_ms + int(life.total_seconds() * 1000)
-        return NewToken(id=id, hash=hash_of(secret), name=name, at_ms=now_ms, expires_at_ms=expires_at_ms), secret
+        new = NewToken(
+            id=id, hash=hash_of(secret), name=name, clearance=clearance, at_ms=now_ms, expires_at_ms=expires_at_ms
+        )
+        return new, secret
 
 
 async def bind_token(tx: Transaction, command: BindToken) -> Token | Refusal:
     found = await find_session(tx, command.rights, Act.TOKENS, command.target)
     if isinstance(found, Refusal):
         return found
+    clearance = await _clearance_of(tx, command.new, command.rights.principal)
+    if isinstance(clearance, Refusal):
+        return clearance
     maker = await find_standing(tx, command.rights.principal)
     token = Token(
         id=command.new.id,
@@ -183,6 +206,7 @@ async def bind_token(tx: Transaction, command: BindToken) -> Token | Refusal:
         principal=maker.principal,
         session=found.session.row,
         session_key=str(found.session.key),
+        clearance=clearance.most,
         name=command.new.name,
         created_at_ms=command.new.at_ms,
         expires_at_ms=command.new.expires_at_ms,
@@ -196,6 +220,9 @@ async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
         return reach
     if refusal := refuse_credential(command.held, command.scopes):
         return refusal
+    clearance = await _clearance_of(tx, command.new, command.rights.principal)
+    if isinstance(clearance, Refusal):
+        return clearance
     if command.person is None:
         assert command.namespace is not None
         kind, principal = TokenKind.CHANNEL, channel_principal(command.namespace)
@@ -211,11 +238,25 @@ async def issue_token(tx: Transaction, command: IssueToken) -> Token | Refusal:
         principal=principal,
         scopes=command.scopes,
         namespace=command.namespace,
+        clearance=clearance.most,
         name=command.new.name,
         created_at_ms=command.new.at_ms,
         expires_at_ms=command.new.expires_at_ms,
     )
     return await _store(tx, token)
+
+
+class _Clearance(NamedTuple):
+    most: Classification | None
+    """None for all that the token's principal may read."""
+
+
+async def _clearance_of(tx: Transaction, new: NewToken, maker: Principal) -> _Clearance | Refusal:
+    """The clearance of a new token; refused beyond what its maker may read with the credential that asks."""
+    wanted = None if new.clearance is None else await read_clearance(tx, new.clearance)
+    if isinstance(wanted, Refusal):
+        return wanted
+    return refuse_clearance(maker, wanted) or _Clearance(wanted)
 
 
 async def _store(tx: Transaction, token: Token) -> Token:
@@ -233,6 +274,8 @@ async def rotate_token(tx: Transaction, command: RotateToken) -> Token | Refusal
         return _unknown(command.id)
     if refusal := refuse_credential(command.held, token.scopes):
         return refusal
+    if refusal := refuse_clearance(command.rights.principal, token.clearance):
+        return refusal
     await tokens.replace_hash(tx, token.id, command.hash)
     return token
 
@@ -241,6 +284,21 @@ def refuse_credential(held: frozenset[TokenScope], wanted: frozenset[TokenScope]
     """The refusal if a credential with the wanted scopes may not be made by one that holds these."""
     decision = decide_new_credential(held, wanted)
     return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
+
+
+def refuse_clearance(maker: Principal, wanted: Classification | None) -> Refusal | None:
+    """The refusal if the credential that asks may not read what the wanted one would; None for all of its person's."""
+    decision = decide_new_clearance(maker.clearance, wanted)
+    return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
+
+
+async def read_clearance(query: Query, named: NamedClassification) -> Classification | Refusal:
+    """The clearance with these names; refused for an unknown compartment."""
+    names = await read_compartments(query) if named.compartments else NO_COMPARTMENTS
+    try:
+        return named.classification(names)
+    except Invalid as error:
+        return Refusal(error)
 
 
 async def _list(query: Query, rights: Rights, at_ms: int) -> list[Token] | Refusal:

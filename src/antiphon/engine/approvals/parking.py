@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.approval import Approval, ApprovalState, Consequence, Verdict, moved, on_other_run, tools_of
-from antiphon.domain.classification import Classification, join_all
+from antiphon.domain.classification import Classification
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import MessageId, RunId
 from antiphon.domain.message import (
@@ -25,7 +25,7 @@ from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.transcript import OpenCall, open_calls
 from antiphon.engine.ledger.append import AGENT_ACTOR, Arrival, Words, derived_id
-from antiphon.engine.ledger.run_log import Steps, call_name, record_steps
+from antiphon.engine.ledger.run_log import Steps, call_name, made_by_run, record_steps
 from antiphon.engine.reports.parking import continuation_of, go_on
 from antiphon.policy.system import system_grant
 from antiphon.store import approvals, standing_approvals
@@ -49,7 +49,7 @@ async def park(tx: Transaction, found: InLog, at_ms: int) -> None:
     parked = on_other_run(approval)
     assert parked.then is Consequence.PARK
     events = await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq)
-    made_of = join_all(event.classification for event in events)
+    made_of = await made_by_run(tx, run, events)
     results = [_waiting_result(run, call, approval, made_of) for call in open_calls(events)]
     await approvals.update_pending(tx, parked.approval)
     await ledger.change(tx, run.id, {"is_parked": 1})

@@ -29,8 +29,9 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.caller import Caller, find_origin
+from antiphon.engine.access.ceilings import refuse_above
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.ledger.append import Arrival, Words, made_by, words_from
+from antiphon.engine.ledger.append import Arrival, Words, made_by, raise_workspace, words_from
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.messages import SOURCE_TOOL
@@ -38,6 +39,7 @@ from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.forks import copy_conversation
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session
 from antiphon.policy.decision import Deny
+from antiphon.policy.flow import ceiling, is_public
 from antiphon.policy.models import decide_child_model
 from antiphon.policy.spawn import SpawnFacts, decide_spawn
 from antiphon.store import runs as ledger
@@ -259,6 +261,8 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
     )
     await spawns.insert(tx, spawn, command.at_ms)
     await spawns.add_attachments(tx, child.row, command.attachments)
+    if command.attachments and not is_public(child.taint):
+        await raise_workspace(tx, child.row, SessionId(child.id), child.taint)
     work = ChildWork(
         run_id=command.run_id,
         caller=caller,
@@ -312,6 +316,8 @@ async def _refuse(tx: Transaction, command: SpawnChild, parent: Session, rules: 
             "task what the child needs to know.",
             code="fork_agent",
         )
+    if above := refuse_above(agent.classification.join(parent.taint), ceiling(parent, None)):
+        return above.error
     return command.late_refusals[0] if command.late_refusals else None
 
 

@@ -11,7 +11,7 @@ from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject, UserMessage, text_of
 from antiphon.domain.run import Run
-from antiphon.domain.session import INTERNAL, WEBCHAT, DeliveryContext
+from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.ledger.append import append_events
@@ -20,9 +20,6 @@ from antiphon.store import deliveries
 from antiphon.store.database import Transaction
 from antiphon.store.events import Addition
 from antiphon.store.sessions import SessionHead
-
-_INSIDE = frozenset({INTERNAL, WEBCHAT})
-"""Channels whose readers read the log itself."""
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -46,7 +43,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 def is_external(place: DeliveryContext) -> bool:
     """Whether texts for the place must be sent."""
-    return place.channel is not None and place.to is not None and place.channel not in _INSIDE
+    return place.is_outside
 
 
 def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | None:

@@ -19,10 +19,11 @@ from antiphon.domain.message import AssistantMessage, ProvenanceKind, UserMessag
 from antiphon.domain.run import Run
 from antiphon.domain.session import DescriptionSource, Session, SessionStatus
 from antiphon.domain.text import DESCRIPTION_LENGTH, PREVIEW_LENGTH, one_line
-from antiphon.policy.flow import may_enter
+from antiphon.policy.flow import ceiling, may_enter
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
+from antiphon.store.codec import classification_values
 from antiphon.store.compartments import read_compartments
 from antiphon.store.database import SqlValue, Transaction
 from antiphon.store.events import Addition
@@ -30,7 +31,17 @@ from antiphon.store.sessions import LogEnd
 
 AGENT_ACTOR = "agent"
 """The actor of what a run does."""
-INCARNATION_COLUMNS = frozenset({"message_count", "turn_count", "preview", "context_tokens"})
+INCARNATION_COLUMNS = frozenset(
+    {
+        "message_count",
+        "turn_count",
+        "preview",
+        "preview_level",
+        "preview_compartments",
+        "preview_person",
+        "context_tokens",
+    }
+)
 """Columns of a session's row that describe its present incarnation."""
 
 
@@ -157,7 +168,7 @@ async def append_steps(
         add["message_count"] = add.get("message_count", 0) + 1
         if isinstance(event.message, AssistantMessage):
             if text := text_of(event.message.content):
-                set["preview"] = one_line(text, PREVIEW_LENGTH)
+                set |= shown_text("preview", one_line(text, PREVIEW_LENGTH), event.classification)
             if event.message.usage.steps:
                 set["context_tokens"] = event.message.usage.total_tokens
     if run.code == "reset":
@@ -194,6 +205,14 @@ async def _raise_taint(tx: Transaction, run: Run, made_of: Classification, end: 
     )
 
 
+async def raise_workspace(tx: Transaction, session: SessionRow, incarnation: SessionId, left: Classification) -> None:
+    """Raises what the workspace of the incarnation was made of, before a call leaves data there. Contract: flow 8."""
+    await rows.hold(tx, session)
+    held = await rows.find_workspace(tx, incarnation)
+    if held is not None and held.join(left) != held:
+        await rows.set_workspace(tx, incarnation, held.join(left))
+
+
 async def keep_taint(tx: Transaction, ended: SessionId, renewed: SessionId) -> Classification:
     """Gives an incarnation the taint of the one that ended before it, and returns it. Contract: sessions 6."""
     before = await rows.find_incarnation(tx, ended)
@@ -213,12 +232,14 @@ async def append_copies(
 ) -> None:
     """Stores copies of another log in a new session, at their classifications; lists show the words of the copies.
 
-    The session's taint becomes the join of its base, the copies and the given taint. Contract: sessions 8, flow 8.
+    The session's taint becomes the join of its base, the given taint and the copies that it may take in.
+    Contract: sessions 8, flow 8.
     """
     set: dict[str, SqlValue] = {}
     if is_described:
         set |= _described(copies)
-    joined = join_all([taint, session.base, *(copy.classification for copy in copies)])
+    taken = (copy.classification for copy in copies if may_enter(copy.classification, ceiling(session, None)))
+    joined = join_all([taint, session.base, *taken])
     await rows.set_taint(tx, SessionId(session.id), joined)
     add = {"message_count": sum(copy.message is not None for copy in copies)}
     addition = Addition(incarnation=session.id, events=copies, at_ms=at_ms, set=set, add=add)
@@ -227,14 +248,21 @@ async def append_copies(
 
 def _described(copies: Sequence[NewEvent]) -> dict[str, SqlValue]:
     """The preview and description that these messages would have left."""
-    said = [copy.message for copy in copies if isinstance(copy.message, UserMessage | AssistantMessage)]
-    texts = [text for message in said if (text := text_of(message.content))]
-    asked = [text for message in said if _is_external(message) and (text := text_of(message.content))]
+    texts: list[tuple[str, Classification]] = []
+    asked: list[tuple[str, Classification]] = []
+    for copy in copies:
+        message = copy.message
+        if isinstance(message, UserMessage | AssistantMessage) and (text := text_of(message.content)):
+            texts.append((text, copy.classification))
+            if _is_external(message):
+                asked.append((text, copy.classification))
     if not texts:
         return {}
-    changes: dict[str, SqlValue] = {"preview": one_line(texts[-1], PREVIEW_LENGTH)}
+    text, made_of = texts[-1]
+    changes = shown_text("preview", one_line(text, PREVIEW_LENGTH), made_of)
     if asked:
-        changes["description"] = one_line(asked[0], DESCRIPTION_LENGTH)
+        text, made_of = asked[0]
+        changes |= shown_text("description", one_line(text, DESCRIPTION_LENGTH), made_of)
         changes["description_source"] = DescriptionSource.FALLBACK.value
     return changes
 
@@ -268,12 +296,19 @@ def _changes(session: Recipient, words: Words, at_ms: int, *, is_present: bool) 
     text = text_of(words.message.content)
     if not is_present or not text:
         return changes
-    changes["preview"] = one_line(text, PREVIEW_LENGTH) if words.preview is None else words.preview
+    preview = one_line(text, PREVIEW_LENGTH) if words.preview is None else words.preview
+    changes |= shown_text("preview", preview, words.classification)
     describes = words.arrival is not Arrival.RECORDED and isinstance(words.message, UserMessage)
     if describes and not session.has_description:
-        changes["description"] = one_line(text, DESCRIPTION_LENGTH)
+        changes |= shown_text("description", one_line(text, DESCRIPTION_LENGTH), words.classification)
         changes["description_source"] = DescriptionSource.FALLBACK.value
     return changes
+
+
+def shown_text(column: str, text: str | None, made_of: Classification) -> dict[str, SqlValue]:
+    """The columns of a text that lists show, with what it was made of besides the session's base. Contract: flow 8."""
+    level, compartments, _, person = classification_values(made_of)
+    return {column: text, f"{column}_level": level, f"{column}_compartments": compartments, f"{column}_person": person}
 
 
 def derived_id(prefix: str, at_ms: int, *parts: str) -> str:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.event import NewEvent
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, join_all
+from antiphon.domain.event import Event, NewEvent
 from antiphon.domain.ids import RunId
 from antiphon.domain.message import (
     NO_USAGE,
@@ -18,8 +18,11 @@ from antiphon.domain.run import Run
 from antiphon.domain.transcript import OpenCall
 from antiphon.engine.ledger.append import append_steps
 from antiphon.policy.caps import spenders_of
+from antiphon.policy.flow import is_public, may_enter
+from antiphon.policy.sinks import Sinks
 from antiphon.store import runs as ledger
-from antiphon.store.database import SqlValue, Transaction
+from antiphon.store import sessions as rows
+from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
 from antiphon.store.sessions import LogEnd
 from antiphon.store.usage import add_spent
@@ -39,6 +42,12 @@ class Steps(Struct, frozen=True, gc=False):
     """Whether the tokens of their messages count against the daily cap."""
     made_of: Classification = PUBLIC
     """What the end of the run was made of, if it ends with them; PUBLIC for fixed words."""
+    sinks: Sinks | None = None
+    """The clearances of places, if the events are results, which may be above the session's ceiling."""
+    uses_workspace: bool = False
+    """Whether they were made of the workspace too."""
+    is_withheld: bool = False
+    """Whether they are above the ceiling, so that they do not raise the session. Contract: flow 2."""
 
 
 async def record_steps(
@@ -77,7 +86,20 @@ async def record_steps(
             await ledger.add_spent(tx, day_of(at_ms), run.agent_id, spent)
             for spender in spenders_of(await find_standing(tx, run.principal)):
                 await add_spent(tx, day_of(at_ms), spender, spent)
+    if steps.is_withheld and end is not None:
+        end = end._replace(taint=EVERYTHING)  # which nothing raises
     return await append_steps(tx, run, steps.events, at_ms=at_ms, set=set or {}, add=add, end=end)
+
+
+async def made_by_run(query: Query, run: Run, events: Sequence[Event]) -> Classification:
+    """What the run took in and said, of these events of it.
+
+    What was withheld from it or not read yet is above its incarnation's taint and counts for nothing.
+    """
+    made_of = join_all(event.classification for event in events)
+    if is_public(made_of) or (incarnation := await rows.find_incarnation(query, run.session_id)) is None:
+        return made_of
+    return join_all(event.classification for event in events if may_enter(event.classification, incarnation.taint))
 
 
 def day_of(at_ms: int) -> str:

@@ -2,8 +2,11 @@
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from antiphon.clock import Clock
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import NotFound
 from antiphon.domain.ids import RunId
 from antiphon.domain.run import Run, RunStatus
@@ -15,6 +18,9 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, CANCELLED_EARLY, call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
+from antiphon.policy.flow import may_enter
+from antiphon.policy.reach import Grant
+from antiphon.policy.shown import shown_run
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -41,7 +47,14 @@ class Runs:
 
     async def get(self, principal: Principal, run_id: RunId) -> Run:
         """The run in the ledger. Raises `NotFound`, also if the principal may not see its session."""
-        return accepted(await self._database.read(_find_run, self._rights(principal), Act.READ, run_id))
+        return accepted(await self._database.read(_find_run, self._rights(principal), Act.READ, run_id)).shown
+
+    async def shown(self, principal: Principal, run: Run) -> Run:
+        """The ended run as the principal may see it now. Reads nothing if everybody may. Raises like `get`."""
+        if may_enter(run.made_of, PUBLIC):
+            return run
+        found = accepted(await self._database.read(_find_run, self._rights(principal), Act.READ, run.id))
+        return shown_run(run, found.grant.clearance)
 
     async def list(self, principal: Principal, where: RunFilter, *, limit: int) -> list[Run]:
         """Newest first. Raises `Denied` for anyone but the owner."""
@@ -65,14 +78,26 @@ class Runs:
         return Rights(principal, self._rules)
 
 
-async def _find_run(query: Query, rights: Rights, act: Act, run_id: RunId) -> Run | Refusal:
+class _FoundRun(NamedTuple):
+    run: Run
+    grant: Grant
+    """For its session."""
+
+    @property
+    def shown(self) -> Run:
+        return shown_run(self.run, self.grant.clearance)
+
+
+async def _find_run(query: Query, rights: Rights, act: Act, run_id: RunId) -> _FoundRun | Refusal:
     """The run, if its session is within reach; a missing run costs the same statements."""
     reach = await find_reach(query, rights, act)
     if isinstance(reach, Refusal):
         return reach
-    run = await ledger.find(query, run_id)
+    run = await ledger.find_shown(query, run_id)
     found = await admit_head(query, reach, await rows.find_head(query, run.session if run else NOBODY))
-    return Refusal(NotFound(f"Run not found: {run_id!r}")) if run is None or found is None else run
+    if run is None or found is None:
+        return Refusal(NotFound(f"Run not found: {run_id!r}"))
+    return _FoundRun(run, found.grant)
 
 
 async def _list_runs(query: Query, rights: Rights, where: RunFilter, limit: int) -> list[Run] | Refusal:
@@ -86,9 +111,10 @@ async def cancel_session(tx: Transaction, rights: Rights, target: NamedTarget, a
 
 
 async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int) -> Run | Refusal:
-    run = await _find_run(tx, rights, Act.CHANGE, run_id)
-    if isinstance(run, Refusal):
-        return run
+    found = await _find_run(tx, rights, Act.CHANGE, run_id)
+    if isinstance(found, Refusal):
+        return found
+    run = found.run
     while run.continued_by is not None:
         last = await ledger.find(tx, run.continued_by)
         assert last is not None
@@ -102,7 +128,7 @@ async def cancel_run(tx: Transaction, rights: Rights, run_id: RunId, at_ms: int)
         await call_off(tx, run, CANCELLED_AWAITING, at_ms=at_ms)
     current = (await ledger.find_ends(tx, [run_id])).get(run_id)
     assert current is not None
-    return current
+    return shown_run(replace(current, made_of=current.made_of.join(found.run.made_of)), found.grant.clearance)
 
 
 async def cancel_work(tx: Transaction, session: Session, at_ms: int) -> Cancelled:

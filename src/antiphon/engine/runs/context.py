@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from antiphon.clock import Clock
 from antiphon.domain.agent import Agent
 from antiphon.domain.approval import Approval, AskedCall
-from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.delay import Delay, DelayOver, LivePiece
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, join_all
+from antiphon.domain.delay import Delay, DelayOver, Delta, LivePiece
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
@@ -17,7 +17,8 @@ from antiphon.domain.message import AssistantMessage, ToolResult, Usage
 from antiphon.domain.run import Run
 from antiphon.domain.session import Session
 from antiphon.domain.standing_approval import StandingApproval
-from antiphon.domain.transcript import OpenCall, Transcript
+from antiphon.domain.transcript import Entry, OpenCall, Transcript
+from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
@@ -25,6 +26,8 @@ from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.runs import lifecycle
 from antiphon.policy.caps import Cap, PersonCaps, caps_of
+from antiphon.policy.flow import admitted, is_public, may_enter
+from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import approvals, people, standing_approvals
@@ -47,8 +50,8 @@ class Slot(Protocol):
         ...
 
 
-PublishDelta = Callable[[SessionRow, int, RunId, LivePiece], None]
-"""Publishes a piece of a reply as it streams, or a delay; None withdraws the pieces of the present response."""
+PublishDelta = Callable[[SessionRow, Delta], None]
+"""Publishes a piece of a reply as it streams, or a delay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,11 @@ class RunContext:
         self._is_delayed = False
         self._taint = PUBLIC
         """The session's taint when its row was read."""
+        self.ceiling = EVERYTHING
+        """What the prompt of the present step may hold."""
+        self._admitted = _Admitted(0, EVERYTHING, PUBLIC)
+        self.workspace = PUBLIC
+        """What the workspace was made of when it was last read."""
         self.surroundings = PUBLIC
         """The prompt without the entries of the log: instructions, working memory, tools of MCP servers."""
 
@@ -99,7 +107,53 @@ class RunContext:
         """The run's context: the join of all that stands in its prompt, as far as it was read. Contract: flow 2."""
         if self._transcript is None:
             return self.surroundings
-        return self.surroundings.join(self._transcript.made_of(self.run.id))
+        entries = self._transcript.made_of(self.run.id)
+        if not may_enter(entries, self.ceiling):
+            entries = self._made_of_admitted(self._transcript)
+        return self.surroundings.join(entries)
+
+    def _made_of_admitted(self, transcript: Transcript) -> Classification:
+        if (self._admitted.last_seq, self._admitted.ceiling) != (transcript.last_seq, self.ceiling):
+            shown = admitted(transcript.prompt_for(self.run.id), self.ceiling)
+            made_of = join_all(entry.classification for entry in shown)
+            self._admitted = _Admitted(transcript.last_seq, self.ceiling, made_of)
+        return self._admitted.made_of
+
+    async def find_held(self, sinks: Sinks) -> Classification:
+        """All that the run holds: its context, the session's taint, and the messages that it answers.
+
+        Finds the ceiling of the step that begins. Reads nothing if all of it is public. Contract: flow 2.
+        """
+        transcript = self._transcript
+        assert transcript is not None
+        if not is_public(self.surroundings.join(self._taint).join(transcript.made_of(self.run.id))):
+            self.ceiling = PUBLIC  # if this read is cut, the run ends with nothing of what it has not taken in
+            found = await self._database.read(_find_ceiling, self.run, sinks)
+            if found is None:
+                raise Fenced
+            self._note_session(found.session)
+            self.ceiling = found.ceiling
+        inputs = (entry.classification for entry in transcript.inputs_of(self.run.id))
+        return join_all([self.taint, *inputs])
+
+    def entries(self) -> list[Entry]:
+        """The entries of the prompt of the present step: those that flow to its ceiling. Contract: flow 2."""
+        transcript = self._transcript
+        assert transcript is not None
+        entries = transcript.prompt_for(self.run.id)
+        if may_enter(transcript.made_of(self.run.id), self.ceiling):
+            return entries
+        return list(admitted(entries, self.ceiling))
+
+    async def find_ceiling(self, sinks: Sinks) -> Classification:
+        """What the session may take in at present."""
+        found = await self._database.read(_find_ceiling, self.run, sinks)
+        if found is None:
+            raise Fenced
+        return found.ceiling
+
+    def _note_session(self, session: Session) -> None:
+        self._taint, self.workspace = session.taint, session.workspace
 
     @property
     def taint(self) -> Classification:
@@ -139,7 +193,7 @@ class RunContext:
         session = await self._database.read(rows.find_by_row, self.run.session)
         if session is None:
             raise Fenced
-        self._taint = session.taint
+        self._note_session(session)
         return session
 
     async def record_step(self, message: AssistantMessage) -> int:
@@ -158,12 +212,17 @@ class RunContext:
         )
 
     async def record_call(
-        self, call: OpenCall, judged_by: Standing, allowed_by: StandingApprovalId | None = None
+        self,
+        call: OpenCall,
+        judged_by: Standing,
+        allowed_by: StandingApprovalId | None = None,
+        *,
+        workspace: lifecycle.WorkspaceUse | None = None,
     ) -> lifecycle.BegunCall:
         """Stores that a call begins; must return before the call has any effect. Contract: runs 8, access 1.
 
-        It does not begin if the principal whose rights it has is not any more what it was when the call was judged, or
-        if the standing approval that allowed it does not count any more.
+        It does not begin if the principal whose rights it has is not any more what it was when the call was judged, if
+        the standing approval that allowed it does not count any more, or if the workspace holds more than it may take.
         """
         begun = NewEvent(
             type=EventType.TOOL_CALL,
@@ -179,12 +238,14 @@ class RunContext:
                 begun=steps.Steps((begun,), self.is_counted),
                 judged_by=judged_by,
                 allowed_by=allowed_by,
+                workspace=workspace,
                 at_ms=self.clock.now_ms(),
             ),
             sessions=(SessionRow(self.run.session),),
         )
         if found is None:
             raise Fenced
+        self.workspace = found.workspace
         return found
 
     async def standing(self) -> Standing:
@@ -195,8 +256,13 @@ class RunContext:
         """The principals that are owners at present, as text."""
         return await self._database.read(people.find_owners)
 
-    async def record_result(self, result: ToolResult, source: Classification) -> None:
-        """Stores the result of a call; `source` is what the tool added to the context."""
+    async def record_result(
+        self, result: ToolResult, source: Classification, sinks: Sinks, *, uses_workspace: bool = False
+    ) -> None:
+        """Stores the result of a call; `source` is what the tool added to the context.
+
+        A result above the session's ceiling does not raise the session, and later prompts say that it is withheld.
+        """
         event = NewEvent(
             type=EventType.TOOL_RESULT,
             actor=AGENT_ACTOR,
@@ -204,7 +270,7 @@ class RunContext:
             run_id=self.run.id,
             message=result,
         )
-        await self.record([event])
+        await self._record(steps.Steps((event,), self.is_counted, sinks=sinks, uses_workspace=uses_workspace))
 
     async def ask_approval(self, calls: Sequence[AskedCall], expire_after: timedelta) -> bool:
         """Stores a request to approve the calls; this claim of the run is then over.
@@ -229,10 +295,13 @@ class RunContext:
         return await self._database.read(_read_approvals, self.run)
 
     async def record(self, events: Sequence[NewEvent]) -> int:
+        return await self._record(steps.Steps(tuple(events), self.is_counted))
+
+    async def _record(self, recorded: steps.Steps) -> int:
         last_seq = await self._database.run(
             lifecycle.record,
             self._fence,
-            steps.Steps(tuple(events), self.is_counted),
+            recorded,
             self.clock.now_ms(),
             sessions=(SessionRow(self.run.session),),
         )
@@ -244,17 +313,20 @@ class RunContext:
         """A response begins; withdraws the pieces that an earlier attempt at it published."""
         if self.streamed:
             self.streamed.clear()
-            self._publish_delta(self.run.session, self.last_seq, self.run.id, None)
+            self._show(None)
 
     def emit(self, text: str) -> None:
         """Publishes a piece of the reply, and keeps it for the partial text of a cancelled run."""
         self.streamed.append(text)
-        self._publish_delta(self.run.session, self.last_seq, self.run.id, text)
+        self._show(text)
+
+    def _show(self, piece: LivePiece) -> None:
+        self._publish_delta(self.run.session, Delta(self.run.id, self.last_seq, piece, self.made_of))
 
     async def begin_delay(self, delay: Delay) -> None:
         """Stores and publishes why the run waits for its model's provider; replaces an earlier delay."""
         self._is_delayed = True
-        self._publish_delta(self.run.session, self.last_seq, self.run.id, delay)
+        self._show(delay)
         await self._store_delay(delay)
 
     async def end_delay(self) -> None:
@@ -262,7 +334,7 @@ class RunContext:
         if not self._is_delayed:
             return
         self._is_delayed = False
-        self._publish_delta(self.run.session, self.last_seq, self.run.id, DelayOver())
+        self._show(DelayOver())
         await self._store_delay(None)
 
     async def _store_delay(self, delay: Delay | None) -> None:
@@ -322,6 +394,26 @@ class RunContext:
         if self.run.continues is None:
             return ledger.UsedBefore()
         return await self._database.read(ledger.used_before, self.run)
+
+
+class _Admitted(NamedTuple):
+    """What the entries of a prompt were made of that flow to a ceiling."""
+
+    last_seq: int
+    ceiling: Classification
+    made_of: Classification
+
+
+class _StepLimits(NamedTuple):
+    """What a step may take in, with the session as it is."""
+
+    session: Session
+    ceiling: Classification
+
+
+async def _find_ceiling(query: Query, run: Run, sinks: Sinks) -> _StepLimits | None:
+    session = await rows.find_by_row(query, SessionRow(run.session))
+    return None if session is None else _StepLimits(session, await find_ceiling(query, session, sinks, place=run.place))
 
 
 @dataclass(frozen=True, slots=True)

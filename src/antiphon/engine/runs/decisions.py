@@ -30,7 +30,7 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import CANCELLED_AWAITING, end_awaiting_run, end_continued_run
-from antiphon.policy.deciders import decide_answer, decide_deciding, is_own
+from antiphon.policy.deciders import decide_answer, decide_deciding, may_see_own
 from antiphon.policy.decision import Deny
 from antiphon.policy.rights import reaches_all
 from antiphon.policy.standing import Standing
@@ -147,10 +147,10 @@ async def _count_open(query: Query, rights: Rights) -> int | None:
 
 
 async def _find_for(query: Query, rights: Rights, id: ApprovalId) -> Approval | Refusal:
-    """The request, for those who may decide it and for the one who asked."""
+    """The request, for those who may decide it and for the one who asked, as far as it flows to them."""
     standing = await find_standing(query, rights.principal)
     approval = await approvals.find(query, id)
-    if approval is not None and is_own(standing, approval):
+    if approval is not None and may_see_own(standing, approval):
         return approval
     return _admit(standing, rights.rules, id, approval)
 

@@ -24,23 +24,26 @@ from antiphon.domain.report import Report
 from antiphon.domain.run import MAX_ATTEMPTS, YIELDED, Outcome, Run, RunStatus, can_become
 from antiphon.domain.session import DeliveryContext, SessionStatus
 from antiphon.domain.transcript import OpenCall, open_calls
+from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
 from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.exchanges.turns import follow_run
-from antiphon.engine.ledger.append import AGENT_ACTOR, append_events
+from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
-from antiphon.engine.ledger.run_log import Steps, call_name, closing_result, day_of, record_steps
+from antiphon.engine.ledger.run_log import Steps, call_name, closing_result, day_of, made_by_run, record_steps
 from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.caps import TOLD_CAPS
+from antiphon.policy.flow import may_enter
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import processes, spawns, standing_approvals
 from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, milliseconds, moment
 from antiphon.store.database import Query, SqlValue, Transaction
 from antiphon.store.events import Addition
@@ -197,7 +200,35 @@ async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int
     found = await _fenced_run(tx, fence)
     if found is None:
         return None
-    return await record_steps(tx, found.run, steps, at_ms=at_ms, end=found.end)
+    return await record_steps(tx, found.run, await _taken_in(tx, found, steps), at_ms=at_ms, end=found.end)
+
+
+async def _taken_in(query: Query, found: InLog, steps: Steps) -> Steps:
+    """The steps with what they were made of, withheld if that is above the session's ceiling. Contract: flow 2, 8."""
+    workspace, taint = found.end.workspace, found.end.taint
+    if steps.uses_workspace and workspace is not None:
+        steps = replace(
+            steps,
+            events=[replace(event, classification=event.classification.join(workspace)) for event in steps.events],
+        )
+    made_of = join_all(event.classification for event in steps.events)
+    if steps.sinks is None or taint is None or may_enter(made_of, taint):
+        return steps
+    session = await rows.find_by_row(query, SessionRow(found.run.session))
+    assert session is not None
+    ceiling = await find_ceiling(query, session, steps.sinks, place=found.run.place)
+    return steps if may_enter(made_of, ceiling) else replace(steps, is_withheld=True)
+
+
+class WorkspaceUse(Struct, frozen=True, kw_only=True):
+    """How a call uses the workspace."""
+
+    carried: Classification
+    """What the call is made of; it takes the workspace with it."""
+    left: Classification
+    """What the call leaves in the workspace."""
+    clearance: Classification
+    """What the call may take with it: everything for a command that stays in its sandbox."""
 
 
 class BeginCall(Struct, frozen=True, kw_only=True):
@@ -205,6 +236,7 @@ class BeginCall(Struct, frozen=True, kw_only=True):
     judged_by: Standing
     """What the principal was when the call was judged."""
     allowed_by: StandingApprovalId | None = None
+    workspace: WorkspaceUse | None = None
     at_ms: int
 
 
@@ -214,6 +246,8 @@ class BegunCall:
 
     standing: Standing
     has_begun: bool
+    workspace: Classification
+    """What the workspace was made of before."""
 
 
 async def begin_call(tx: Transaction, fence: Fence, command: BeginCall) -> BegunCall | None:
@@ -222,11 +256,15 @@ async def begin_call(tx: Transaction, fence: Fence, command: BeginCall) -> Begun
     if found is None:
         return None
     standing = await find_standing(tx, found.run.principal)
-    allowed_by = command.allowed_by
+    allowed_by, use, held = command.allowed_by, command.workspace, found.end.workspace or PUBLIC
     if standing != command.judged_by or (allowed_by and not await standing_approvals.counts(tx, allowed_by)):
-        return BegunCall(standing, has_begun=False)
+        return BegunCall(standing, has_begun=False, workspace=held)
+    if use is not None and not may_enter(use.carried.join(held), use.clearance):
+        return BegunCall(standing, has_begun=False, workspace=held)
     await record_steps(tx, found.run, command.begun, at_ms=command.at_ms, end=found.end)
-    return BegunCall(standing, has_begun=True)
+    if use is not None and held.join(use.left) != held:
+        await raise_workspace(tx, found.run.session, found.run.session_id, use.left)
+    return BegunCall(standing, has_begun=True, workspace=held)
 
 
 async def set_waiting(tx: Transaction, fence: Fence, waiting_for: Sequence[RunId], wait_until: datetime | None) -> bool:
@@ -503,12 +541,12 @@ class _Unfinished(NamedTuple):
     calls: list[OpenCall]
     """Calls without a result; each gets one, so that no later run executes it."""
     made_of: Classification
-    """The join of the run's events."""
+    """The join of what the run took in and said."""
 
 
 async def _unfinished_calls(tx: Transaction, run: Run) -> _Unfinished:
     events = await log.read_run(tx, system_grant(run.session), run.id, from_seq=run.seq)
-    return _Unfinished(open_calls(events), join_all(event.classification for event in events))
+    return _Unfinished(open_calls(events), await made_by_run(tx, run, events))
 
 
 def _closing_step(run: Run, call: OpenCall, made_of: Classification) -> NewEvent:

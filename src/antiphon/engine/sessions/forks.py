@@ -17,6 +17,7 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.transcript import Input, OpenCall, Summary, Transcript
 from antiphon.engine.access.allowances import refuse_session
+from antiphon.engine.access.ceilings import refuse_above
 from antiphon.engine.access.reach import find_target, reach_of
 from antiphon.engine.ledger.append import append_copies
 from antiphon.engine.ledger.run_log import closing_result
@@ -24,7 +25,9 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, create_session, refuse_agent
 from antiphon.policy.acts import Act
+from antiphon.policy.flow import ceiling
 from antiphon.policy.reach import Grant
+from antiphon.policy.shown import shown_session
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
@@ -57,7 +60,8 @@ class Forks:
     async def fork(self, principal: Principal, target: NamedTarget, seq: int | None) -> Session:
         """A new session with the messages up to `seq`, at their classifications. An ended id can be forked too.
 
-        The messages are renumbered in the order in which models saw them, so that later turns continue from there.
+        Only what the principal may read is copied. The messages are renumbered in the order in which models saw them,
+        so that later turns continue from there.
         Raises `NotFound`, `Conflict` if `seq` lies in a pruned range or above the log, and `Denied` for a person who
         may not open sessions with its agent.
         """
@@ -94,6 +98,10 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
                 code="seq_out_of_range",
             )
         )
+    # The copy is as classified as its source, also where the events do not say so. Contract: sessions 8.
+    taint = source.base.join(incarnation.taint)
+    if refusal := refuse_above(taint, ceiling(source, None)):
+        return refusal
     events = await _read_all(tx, found.grant, incarnation, up_to)
     key = parse_key(f"agent:{source.agent_id}:fork:{command.new_segment}")
     forked_from: JsonObject = {"sessionKey": str(source.key), "sessionId": incarnation.id, "seq": up_to}
@@ -111,13 +119,11 @@ async def fork_session(tx: Transaction, command: ForkSession) -> Session | Refus
         ),
         standing,
     )
-    # The copy is as classified as its source, also where the events do not say so. Contract: sessions 8.
-    taint = source.base.join(source.taint) if incarnation.id == source.id else source.base
     copies = _copied(events, session.last_seq + 1)
     await append_copies(tx, session, copies, command.at_ms, is_described=True, taint=taint)
     forked = await rows.find_by_row(tx, session.row)
     assert forked is not None
-    return forked
+    return shown_session(forked, found.grant.clearance)
 
 
 async def copy_conversation(

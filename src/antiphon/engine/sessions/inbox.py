@@ -31,6 +31,7 @@ from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext, SessionType, Source
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_message, refuse_run, stored_bytes
+from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
@@ -43,7 +44,7 @@ from antiphon.engine.sessions.resets import begin_anew_if_stale
 from antiphon.engine.sessions.sessions import OpenSession, Sessions, create_session
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import classify_message
+from antiphon.policy.flow import classify_message, is_public
 from antiphon.policy.rights import STAYS, is_favoured
 from antiphon.policy.standing import Standing
 from antiphon.policy.trigger import is_triggering
@@ -232,6 +233,8 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     place = await _place_of_answers(tx, session, command, standing)
     if isinstance(place, Refusal):
         return place
+    if refusal := await _refuse_route(tx, session, command, place):
+        return refusal
     if command.place is None and isinstance(denied := may_post(session, command.rules), Deny):
         return Refusal(Denied(f"Message may not be sent in {session.key!r}: {denied.reason}", code="send_denied"))
     if refusal := await refuse_message(
@@ -294,6 +297,17 @@ async def _speak(
     await outbox.enqueue_message(
         tx, session, command.message, place, made_of=made_of, run_id=run_id, at_ms=command.at_ms
     )
+
+
+async def _refuse_route(
+    query: Query, session: SessionHead, command: PostMessage, place: DeliveryContext
+) -> Refusal | None:
+    """The refusal of a message that its session may not take in. Reads nothing for a public one. Contract: flow 2."""
+    if is_public(command.route):
+        return None
+    whole = await rows.find_by_row(query, session.row)
+    assert whole is not None
+    return refuse_above(command.route, await find_ceiling(query, whole, command.rules.sinks, place=place))
 
 
 async def _place_of_answers(

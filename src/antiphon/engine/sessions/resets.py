@@ -23,6 +23,7 @@ from antiphon.engine.rules import ResetRule, Rules
 from antiphon.engine.runs.lifecycle import call_off, end_parked_run, end_queued_run
 from antiphon.policy.acts import Act
 from antiphon.policy.rights import may_clear, may_reset
+from antiphon.policy.shown import shown_session
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -73,9 +74,9 @@ async def reset_session(tx: Transaction, command: BeginAnew) -> Session | Refusa
     renewed = await begin_anew(
         tx, found.session, command.drawn, actor=actor, reason="reset", now=command.now, at_ms=command.at_ms
     )
-    if may_clear(standing):
-        return renewed
-    return replace(renewed, taint=await keep_taint(tx, SessionId(found.session.id), SessionId(renewed.id)))
+    if not may_clear(standing):
+        renewed = replace(renewed, taint=await keep_taint(tx, SessionId(found.session.id), SessionId(renewed.id)))
+    return shown_session(renewed, found.grant.clearance)
 
 
 async def begin_anew_if_stale(
@@ -117,7 +118,8 @@ async def begin_anew(
     current = await rows.find_by_row(tx, session.row)
     assert current is not None
     await rows.end_incarnation(tx, session.id, last_seq=current.last_seq, at_ms=at_ms)
-    await rows.start_incarnation(tx, session.row, new_id, first_seq=current.last_seq + 1, at_ms=at_ms)
+    first_seq = current.last_seq + 1
+    await rows.start_incarnation(tx, session.row, new_id, first_seq=first_seq, at_ms=at_ms, workspace_seq=first_seq)
     started = NewEvent(
         type=EventType.SESSION_STARTED,
         actor=actor,

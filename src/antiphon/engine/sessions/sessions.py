@@ -25,6 +25,7 @@ from antiphon.domain.session import DeliveryContext, Session, SessionStatus, Ses
 from antiphon.domain.session_ids import is_key_of_channel, key_from_session_id, parse_session_id
 from antiphon.domain.targets import NamedTarget, RelativeTarget, parse_target
 from antiphon.engine.access.allowances import refuse_session
+from antiphon.engine.access.ceilings import find_place_clearance, refuse_above
 from antiphon.engine.access.reach import (
     Found,
     Rights,
@@ -37,14 +38,16 @@ from antiphon.engine.access.reach import (
     refuse_act,
     target_name,
 )
-from antiphon.engine.ledger.append import append_events
+from antiphon.engine.ledger.append import append_events, shown_text
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.inherit import abandon_reports
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.lifecycle import end_queued_run
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.acts import Act
+from antiphon.policy.flow import ceiling, is_public
 from antiphon.policy.rights import may_open, reaches_all
+from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
 from antiphon.store import activities, approvals, deliveries, exchanges, people, spawns, tokens
 from antiphon.store import events as log
@@ -268,13 +271,17 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
             )
         if command.place is None and _would_edit(found, command) and (refused := refuse_act(standing, Act.EDIT)):
             return refused
+        if refusal := await _refuse_place(tx, found, command, rules):
+            return refusal
         label = command.attributes.label
         if label is not None and (refusal := _refuse_label(found, label)):
             return Refusal(refusal)
-        return Opened(await _reopen(tx, found, command), is_new=False)
+        return Opened(shown_session(await _reopen(tx, found, command), reach.clearance), is_new=False)
     if reach.namespace is not None and not is_key_of_channel(_key_of(command), reach.namespace):
         return _outside(reach.namespace)
     if command.place is None and (refusal := _refuse_new(command, standing, rules)):
+        return refusal
+    if refusal := await _refuse_base(tx, command, rules):
         return refusal
     try:
         check_new_key(_key_of(command))
@@ -285,6 +292,26 @@ async def open_session(tx: Transaction, command: OpenSession, rules: Rules) -> O
     await _introduce(tx, command)
     session = await create_session(tx, command, standing)
     return Opened(session, is_new=True)
+
+
+async def _refuse_place(query: Query, session: Session, command: OpenSession, rules: Rules) -> Refusal | None:
+    """The refusal of another place that may not have what the session holds. Reads nothing if that is public."""
+    held = session.base.join(session.taint)
+    if command.place is None or command.place == session.delivery or is_public(held):
+        return None
+    place = await find_place_clearance(query, rules.sinks, command.place)
+    return refuse_above(held, ceiling(session, place))
+
+
+async def _refuse_base(query: Query, command: OpenSession, rules: Rules) -> Refusal | None:
+    """The refusal of a new session whose base is above its clearance. Contract: flow 2."""
+    base, clearance = base_of(command), command.attributes.clearance
+    if is_public(base):
+        return None
+    place = await find_place_clearance(query, rules.sinks, command.place)
+    return next(
+        (each for limit in (clearance, place) if limit is not None and (each := refuse_above(base, limit))), None
+    )
 
 
 def _outside(namespace: str) -> Refusal:
@@ -346,7 +373,7 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
         columns["type"] = SessionType.GROUP.value
     if command.place is not None:
         columns |= _place_columns(command.place)
-    base = command.base.join(attributes.taint or PUBLIC)
+    base = base_of(command)
     if base is not PUBLIC:
         names = ("base_level", "base_compartments", "base_integrity", "base_person")
         columns |= zip(names, classification_values(base), strict=True)
@@ -375,6 +402,11 @@ async def create_session(tx: Transaction, command: OpenSession, standing: Standi
     session = await rows.find_by_row(tx, row)
     assert session is not None
     return session
+
+
+def base_of(command: OpenSession) -> Classification:
+    """The base of the session, if it is new."""
+    return command.base.join(command.attributes.taint or PUBLIC)
 
 
 def _key_of(command: OpenSession) -> SessionKey:
@@ -456,10 +488,18 @@ async def patch_session(tx: Transaction, rights: Rights, target: NamedTarget, pa
             return refusal
     if isinstance(label := changes.get("label"), str) and (invalid := _refuse_label(found.session, label)):
         return Refusal(invalid)
+    if refusal := _refuse_lowered(found.session, changes):
+        return refusal
     await _change(tx, found.session, changes, actor=str(standing.principal), at_ms=patch.at_ms)
     changed = await rows.find_by_row(tx, found.session.row)
     assert changed is not None
-    return changed
+    return shown_session(changed, found.grant.clearance)
+
+
+def _refuse_lowered(session: Session, changes: Mapping[str, SqlValue]) -> Refusal | None:
+    """The refusal of a clearance below what the session holds. Contract: flow 2."""
+    clearance = rows.clearance_in(changes)
+    return None if clearance is None else refuse_above(session.base.join(session.taint), clearance)
 
 
 def _refuse_label(session: Session, label: str) -> Invalid | None:
@@ -471,6 +511,10 @@ def _refuse_label(session: Session, label: str) -> Invalid | None:
     )
 
 
+_MADE_OF = shown_text("description", None, PUBLIC).keys() - {"description"}
+"""Columns that come with another one."""
+
+
 async def _change(
     tx: Transaction, session: Session, changes: Mapping[str, SqlValue], *, actor: str, at_ms: int
 ) -> None:
@@ -478,7 +522,7 @@ async def _change(
         type=EventType.SESSION_CHANGED,
         actor=actor,
         classification=session.taint,
-        data={"phase": "patched", "fields": list[JsonValue](sorted(changes))},
+        data={"phase": "patched", "fields": list[JsonValue](sorted(changes.keys() - _MADE_OF))},
     )
     addition = Addition(incarnation=session.id, events=[changed], at_ms=at_ms, set=changes)
     await append_events(tx, session.row, addition)
@@ -487,7 +531,9 @@ async def _change(
 async def remove_workspace(workspaces: Workspaces, session: Session | rows.Deleted) -> None:
     """Deletes the files of a deleted session, as far as they are in this home."""
     try:
-        await to_thread.run_sync(workspaces.of(session.agent_id, session.row, session.created_at).remove)
+        of_session = (session.agent_id, session.row, session.created_at)
+        for each in await to_thread.run_sync(workspaces.list_of, *of_session):
+            await to_thread.run_sync(each.remove)
     except (Conflict, Unavailable) as error:
         logger.warning("Workspace was not deleted", extra={"action": "workspace_left", "code": error.code})
 
@@ -552,7 +598,7 @@ async def _list_page(query: Query, rights: Rights, wanted: SessionPageRequest) -
 
 
 def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
-    """The columns that a patch sets: those of the same name, and two for a clearance."""
+    """The columns that a patch sets: those of the same name, and several for a clearance and for a description."""
     columns: dict[str, SqlValue] = {}
     for name, value in changes.items():
         match name, value:
@@ -560,6 +606,10 @@ def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
                 columns |= clearance_columns(value)
             case "clearance", _:
                 columns |= clearance_columns(None)
+            case "description", _:
+                # The words of whoever changes it, whatever was there before.
+                assert value is None or isinstance(value, str)
+                columns |= shown_text(name, value, PUBLIC)
             case "queue_mode", str():
                 columns[name] = QueueMode(value).value
             case _:

@@ -93,7 +93,7 @@ class Upkeep:
         removed = 0
         for start in range(0, len(sessions), BATCH):
             for left in await self._database.read(rows.list_deleted, sessions[start : start + BATCH]):
-                if self._workspaces.of(left.agent_id, left.row, left.created_at).path in found:
+                if await to_thread.run_sync(self._workspaces.list_of, left.agent_id, left.row, left.created_at):
                     await remove_workspace(self._workspaces, left)
                     removed += 1
         return removed

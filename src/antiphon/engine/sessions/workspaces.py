@@ -1,4 +1,4 @@
-"""Workspaces: each session's directory for its commands and attachments. Contract: spawn 5.
+"""Workspaces: the directory of each incarnation for its commands and attachments. Contract: spawn 5, sessions 6.
 
 Agents control the content of workspaces, so nothing here follows a link: every step uses the descriptor of the
 directory above.
@@ -21,6 +21,7 @@ from antiphon.domain.attachments import MANIFEST_NAME, Attachment, receipt
 from antiphon.domain.errors import AntiphonError, Conflict, Unavailable
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED, ListedEntry, hash_of_listing
+from antiphon.domain.session import Session
 
 WORKSPACES_NAME = "workspaces"
 """The name of their directory in the home."""
@@ -30,13 +31,13 @@ _UNFINISHED = ".new"
 """Suffix of an unfinished file or directory."""
 _DOOMED = ".old"
 """Suffix of a file or directory that is about to be removed."""
-_NAME = re.compile(r"[0-9]{1,18}-[0-9]{1,18}")
+_NAME = re.compile(r"[0-9]{1,18}-[0-9]{1,18}(-[0-9]{1,18})?")
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The workspace of one session. Its methods block, and all may be called again."""
+    """The workspace of one incarnation of a session. Its methods block, and all may be called again."""
 
     directory: Path
     """Of all workspaces of the home."""
@@ -135,9 +136,28 @@ class Workspaces:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> Workspace:
-        """Different for each session, also for a new session with the same key."""
-        return Workspace(self.directory, agent_id, f"{row}-{int(created_at.timestamp() * 1000)}")
+    def of(self, agent_id: AgentId, row: SessionRow, created_at: datetime, seq: int = 0) -> Workspace:
+        """Different for each session, also for a new session with the same key, and after each reset.
+
+        `seq` is `Session.workspace_seq`.
+        """
+        name = _name(row, created_at)
+        return Workspace(self.directory, agent_id, f"{name}-{seq}" if seq else name)
+
+    def of_session(self, session: Session) -> Workspace:
+        """The workspace of its present incarnation."""
+        return self.of(session.agent_id, session.row, session.created_at, session.workspace_seq)
+
+    def list_of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> list[Workspace]:
+        """Those of all its incarnations that exist. Blocks, and raises like `list_all`."""
+        name = _name(row, created_at)
+        with _explained(self.directory), suppress(FileNotFoundError):
+            return [
+                Workspace(self.directory, agent_id, path.name)
+                for path in _directories(self.directory / agent_id)
+                if path.name == name or path.name.startswith(f"{name}-")
+            ]
+        return []
 
     def list_all(self) -> dict[Path, SessionRow]:
         """Every workspace, with the number of its session; ignores anything else in the directory.
@@ -153,6 +173,10 @@ class Workspaces:
                     if _NAME.fullmatch(path.name)
                 }
         return found
+
+
+def _name(row: SessionRow, created_at: datetime) -> str:
+    return f"{row}-{int(created_at.timestamp() * 1000)}"
 
 
 def _listed(directory: int) -> Iterator[ListedEntry]:

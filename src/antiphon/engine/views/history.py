@@ -10,6 +10,7 @@ from antiphon.domain.event import Event, is_bad_end
 from antiphon.domain.ids import SessionId, SessionRow
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
+from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.reach import Found, Rights, find_session
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
@@ -51,9 +52,10 @@ class HistoryPage:
 
 
 class History:
-    def __init__(self, database: Database, rules: Rules) -> None:
+    def __init__(self, database: Database, rules: Rules, names: PersonNames) -> None:
         self._database = database
         self._rules = rules
+        self._names = names
 
     async def page(
         self,
@@ -83,8 +85,10 @@ class History:
             end = _End(page.incarnation, page.events[-1].seq)
 
     async def read_logs(self, cursors: Mapping[SessionRow, int]) -> Mapping[SessionRow, LogSlice]:
-        """New events of each session after its cursor; for the hub."""
-        return await self._database.read(_read_slices, dict(cursors))
+        """New events of each session after its cursor; for the hub. The names of their compartments are then known."""
+        slices = await self._database.read(_read_slices, dict(cursors))
+        await self._names.read_compartments(event for slice in slices.values() for event in slice.events)
+        return slices
 
 
 async def _read_page(

@@ -12,6 +12,7 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.reach import Reach
+from antiphon.policy.shown import shown_session
 from antiphon.store import activities, trees
 from antiphon.store import sessions as rows
 from antiphon.store.activities import Activity, LastRun
@@ -166,7 +167,7 @@ async def _family(query: Query, rights: Rights, target: NamedTarget, limit: int)
     seen = await admit(query, reach, None if parent is None else Candidate(parent, present_incarnation(parent)))
     children = await trees.list_children(query, reach, {_place(session): limit}, include_inactive=False)
     tree = await _tree(query, reach, [session], children[session.row], include_inactive=False)
-    return Family(None if seen is None else seen.session, tree)
+    return Family(None if seen is None else seen.as_named, tree)
 
 
 async def _tree(
@@ -194,7 +195,7 @@ async def _tree(
     def add(session: Session, level: int) -> None:
         members.append(
             Member(
-                session=session,
+                session=shown_session(session, reach.clearance),
                 level=level,
                 activity=by_session.get(session.row),
                 last_run=last_runs.get(session.row),

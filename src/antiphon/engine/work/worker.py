@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from antiphon.domain.errors import Conflict, Unavailable
 from antiphon.domain.ids import ProcessId, SessionRow
 from antiphon.domain.message import AssistantMessage, text_content
 from antiphon.domain.run import Outcome, Run, RunStatus
+from antiphon.domain.session import Session
 from antiphon.engine.ledger.fence import Claimant, Fence, Fenced, sessions_of
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
@@ -459,7 +459,7 @@ class Worker:
         files = await self._database.read(_find_files, run)
         if files is None:
             return None
-        workspace = self._workspaces.of(run.agent_id, SessionRow(run.session), files.created_at)
+        workspace = self._workspaces.of_session(files.session)
         if not run.has_attachments:
             if await to_thread.run_sync(os.path.lexists, workspace.path):
                 return None
@@ -560,7 +560,7 @@ class Worker:
 class _Files(NamedTuple):
     """Files to write before a run's first step."""
 
-    created_at: datetime
+    session: Session
     rel_dir: str
     attachments: list[Attachment]
 
@@ -574,7 +574,7 @@ async def _find_files(query: Query, run: Run) -> _Files | None:
     if spawn.receipt is None or spawn.run != run.id:
         return None
     attachments = await spawns.list_attachments(query, session.row)
-    return _Files(session.created_at, str(spawn.receipt["relDir"]), in_order(attachments, spawn.receipt))
+    return _Files(session, str(spawn.receipt["relDir"]), in_order(attachments, spawn.receipt))
 
 
 def _is_passing(error: Unavailable) -> bool:

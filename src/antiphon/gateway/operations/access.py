@@ -1,14 +1,25 @@
 """Operations on tokens, signed-in browsers and sign-in. Contract: access 2, gateway 6."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
+from antiphon.domain.classification import (
+    MAX_COMPARTMENTS,
+    NO_COMPARTMENTS,
+    PEOPLE,
+    Compartments,
+    NamedClassification,
+    parse_level,
+    parse_person,
+)
 from antiphon.domain.errors import Denied, Invalid
 from antiphon.domain.tokens import USUAL_SCOPES, TokenScope, read_scopes
 from antiphon.domain.user_agents import browser_name
 from antiphon.engine.access.signin import LINK_LIFE
+from antiphon.engine.access.tokens import Token
 from antiphon.gateway.authentication import PAGE_HEADER, browser_cookie, read_cookie
 from antiphon.gateway.operations.operation import (
     Ask,
@@ -25,6 +36,24 @@ from antiphon.wire import access as wire
 NOTHING = {204: "Done."}
 
 
+class ClearanceParams(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What may be read at most."""
+
+    level: Annotated[str, Meta(max_length=40)]
+    """`PUBLIC`, `INTERNAL`, `CONFIDENTIAL` or `RESTRICTED`."""
+    compartments: Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_length=MAX_COMPARTMENTS)] = []
+    person: Annotated[str, Meta(max_length=210)] | None = None
+    """Whose data: `person:<id>`, or `people` for that of all persons."""
+
+    def named(self, *, person: str | None = None) -> NamedClassification:
+        """`person` counts if none is given. Raises `Invalid`."""
+        return NamedClassification(
+            level=parse_level(self.level),
+            compartments=tuple(self.compartments),
+            person=person if self.person is None else parse_person(self.person),
+        )
+
+
 class CreateToken(Params, frozen=True, kw_only=True):
     """Needs exactly one of `sessionKey`, `personId` and `namespace`."""
 
@@ -37,6 +66,8 @@ class CreateToken(Params, frozen=True, kw_only=True):
     scopes: Annotated[list[Annotated[str, Meta(max_length=60)]], Meta(min_length=1, max_length=10)] | None = None
     """For a person or a channel: what the token may do; reading and writing if absent."""
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    clearance: ClearanceParams | None = None
+    """The most that it may read. If absent: what its person may, and public data for a channel."""
     days: Annotated[float, Meta(gt=0, le=3650)] | None = None
     """How long the token is valid; without a limit if absent."""
 
@@ -56,7 +87,9 @@ class Prove(Params, frozen=True, kw_only=True):
 @operation("tokens.list", NoParams, wire.TokenList, Http(method="GET", path="/tokens"), scope=TokenScope.ADMIN)
 async def list_tokens(ask: Ask, params: NoParams) -> wire.TokenList:
     """Lists valid tokens and signed-in browsers, without their secrets."""
-    rows = [wire.token_row(token) for token in await ask.services.tokens.list(ask.principal)]
+    tokens = await ask.services.tokens.list(ask.principal)
+    compartments = await _compartments(ask, tokens)
+    rows = [wire.token_row(token, compartments) for token in tokens]
     rows += [wire.browser_row(browser, ask.browser) for browser in await ask.services.sign_in.list(ask.principal)]
     return wire.TokenList(count=len(rows), tokens=rows)
 
@@ -79,19 +112,33 @@ async def create_token(ask: Ask, params: CreateToken) -> wire.TokenRow:
             "Token needs one of 'sessionKey', 'personId' and 'namespace'; 'scopes' is only for the last two.",
             code="invalid_request",
         )
+    everybody = None if params.namespace is not None else PEOPLE
+    clearance = None if params.clearance is None else params.clearance.named(person=everybody)
     if params.session_key is not None:
         token, secret = await ask.services.tokens.create(
-            ask.principal, ask.target(params.session_key), name=params.name, life=life
+            ask.principal, ask.target(params.session_key), name=params.name, life=life, clearance=clearance
         )
     elif params.person_id is not None:
         token, secret = await ask.services.tokens.create_for_person(
-            ask.principal, params.person_id, scopes, held=ask.scopes, name=params.name, life=life
+            ask.principal,
+            params.person_id,
+            scopes,
+            held=ask.scopes,
+            name=params.name,
+            life=life,
+            clearance=clearance,
         )
     else:
         token, secret = await ask.services.tokens.create_for_channel(
-            ask.principal, named[0], scopes, held=ask.scopes, name=params.name, life=life
+            ask.principal, named[0], scopes, held=ask.scopes, name=params.name, life=life, clearance=clearance
         )
-    return wire.token_row(token, secret)
+    return wire.token_row(token, await _compartments(ask, [token]), secret)
+
+
+async def _compartments(ask: Ask, tokens: Sequence[Token]) -> Compartments:
+    """The names for the clearances of these tokens; reads nothing without any."""
+    has_any = any(token.clearance is not None and token.clearance.compartments for token in tokens)
+    return await ask.services.compartments.list(ask.principal) if has_any else NO_COMPARTMENTS
 
 
 @operation(
@@ -106,7 +153,7 @@ async def rotate_token(ask: Ask, params: NamedToken) -> wire.TokenRow:
     """Replaces the token's secret: the old one is refused at once. The new one is shown only this once."""
     ask.outlive_credential()
     token, secret = await ask.services.tokens.rotate(ask.principal, params.token_id, held=ask.scopes)
-    return wire.token_row(token, secret)
+    return wire.token_row(token, await _compartments(ask, [token]), secret)
 
 
 @operation(

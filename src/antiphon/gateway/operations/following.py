@@ -13,17 +13,20 @@ from msgspec.structs import replace as replaced
 
 from antiphon.domain.cursors import read_event_id
 from antiphon.domain.delay import Delay, DelayOver
+from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session
+from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.names import PersonNames
 from antiphon.engine.access.reach import Found
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.engine.views.history import HistoryPage
-from antiphon.feed.follow import Frame, View
+from antiphon.feed.follow import Frame, Permit, View
 from antiphon.gateway.operations.operation import Ask, Header
 from antiphon.gateway.sse import SSE_TYPE, FollowResponse, frame, reset_frame, run_view
+from antiphon.policy.reach import Grant
 from antiphon.wire.encoding import compact_json
 from antiphon.wire.messages import HistoryShape, ending, message
 from antiphon.wire.runs import PostedShape, posted
@@ -81,7 +84,7 @@ def view_of(view: View, session_id: SessionId, *, is_ended: bool) -> View:
 
 def history_of(page: HistoryPage, names: PersonNames, seal: Callable[[int], str]) -> HistoryShape:
     """The page within 6 MiB: drops the oldest messages and sets the flags accordingly."""
-    messages = [message(event, author=names.author_of(event)) for event in page.events]
+    messages = [message(event, author=names.author_of(event), compartments=names.compartments) for event in page.events]
     dropped, size = _oldest_beyond([len(compact_json(each)) + 1 for each in messages])
     kept, has_more = messages[dropped:], page.has_more or dropped > 0
     return HistoryShape(
@@ -109,8 +112,9 @@ def _oldest_beyond(sizes: Sequence[int]) -> tuple[int, int]:
 
 
 async def wait_for_run(ask: Ask, run_id: RunId, seconds: float) -> Run | None:
-    """The run that ended the work; None if it has not ended in that time."""
-    return await ask.services.waits.wait(run_id, timedelta(seconds=seconds))
+    """The run that ended the work, as the caller may see it then; None if it has not ended in that time."""
+    run = await ask.services.waits.wait(run_id, timedelta(seconds=seconds))
+    return None if run is None else await ask.services.runs.shown(ask.principal, run)
 
 
 async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
@@ -120,7 +124,26 @@ async def with_end(ask: Ask, stored: Posted, seconds: float) -> PostedShape:
     run = await wait_for_run(ask, stored.run_id, seconds)
     if run is None:
         return replaced(posted(stored), status=RunStatus.TIMEOUT)
-    return replaced(posted(stored), status=run.status, reply=run.reply, error=run.error, code=run.code)
+    return replaced(
+        posted(stored),
+        status=run.status,
+        reply=run.reply,
+        error=run.error,
+        code=run.code,
+        withheld=run.is_withheld or None,
+    )
+
+
+def permit_for(ask: Ask, target: NamedTarget, grant: Grant) -> Permit:
+    """The caller's grant, and what decides anew what the caller may read of the session."""
+
+    async def decide() -> Grant | None:
+        try:
+            return (await ask.services.sessions.get(ask.principal, target)).grant
+        except (Denied, NotFound):
+            return None
+
+    return Permit(grant, decide)
 
 
 async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
@@ -131,10 +154,11 @@ async def stream_run(ask: Ask, stored: Posted, run_id: RunId) -> FollowResponse:
         nonlocal is_over
         is_over = True
 
-    found = await ask.services.sessions.get(ask.principal, ask.target(stored.session_key))
+    target = ask.target(stored.session_key)
+    found = await ask.services.sessions.get(ask.principal, target)
     return FollowResponse(
         ask.services.hub,
-        found.grant,
+        permit_for(ask, target, found.grant),
         after=stored.seq,
         view=run_view(run_id, ask.services.names, end),
         first=[frame("message_ack", posted(stored))],

@@ -11,6 +11,7 @@ from starlette.responses import StreamingResponse
 
 from antiphon.domain.actor import Principal, channel_of
 from antiphon.domain.errors import Invalid
+from antiphon.domain.event import Event
 from antiphon.domain.message import MAX_PARTS, ImagePart, Part, Role, TextPart, text_content
 from antiphon.domain.person import person_principal
 from antiphon.domain.queue_mode import QueueMode
@@ -26,6 +27,7 @@ from antiphon.gateway.operations.following import (
     Seconds,
     history_of,
     is_in_log,
+    permit_for,
     reset_of,
     resume,
     start_of,
@@ -198,7 +200,7 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         found = await services.sessions.get(principal, target)
         view = view_of(view, found.as_named.id, is_ended=found.is_ended)
         if params.after is not None and is_in_log(found.as_named, params.after):
-            return FollowResponse(services.hub, found.grant, after=params.after, view=view)
+            return FollowResponse(services.hub, permit_for(ask, target, found.grant), after=params.after, view=view)
     about = ("GET /sessions/{key}/history", str(principal), repr(target), repr(params.include_tools))
     before = None if params.up_to is None else params.up_to + 1
     page = await services.history.page(
@@ -209,13 +211,20 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
         include_tools=params.include_tools,
     )
     await services.names.refresh()
+    await services.names.read_compartments(page.events)
     shown = history_of(page, services.names, lambda seq: services.cursors.seal(about, seq))
     if not params.follow:
         return shown
     first = [frame("history", shown, id=page.last_seq)]
     if params.after is not None:
         first.insert(0, reset_of(page.session, params.after))
-    return FollowResponse(services.hub, page.grant, after=page.last_seq, view=view, first=first)
+    return FollowResponse(
+        services.hub,
+        permit_for(ask, target, page.grant),
+        after=page.last_seq,
+        view=view,
+        first=first,
+    )
 
 
 @operation(
@@ -234,11 +243,18 @@ async def read_history(ask: Ask, params: ReadHistory) -> wire.HistoryShape | Fol
 )
 async def follow_events(ask: Ask, params: FollowEvents) -> FollowResponse:
     """Streams every event of the log, from the start or after a cursor, then live."""
-    found = await ask.services.sessions.get(ask.principal, ask.target(params.key))
+    target = ask.target(params.key)
+    found = await ask.services.sessions.get(ask.principal, target)
     session = found.as_named
     after, first = resume(session, params.after, otherwise=start_of(found))
     view = view_of(event_view(ask.services.names), session.id, is_ended=found.is_ended)
-    return FollowResponse(ask.services.hub, found.grant, after=after, view=view, first=first)
+    return FollowResponse(
+        ask.services.hub,
+        permit_for(ask, target, found.grant),
+        after=after,
+        view=view,
+        first=first,
+    )
 
 
 @operation(
@@ -257,11 +273,16 @@ async def read_transcript(ask: Ask, params: NamedSession) -> StreamingResponse:
     await names.refresh()
     first = await anext(events, None)  # before the answer begins: a store that cannot be read is an error, not a cut
 
+    async def line(event: Event) -> bytes:
+        if event.classification.compartments:
+            await names.read_compartments([event])
+        return compact_json(wire.event(event, names.name_of(event.actor), names.compartments)) + b"\n"
+
     async def lines() -> AsyncIterator[bytes]:
         if first is not None:
-            yield compact_json(wire.event(first, names.name_of(first.actor))) + b"\n"
+            yield await line(first)
         async for event in events:
-            yield compact_json(wire.event(event, names.name_of(event.actor))) + b"\n"
+            yield await line(event)
 
     return StreamingResponse(lines(), media_type=JSON_LINES)
 

@@ -1,13 +1,16 @@
 """Operations on persons, for owners. Contract: access 1, 3, 4."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from antiphon.domain.classification import NO_COMPARTMENTS, Compartments
 from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.tokens import TokenScope
 from antiphon.engine.access.people import INVITATION_LIFE, Invitation, KnownPerson
+from antiphon.gateway.operations.access import ClearanceParams
 from antiphon.gateway.operations.operation import Ask, Http, Params, TargetKind, operation
 from antiphon.gateway.operations.sessions import Limit
 from antiphon.wire import people as wire
@@ -37,9 +40,25 @@ class ChangeRole(NamedPerson, frozen=True, kw_only=True):
     role: PersonRole
 
 
+class PatchPerson(NamedPerson, frozen=True, kw_only=True):
+    clearance: ClearanceParams | None | UnsetType = UNSET
+    """What they may read besides their own data; `people` as its person for everybody's."""
+
+
 class MergePerson(NamedPerson, frozen=True, kw_only=True):
     into: Id
     """The person as whom this one acts from now on."""
+
+
+async def _shown(ask: Ask, known: KnownPerson) -> wire.PersonShape:
+    return wire.person(known, await _compartments(ask, [known]))
+
+
+async def _compartments(ask: Ask, people: Sequence[KnownPerson]) -> Compartments:
+    """The names for the clearances of these persons; reads nothing without any."""
+    clearances = [known.person.clearance for known in people]
+    has_any = any(clearance is not None and clearance.compartments for clearance in clearances)
+    return await ask.services.compartments.list(ask.principal) if has_any else NO_COMPARTMENTS
 
 
 @operation("people.list", ListPeople, wire.PeopleList, Http(method="GET", path="/people"), scope=TokenScope.ADMIN)
@@ -47,7 +66,8 @@ async def list_people(ask: Ask, params: ListPeople) -> wire.PeopleList:
     """Lists persons by their ids, with their roles and accounts; `next` is the `after` of the next page."""
     limit = min(max(params.limit, 1), MAX_LIMIT)
     found = await ask.services.people.list(ask.principal, after=params.after, limit=limit + 1)
-    page = [wire.person(known) for known in found[:limit]]
+    compartments = await _compartments(ask, found)
+    page = [wire.person(known, compartments) for known in found[:limit]]
     return wire.PeopleList(count=len(page), people=page, next=page[-1].person_id if len(found) > limit else None)
 
 
@@ -61,7 +81,7 @@ async def list_people(ask: Ask, params: ListPeople) -> wire.PeopleList:
 )
 async def get_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
     """Returns one person."""
-    return wire.person(await ask.services.people.get(ask.principal, params.person_id))
+    return await _shown(ask, await ask.services.people.get(ask.principal, params.person_id))
 
 
 @operation(
@@ -75,7 +95,7 @@ async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
     """Creates a person, and a code that signs one browser in as them, once, within 24 hours."""
     agents = frozenset(AgentId(agent) for agent in params.agents)
     invited = await ask.services.people.invite(ask.principal, params.name, params.role, agents, held=ask.scopes)
-    return _invitation(ask, invited)
+    return await _invitation(ask, invited)
 
 
 @operation(
@@ -88,12 +108,12 @@ async def invite_person(ask: Ask, params: InvitePerson) -> wire.InvitationShape:
 )
 async def link_person(ask: Ask, params: NamedPerson) -> wire.InvitationShape:
     """Creates another code that signs one browser in as a person, once, within 24 hours; earlier codes end."""
-    return _invitation(ask, await ask.services.people.new_link(ask.principal, params.person_id, held=ask.scopes))
+    return await _invitation(ask, await ask.services.people.new_link(ask.principal, params.person_id, held=ask.scopes))
 
 
-def _invitation(ask: Ask, invited: Invitation) -> wire.InvitationShape:
+async def _invitation(ask: Ask, invited: Invitation) -> wire.InvitationShape:
     return wire.InvitationShape(
-        person=wire.person(KnownPerson(invited.person, [])),
+        person=await _shown(ask, KnownPerson(invited.person, [])),
         code=invited.code,
         expires_in_seconds=int(INVITATION_LIFE.total_seconds()),
         public_url=ask.gateway.public_url,
@@ -110,7 +130,25 @@ def _invitation(ask: Ask, invited: Invitation) -> wire.InvitationShape:
 )
 async def change_role(ask: Ask, params: ChangeRole) -> wire.PersonShape:
     """Promotes or demotes a person. It acts at once: on queued and running work, tokens and open streams."""
-    return wire.person(await ask.services.people.change_role(ask.principal, params.person_id, params.role))
+    return await _shown(ask, await ask.services.people.change_role(ask.principal, params.person_id, params.role))
+
+
+@operation(
+    "people.patch",
+    PatchPerson,
+    wire.PersonShape,
+    Http(method="PATCH", path="/people/{person_id}"),
+    scope=TokenScope.ADMIN,
+    target=TargetKind.PERSON,
+)
+async def patch_person(ask: Ask, params: PatchPerson) -> wire.PersonShape:
+    """Changes what a person may read, besides their own data; null for public data. It acts at once, on open streams
+    too.
+    """
+    if params.clearance is UNSET:
+        return await _shown(ask, await ask.services.people.get(ask.principal, params.person_id))
+    clearance = None if params.clearance is None else params.clearance.named()
+    return await _shown(ask, await ask.services.people.clear(ask.principal, params.person_id, clearance))
 
 
 @operation(
@@ -123,7 +161,7 @@ async def change_role(ask: Ask, params: ChangeRole) -> wire.PersonShape:
 )
 async def suspend_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
     """Ends all that a person does, and refuses everything more until they are resumed."""
-    return wire.person(await ask.services.people.suspend(ask.principal, params.person_id))
+    return await _shown(ask, await ask.services.people.suspend(ask.principal, params.person_id))
 
 
 @operation(
@@ -136,7 +174,7 @@ async def suspend_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
 )
 async def resume_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
     """Lets a suspended person act again; their cancelled runs stay cancelled."""
-    return wire.person(await ask.services.people.resume(ask.principal, params.person_id))
+    return await _shown(ask, await ask.services.people.resume(ask.principal, params.person_id))
 
 
 @operation(
@@ -149,7 +187,7 @@ async def resume_person(ask: Ask, params: NamedPerson) -> wire.PersonShape:
 )
 async def merge_person(ask: Ask, params: MergePerson) -> wire.PersonShape:
     """Makes a person act as another one, with their accounts, sessions, tokens and queued runs; answers the other."""
-    return wire.person(await ask.services.people.merge(ask.principal, params.person_id, params.into))
+    return await _shown(ask, await ask.services.people.merge(ask.principal, params.person_id, params.into))
 
 
 @operation(
@@ -171,6 +209,7 @@ OPERATIONS = (
     invite_person,
     link_person,
     change_role,
+    patch_person,
     suspend_person,
     resume_person,
     merge_person,

@@ -9,6 +9,7 @@ from antiphon.domain.run import Run, RunStatus
 from antiphon.domain.session import Session, SessionType
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.names import PersonNames
+from antiphon.engine.deliveries.outbox import is_external
 from antiphon.engine.ledger.text_work import size_of, work_on
 from antiphon.engine.runs.cancel import RunFilter
 from antiphon.engine.views.history import History
@@ -55,6 +56,12 @@ class PageConversation:
     @property
     def key(self) -> str:
         return str(self.session.key)
+
+    @property
+    def place(self) -> str | None:
+        """Where the session's channel sends texts; None for a session without one."""
+        delivery = self.session.delivery
+        return f"{delivery.channel} {delivery.to}" if is_external(delivery) else None
 
     @property
     def is_main(self) -> bool:

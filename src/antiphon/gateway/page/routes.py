@@ -26,7 +26,7 @@ from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.engine.views.search import Hit
 from antiphon.feed.follow import View
 from antiphon.gateway.context import Gateway
-from antiphon.gateway.operations.following import LAST_EVENT_ID, resume
+from antiphon.gateway.operations.following import LAST_EVENT_ID, permit_for, resume
 from antiphon.gateway.operations.operation import Ask, Header, Http, NoParams, Params, operation
 from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
@@ -215,9 +215,16 @@ async def show_between(ask: Ask, params: ShowBetween) -> Response:
 @operation("pages.follow", FollowPage, Response, _at("/page/follow", after=LAST_EVENT_ID), scope=TokenScope.READ)
 async def follow_page(ask: Ask, params: FollowPage) -> Response:
     """Streams the log after the `Last-Event-ID`, live: one frame per event, with the HTML that people see."""
-    found = await ask.services.sessions.get(ask.principal, ask.target(params.session))
+    target = ask.target(params.session)
+    found = await ask.services.sessions.get(ask.principal, target)
     after, first = resume(found.session, params.after, otherwise=found.session.last_seq)
-    return FollowResponse(ask.services.hub, found.grant, after=after, view=page_view(ask.services.names), first=first)
+    return FollowResponse(
+        ask.services.hub,
+        permit_for(ask, target, found.grant),
+        after=after,
+        view=page_view(ask.services.names),
+        first=first,
+    )
 
 
 ROUTES = (

@@ -29,11 +29,22 @@ ALTER TABLE incarnations ADD COLUMN workspace_level SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE incarnations ADD COLUMN workspace_compartments BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE incarnations ADD COLUMN workspace_integrity SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE incarnations ADD COLUMN workspace_person TEXT;
+-- A part of the name of its directory: 0 for the directory that the session began with, which older homes kept over resets.
+ALTER TABLE incarnations ADD COLUMN workspace_seq BIGINT NOT NULL DEFAULT 0;
+
+-- The incarnations of a session shared one directory until now.
+UPDATE incarnations SET
+  workspace_level = (SELECT MAX(o.taint_level) FROM incarnations o WHERE o.session = incarnations.session),
+  workspace_compartments = (SELECT CASE WHEN MIN(o.taint_compartments) = MAX(o.taint_compartments)
+    THEN MAX(o.taint_compartments) ELSE (SELECT CAST(SUM(CAST(1 AS BIGINT) << c.bit) AS BIGINT) FROM compartments c) END
+    FROM incarnations o WHERE o.session = incarnations.session),
+  workspace_integrity = (SELECT MAX(o.taint_integrity) FROM incarnations o WHERE o.session = incarnations.session),
+  workspace_person = (SELECT CASE WHEN COUNT(DISTINCT o.taint_person) > 1 THEN 'people' ELSE MAX(o.taint_person) END
+    FROM incarnations o WHERE o.session = incarnations.session)
+  WHERE session IN (SELECT o.session FROM incarnations o
+    WHERE o.taint_level > 0 OR o.taint_compartments <> 0 OR o.taint_integrity > 0 OR o.taint_person IS NOT NULL);
 
 -- What was made before is as secret as its incarnation.
-UPDATE incarnations SET workspace_level = taint_level, workspace_compartments = taint_compartments,
-  workspace_integrity = taint_integrity, workspace_person = taint_person
-  WHERE taint_level > 0 OR taint_compartments <> 0 OR taint_integrity > 0 OR taint_person IS NOT NULL;
 UPDATE runs SET
   level = (SELECT i.taint_level FROM incarnations i WHERE i.id = runs.incarnation),
   compartments = (SELECT i.taint_compartments FROM incarnations i WHERE i.id = runs.incarnation),

@@ -374,7 +374,7 @@ class Conversation {
     this.fit();
     this.showProblem('');
     this.isAtEnd = true;
-    outbox.post(this.key, id, text);
+    outbox.post(this.key, id, text, Boolean(find('#deliver', this.element)?.checked));
   }
 
   onSent(message, posted) {

@@ -6,7 +6,7 @@ const SEND_AGAIN_FIRST_MS = 500;
 const SEND_AGAIN_LONGEST_MS = 5000;
 const SENT_SHOWN_MS = 4000;
 
-// The browser's storage of messages: `{id, key, text, at, problem}`, the oldest first. Each author has one: what a person
+// The browser's storage of messages: `{id, key, text, deliver, at, problem}`, the oldest first. Each author has one: what a person
 // typed for one home must never go to another home at the same address, nor as another person's words.
 class StoredMessages {
   constructor(author) {
@@ -120,9 +120,10 @@ class Outbox {
   }
 
   // Times are unequal, so that messages keep their order.
-  post(key, id, text) {
+  // `deliver` also sends the message and its answer through the session's channel.
+  post(key, id, text, deliver) {
     this.last = Math.max(Date.now(), this.last + 1);
-    this.put({ key, id, text, at: this.last, problem: '' });
+    this.put({ key, id, text, deliver, at: this.last, problem: '' });
     this.send();
   }
 
@@ -166,7 +167,8 @@ class Outbox {
   // keeps the reason and stays.
   async deliver(message) {
     try {
-      const posted = await call('POST', sessionPath(message.key, '/messages'), { text: message.text, messageId: message.id });
+      const { key, id, text, deliver } = message;
+      const posted = await call('POST', sessionPath(key, '/messages'), { text, messageId: id, ...(deliver && { deliver }) });
       this.onSent(message, posted);
       if (this.failures) this.noteSent();
       await this.remove(message);

@@ -1,0 +1,70 @@
+"""Whether a call may be made, by what it carries and what it brings. Contract: flow 2, 7."""
+
+import json
+
+from antiphon.agents.toolset import Tool, ToolOutput
+from antiphon.domain.agent import Agent, Effect
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
+from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.policy.flow import is_public, may_enter
+from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.sinks import Sinks, clearance_of_tool
+
+
+def brought_by(tool: Tool, workspace: Classification) -> Classification:
+    """What the tool's result is made of, as far as that is known before the call."""
+    return tool.classification.join(_workspace_of(tool, workspace))
+
+
+def carried_by(tool: Tool, context: Classification, workspace: Classification) -> Classification:
+    """What a call takes along: what it was made of, and for a command the workspace."""
+    return context.join(_workspace_of(tool, workspace))
+
+
+def sink_of(tool: Tool, sinks: Sinks, *, leaves: bool) -> Classification:
+    """What a call may carry; `leaves` says whether a command can leave its sandbox."""
+    if tool.schema.name in SESSION_TOOLS:
+        return EVERYTHING  # each decides by its target
+    if tool.schema.name == RUN_COMMAND:
+        return sinks.of_commands(tool.classification) if leaves else EVERYTHING
+    only_reads = tool.effects <= {Effect.READS}
+    return clearance_of_tool(tool.classification, tool.clearance, only_reads=only_reads)
+
+
+def may_leave(effects: frozenset[Effect], agent: Agent | None) -> bool:
+    """Whether a command with these effects reaches a network or the host; yes for an agent that nobody knows."""
+    return Effect.DELETES in effects or agent is None or agent.command_limits.network
+
+
+def refuse_source(tool: Tool) -> ToolOutput:
+    return _forbidden(
+        "above_clearance",
+        f"Tool returns data that may not enter this session: {tool.schema.name!r}. The call did not run. Do without "
+        "it, or tell your user that an owner can change the clearance of this session or of its channel.",
+    )
+
+
+def refuse_carried(tool: Tool) -> ToolOutput:
+    return _forbidden(
+        "write_down",
+        f"This session holds data that may not go to the tool: {tool.schema.name!r}. The call did not run. Do without "
+        "it, or tell your user that an owner can change the tool's clearance.",
+    )
+
+
+def needs_no_decision(brought: Classification, carried: Classification) -> bool:
+    """Whether both are public, so that no clearance has to be looked up."""
+    return is_public(brought) and is_public(carried)
+
+
+def refuse_call(tool: Tool, carried: Classification, sinks: Sinks, *, leaves: bool) -> ToolOutput | None:
+    """The refusal of a call that would carry more than the tool may have."""
+    return None if may_enter(carried, sink_of(tool, sinks, leaves=leaves)) else refuse_carried(tool)
+
+
+def _workspace_of(tool: Tool, workspace: Classification) -> Classification:
+    return workspace if tool.schema.name == RUN_COMMAND else PUBLIC
+
+
+def _forbidden(code: str, message: str) -> ToolOutput:
+    return ToolOutput(json.dumps({"status": "forbidden", "code": code, "error": message}), is_error=True)

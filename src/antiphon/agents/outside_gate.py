@@ -1,0 +1,73 @@
+"""Carries out calls from outside a run, as far as what they carry and bring may flow. Contract: flow 3, 7, tools 1.
+
+Such a call acts as its session: it carries the session's taint, and its answer goes to the person who calls.
+"""
+
+import json
+from typing import cast
+
+from antiphon.agents.call_flow import (
+    brought_by,
+    carried_by,
+    may_leave,
+    needs_no_decision,
+    refuse_call,
+    refuse_source,
+)
+from antiphon.agents.toolset import Tool, ToolContext, ToolOutput
+from antiphon.domain.agent import Effect
+from antiphon.domain.classification import EVERYTHING
+from antiphon.domain.message import JsonObject
+from antiphon.engine.access.callers import Callers, FoundCaller
+from antiphon.engine.rules import Rules
+from antiphon.policy.approvals import RUN_COMMAND
+from antiphon.policy.flow import WITHHELD, may_enter
+from antiphon.policy.session_tools import SESSION_TOOLS
+
+
+class OutsideGate:
+    """Decides by the session as it was when the caller was found."""
+
+    def __init__(self, callers: Callers, rules: Rules) -> None:
+        self._callers = callers
+        self._rules = rules
+
+    async def refuse(self, found: FoundCaller, tool: Tool, effects: frozenset[Effect]) -> ToolOutput | None:
+        """The refusal of a call that may not be made. Reads nothing if everything is public."""
+        session = found.session
+        leaves = may_leave(effects, self._rules.agents.get(session.agent_id))
+        brought = brought_by(tool, session.workspace)
+        carried = carried_by(tool, session.taint, session.workspace) if leaves else session.taint
+        if needs_no_decision(brought, carried):
+            return None
+        if not may_enter(brought, session.taint) and not may_enter(brought, await self._callers.ceiling_of(session)):
+            return refuse_source(tool)
+        return refuse_call(tool, carried, self._rules.sinks, leaves=leaves)
+
+    async def run(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> JsonObject:
+        """The tool's answer, `withheld` if it may not go to the caller."""
+        session, name = found.session, tool.schema.name
+        if name == RUN_COMMAND:
+            await self._callers.note_use(session, session.taint.join(tool.classification))
+        output = await tool.call(ToolContext(found.caller), arguments)
+        clearance = found.standing.clearance
+        if not may_enter(EVERYTHING, clearance):
+            made_of = output.classification
+            if name in SESSION_TOOLS:
+                made_of = made_of.join(session.taint)
+            elif name == RUN_COMMAND:
+                made_of = made_of.join((await self._callers.session_of(found.caller))[0].workspace)
+            if not may_enter(made_of, clearance):
+                return answer_of(WITHHELD, is_error=False)
+        return answer_of(output.text, is_error=output.is_error)
+
+
+def answer_of(text: str, *, is_error: bool) -> JsonObject:
+    """A tool's answer as an object; plain text becomes its `text`."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    if isinstance(value, dict):
+        return cast(JsonObject, value)
+    return {"status": "error" if is_error else "ok", "result": value}

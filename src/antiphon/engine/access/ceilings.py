@@ -1,0 +1,40 @@
+"""What a session may take in, by its own clearance and that of the place where it answers. Contract: flow 2, 7."""
+
+from antiphon.domain.classification import Classification
+from antiphon.domain.errors import Denied
+from antiphon.domain.session import DeliveryContext, Session
+from antiphon.engine.access.recipients import find_recipient
+from antiphon.engine.refusal import Refusal
+from antiphon.policy.flow import ceiling, may_enter
+from antiphon.policy.sinks import Sinks
+from antiphon.store.database import Query
+
+
+async def find_ceiling(
+    query: Query, session: Session, sinks: Sinks, *, place: DeliveryContext | None = None
+) -> Classification:
+    """The session's ceiling now; `place` is where an answer goes besides the session's own place."""
+    return ceiling(session, await find_place_clearance(query, sinks, session.delivery, place))
+
+
+async def find_place_clearance(query: Query, sinks: Sinks, *places: DeliveryContext | None) -> Classification | None:
+    """What may go to all of the places; None if none of them is outside."""
+    found: Classification | None = None
+    for place in dict.fromkeys(places):
+        if place is not None and place.is_outside:
+            clearance = sinks.of_place(place, await find_recipient(query, place))
+            found = clearance if found is None else found.meet(clearance)
+    return found
+
+
+def refuse_above(data: Classification, ceiling: Classification) -> Refusal | None:
+    """The refusal of data that the session may not take in."""
+    if may_enter(data, ceiling):
+        return None
+    return Refusal(
+        Denied(
+            "Session may not hold this: it is classified above the clearance of the session, or of the place where the "
+            "session answers. Raise that clearance, or use another session.",
+            code="above_clearance",
+        )
+    )

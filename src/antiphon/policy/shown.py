@@ -1,0 +1,48 @@
+"""What readers are shown of sessions and runs, by their clearance. Contract: flow 3, 4, 8."""
+
+from msgspec.structs import replace
+
+from antiphon.domain.classification import Classification
+from antiphon.domain.message import NO_USAGE
+from antiphon.domain.run import Run, RunStatus
+from antiphon.domain.session import Session
+from antiphon.policy.flow import may_enter
+
+
+def shown_session(session: Session, clearance: Classification) -> Session:
+    """The row without what was made of data that may not go to the reader.
+
+    Preview and description have classifications of their own; how its runs ended and what they used is made of all that
+    they took in.
+    """
+    made_of = (session.base, session.preview_made_of, session.description_made_of, session.taint)
+    base, preview, description, taint = (may_enter(each, clearance) for each in made_of)
+    if base and preview and description and taint:
+        return session
+    shown = replace(
+        session,
+        preview=session.preview if base and preview else None,
+        description=session.description if base and description else None,
+    )
+    return shown if base and taint else replace(shown, context_tokens=0, usage=NO_USAGE, aborted_last_run=False)
+
+
+def shown_run(run: Run, clearance: Classification) -> Run:
+    """The run, whole or with no more than that it is at work or has ended.
+
+    One of which the reader sees no more looks as if it had ended well.
+    """
+    if may_enter(run.made_of, clearance):
+        return run
+    return replace(
+        run,
+        status=RunStatus.OK if run.status.is_terminal else run.status,
+        started_at=None,
+        ended_at=None,
+        reply=None,
+        error=None,
+        code=None,
+        delay=None,
+        usage=NO_USAGE,
+        is_withheld=True,
+    )

@@ -1,0 +1,431 @@
+"""Every path on which content enters or leaves a session: its sink, the function that decides, and the tests.
+
+A *door* is a place in the code that data passes: an operation over HTTP, a tool, a writer of events, and so on.
+`test_routes.py` lists the doors of the code; each stands in exactly one row.
+"""
+
+from dataclasses import dataclass
+
+WORLDS = "worlds/test_worlds.py::test_observers_cannot_tell_the_worlds_apart"
+REACH = "policy/reach.py::decide"
+RUNS = "engine/test_classified_runs.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    name: str
+    doors: tuple[str, ...]
+    """`http <operation>`, `page <operation>`, `tool <name>`, `event|delivery|run|view <file>::<function>`,
+    `model <file>`, `command line <module>`, `mcp <function>`, or `inside <noun>` for a route without a door."""
+    sink: str
+    """Whose classification or clearance decides."""
+    check: str
+    """`<file below src/antiphon>::<function>`, the function that decides."""
+    tests: tuple[str, ...]
+    """Ids below `tests`, without parameters."""
+
+
+ROUTES = (
+    # Reading: sessions read sessions by taint, people and tokens by clearance.
+    Route(
+        name="list of sessions, with counts, cursors, children and messages",
+        doors=("tool sessions_list",),
+        sink="the caller's taint",
+        check="store/scopes.py::flow",
+        tests=(WORLDS, "store/test_scopes.py::test_a_list_shows_exactly_what_policy_allows_one_by_one"),
+    ),
+    Route(
+        name="history of a session",
+        doors=("tool sessions_history",),
+        sink="the caller's taint, session by session and event by event",
+        check=REACH,
+        tests=(
+            WORLDS,
+            f"{RUNS}::test_a_session_reads_only_what_flows_to_it_of_a_session_that_holds_more_unread",
+            "tools/test_session_tools.py::test_an_ended_incarnation_is_read_by_its_id_as_far_as_its_own_taint_allows",
+        ),
+    ),
+    Route(
+        name="search with snippets",
+        doors=("tool sessions_search",),
+        sink="the caller's taint",
+        check="store/search.py::find_messages",
+        tests=(
+            WORLDS,
+            "tools/test_hidden_is_missing.py::test_a_search_finds_nothing_alike_for_hidden_words_and_for_none",
+        ),
+    ),
+    Route(
+        name="status of a session",
+        doors=("tool session_status",),
+        sink="the caller's taint",
+        check=REACH,
+        tests=(WORLDS, "tools/test_hidden_is_missing.py::test_every_tool_answers_alike_for_hidden_and_for_missing"),
+    ),
+    Route(
+        name="names of agents",
+        doors=("tool agents_list",),
+        sink="none: the names of configured agents are settings",
+        check="engine/views/views.py::_unreadable",
+        tests=(WORLDS,),
+    ),
+    Route(
+        name="rows of sessions over HTTP",
+        doors=("http sessions.list", "http sessions.get", "page pages.sessions", "page pages.header"),
+        sink="the clearance of the person or token",
+        check=REACH,
+        tests=(WORLDS, "gateway/test_matrix.py::test_every_operation_answers_every_caller_as_the_table_says"),
+    ),
+    Route(
+        name="history and transcript over HTTP",
+        doors=(
+            "http sessions.history",
+            "http sessions.transcript",
+            "page pages.show",
+            "page pages.older",
+            "page pages.between",
+        ),
+        sink="the clearance of the person or token, event by event",
+        check=REACH,
+        tests=(WORLDS,),
+    ),
+    Route(
+        name="events over HTTP: backlog, live, and pieces of replies",
+        doors=(
+            "http sessions.events",
+            "page pages.follow",
+            "view gateway/sse.py::message_view",
+            "view gateway/sse.py::event_view",
+        ),
+        sink="the clearance of the subscriber, when an event is sent",
+        check=REACH,
+        tests=(WORLDS,),
+    ),
+    Route(
+        name="streams of embedding programs",
+        doors=("view embedded/streams.py::_view",),
+        sink="the owner, who is the program",
+        check=REACH,
+        tests=("test_embedded_streams.py::test_pieces_of_a_reply_make_its_text_while_it_is_written_and_later",),
+    ),
+    Route(
+        name="search over HTTP",
+        doors=("http search.find",),
+        sink="the clearance of the person or token",
+        check="store/search.py::find_messages",
+        tests=(WORLDS, "gateway/test_search.py"),
+    ),
+    Route(
+        name="trees, and what is being done",
+        doors=("http sessions.tree", "http trees.list", "http activities.list"),
+        sink="the clearance of the person or token",
+        check="store/scopes.py::flow",
+        tests=(WORLDS, "gateway/test_trees.py"),
+    ),
+    Route(
+        name="runs: reply, error, code, usage, times",
+        doors=("http runs.list", "http runs.get", "http runs.wait", "http runs.cancel"),
+        sink="the clearance of the person or token",
+        check=REACH,
+        tests=(WORLDS,),
+    ),
+    Route(
+        name="answers that wait or stream",
+        doors=("http sessions.post",),
+        sink="the clearance of the sender, and the taint for the message itself",
+        check="policy/flow.py::classify_message",
+        tests=(WORLDS,),
+    ),
+    Route(
+        name="messages that are only stored",
+        doors=("http sessions.append",),
+        sink="the session, which a message does not raise by arriving",
+        check="policy/flow.py::classify_message",
+        tests=(f"{RUNS}::test_a_message_raises_nobody_until_the_session_reads_it",),
+    ),
+    Route(
+        name="approvals",
+        doors=(
+            "http approvals.list",
+            "http approvals.get",
+            "http approvals.wait",
+            "http approvals.resolve",
+            "http standing-approvals.list",
+            "http standing-approvals.revoke",
+            "page pages.approvals",
+            "page pages.standing",
+        ),
+        sink="the clearance of the decider",
+        check="policy/deciders.py::decide_deciding",
+        tests=("engine/test_deciders.py",),
+    ),
+    Route(
+        name="opening, naming and changing a session",
+        doors=(
+            "http sessions.create",
+            "http sessions.patch",
+            "http sessions.delete",
+            "http sessions.cancel",
+            "event engine/sessions/sessions.py::create_session",
+            "event engine/sessions/sessions.py::_change",
+        ),
+        sink="the caller, for whom a hidden key does not exist",
+        check=REACH,
+        tests=(
+            WORLDS,
+            "tools/test_hidden_is_missing.py::test_every_route_answers_alike_for_a_session_that_was_deleted_and_for_one_that_never_was",
+        ),
+    ),
+    Route(
+        name="reset",
+        doors=("http sessions.reset", "event engine/sessions/resets.py::begin_anew"),
+        sink="the next incarnation, which begins at the base for owners and at the taint for others",
+        check="engine/sessions/resets.py::begin_anew",
+        tests=(
+            f"{RUNS}::test_a_reset_begins_at_the_base_again",
+            f"{RUNS}::test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint",
+        ),
+    ),
+    Route(
+        name="fork, of the present and of ended conversations",
+        doors=("http sessions.fork", "event engine/sessions/forks.py::copy"),
+        sink="the new session, whose taint is that of what it copies",
+        check="engine/sessions/forks.py::fork_session",
+        tests=("engine/test_transcript.py",),
+    ),
+    # Between sessions.
+    Route(
+        name="send, its reply, error and failure record",
+        doors=("tool sessions_send", "run engine/exchanges/send.py::_store"),
+        sink="the target's taint for the message; the sender's for the reply",
+        check="policy/flow.py::decide_flow",
+        tests=(
+            WORLDS,
+            "engine/test_exchanges.py::test_words_do_not_flow_down",
+            f"{RUNS}::test_the_error_of_a_session_that_is_above_is_withheld_like_its_reply",
+        ),
+    ),
+    Route(
+        name="turns of an exchange, both ways",
+        doors=("run engine/exchanges/turns.py::_queue",),
+        sink="the taint of the side whose turn it is",
+        check="engine/exchanges/turns.py::_text_from_action",
+        tests=(WORLDS, f"{RUNS}::test_the_notice_that_words_are_withheld_raises_nobody"),
+    ),
+    Route(
+        name="announce turn to a channel",
+        doors=(
+            "delivery engine/deliveries/outbox.py::enqueue",
+            "delivery engine/deliveries/outbox.py::enqueue_message",
+        ),
+        sink="the clearance of the place",
+        check="policy/sinks.py::of_place",
+        tests=("engine/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel",),
+    ),
+    Route(
+        name="spawn: task, attachments, forked context",
+        doors=("tool sessions_spawn", "run engine/children/spawn.py::queue_work"),
+        sink="the child, which starts at the parent's taint",
+        check="engine/children/spawn.py::_create",
+        tests=("engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance",),
+    ),
+    Route(
+        name="record of a child's result, and the run that answers it",
+        doors=("run engine/reports/follow.py::_following",),
+        sink="the requester's taint",
+        check="engine/reports/result.py::find_result",
+        tests=("engine/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level",),
+    ),
+    Route(
+        name="waiting for children",
+        doors=("tool sessions_wait",),
+        sink="the caller's taint",
+        check="engine/children/wait.py::end_wait",
+        tests=(WORLDS, "engine/test_classified_resets.py::test_a_result_from_before_a_reset_stays_withheld"),
+    ),
+    Route(
+        name="yielding, and the continuation",
+        doors=("tool sessions_yield", "run engine/reports/parking.py::go_on"),
+        sink="the requester's taint",
+        check="engine/reports/result.py::find_result",
+        tests=("engine/test_continuations.py",),
+    ),
+    Route(
+        name="governing children",
+        doors=("tool subagents",),
+        sink="the child's taint for what is said to it; the caller's for what is listed",
+        check="engine/children/govern.py::steer_child",
+        tests=(WORLDS, "engine/test_subagents.py::test_a_session_above_its_child_tells_it_nothing_more"),
+    ),
+    # What a run takes in, and what its events are made of.
+    Route(
+        name="a person's message",
+        doors=(
+            "event domain/event.py::user_event",
+            "event engine/ledger/append.py::_event",
+            "event engine/ledger/append.py::_raise_taint",
+            "run engine/sessions/inbox.py::post_message",
+        ),
+        sink="the session's context, once a run reads it",
+        check="engine/ledger/append.py::_raise_taint",
+        tests=(
+            f"{RUNS}::test_words_of_a_guest_are_untrusted_and_so_is_what_is_made_of_them",
+            f"{RUNS}::test_no_event_is_above_the_stored_taint_once_it_was_read",
+        ),
+    ),
+    Route(
+        name="steps of a run: what the model says and calls",
+        doors=(
+            "event engine/runs/context.py::record_step",
+            "event engine/runs/context.py::record_call",
+            "event engine/runs/lifecycle.py::_start",
+            "event engine/runs/lifecycle.py::_end",
+            "event engine/runs/lifecycle.py::_step",
+            "event engine/runs/lifecycle.py::_closing_step",
+        ),
+        sink="the session's taint, which rises with the event",
+        check="engine/ledger/append.py::_raise_taint",
+        tests=(f"{RUNS}::test_every_event_of_a_classified_session_is_classified",),
+    ),
+    Route(
+        name="results of Python functions",
+        doors=("event engine/runs/context.py::record_result",),
+        sink="the session's ceiling",
+        check="engine/ledger/append.py::_raise_taint",
+        tests=(
+            f"{RUNS}::test_a_result_raises_the_session_with_an_event_before_it",
+            f"{RUNS}::test_a_failing_tool_leaves_what_it_declares",
+        ),
+    ),
+    Route(
+        name="arguments and results of MCP servers",
+        doors=("inside mcp/client.py",),
+        sink="the server's clearance for arguments; the ceiling for results",
+        check="config/config.py::classification_of_server",
+        tests=("mcp/test_client.py",),
+    ),
+    Route(
+        name="commands, and the workspace",
+        doors=("tool run_command", "inside engine/sessions/workspaces.py"),
+        sink="commands with network or on the host; whoever reads the workspace is raised",
+        check="config/config.py::classification_of_commands",
+        tests=("tools/test_run_command.py", "engine/test_workspaces.py"),
+    ),
+    Route(
+        name="calls that wait for approval",
+        doors=(
+            "event engine/approvals/answering.py::_resolved_event",
+            "event engine/approvals/asking.py::requested_event",
+            "event engine/approvals/parking.py::_waiting_result",
+            "event engine/approvals/parking.py::repeat_calls",
+        ),
+        sink="the session's taint, which the run that asked has raised",
+        check="engine/ledger/append.py::_raise_taint",
+        tests=("engine/test_approvals.py",),
+    ),
+    Route(
+        name="compaction",
+        doors=("event agents/compaction.py::compact",),
+        sink="the session: a summary is the join of what it replaces",
+        check="agents/compaction.py::compact",
+        tests=("engine/test_compaction.py",),
+    ),
+    Route(
+        name="the model's provider",
+        doors=("model agents/provider.py",),
+        sink="the provider's clearance",
+        check="policy/sinks.py::of_provider",
+        tests=("agents/test_provider.py",),
+    ),
+    Route(
+        name="models of this machine",
+        doors=("model agents/offline.py", "model agents/scripted.py"),
+        sink="none: they run in the process",
+        check="policy/sinks.py::of_provider",
+        tests=("agents/test_scripts.py",),
+    ),
+    # Out of the system.
+    Route(
+        name="webhook in, its session, and the answer that waits",
+        doors=("http webhooks.receive",),
+        sink="the clearance of the webhook, met with its peer's",
+        check="engine/deliveries/replies.py::outward",
+        tests=(WORLDS, "channels/test_webhook.py"),
+    ),
+    Route(
+        name="webhook out, and texts that wait while a taint, a member or a policy changes",
+        doors=(
+            "http deliveries.list",
+            "http deliveries.get",
+            "http deliveries.retry",
+            "event engine/deliveries/deliveries.py::_tell",
+        ),
+        sink="the clearance of the place, when queued and when claimed",
+        check="engine/deliveries/deliveries.py::claim_delivery",
+        tests=("engine/test_deliveries.py",),
+    ),
+    Route(
+        name="tool calls from outside",
+        doors=("http tools.invoke", "http tools.list", "mcp list_tools", "mcp call_tool"),
+        sink="the taint of the session that the caller acts as",
+        check="agents/calls.py::call",
+        tests=(
+            WORLDS,
+            "mcp/test_server.py",
+            "tools/test_hidden_is_missing.py::test_every_tool_answers_alike_for_hidden_and_for_missing",
+        ),
+    ),
+    Route(
+        name="the command line",
+        doors=tuple(
+            f"command line {name}"
+            for name in (
+                *(
+                    "approvals",
+                    "chat",
+                    "compartments",
+                    "deliveries",
+                    "live_tree",
+                    "mcp",
+                    "mcp_server",
+                    "open",
+                    "options",
+                ),
+                *("people", "runs", "search", "sessions", "tokens", "tool", "who"),
+            )
+        ),
+        sink="the owner, or the holder of a token: it asks over HTTP",
+        check="gateway/authentication.py::check_scope",
+        tests=("cli/test_rights.py",),
+    ),
+    Route(
+        name="moving, serving and examining a home",
+        doors=tuple(f"command line {name}" for name in ("config", "doctor", "migrate", "serve", "worker")),
+        sink="the user of the operating system, who can read the home: names and numbers, never words of messages",
+        check="store/inspection.py::inspect_file",
+        tests=("store/test_transfer.py", "store/test_inspection.py"),
+    ),
+    Route(
+        name="logs and metrics",
+        doors=("http health.get", "http health.ready", "inside logger"),
+        sink="whoever reads the log: ids and codes, never words of messages",
+        check="engine/work/health.py::check",
+        tests=("flow/test_routes.py::test_log_lines_hold_constant_text",),
+    ),
+    Route(
+        name="people, tokens and sign-in",
+        doors=(
+            *(
+                f"http people.{verb}"
+                for verb in ("list", "get", "invite", "link", "role", "suspend", "resume", "merge", "remove")
+            ),
+            *(f"http tokens.{verb}" for verb in ("list", "create", "rotate", "rotate-owner", "revoke")),
+            *("http compartments.list", "http compartments.create", "http links.create"),
+            *("http browsers.sign-in", "http browsers.sign-out", "http gateways.prove"),
+            *("page pages.shell", "page pages.browsers", "page pages.icon"),
+        ),
+        sink="owners alone; they hold no words of sessions",
+        check="policy/rights.py::decide_act",
+        tests=("gateway/test_matrix.py::test_every_operation_answers_every_caller_as_the_table_says",),
+    ),
+)

@@ -1,0 +1,25 @@
+"""Ids that the runtime draws, replaced by the order in which they first appear to an observer."""
+
+import re
+
+_DRAWN = re.compile(
+    r"\b(?P<prefix>[a-z]{2,6})_[0-9a-f]{31}(?:_[0-9a-f]{48})?\b"  # of runs, messages, tokens and the like
+    r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"  # of children
+    r"|\b[0-9a-f]{32}\b|\b[0-9a-f]{12}\b"  # of new sessions and incarnations
+    r"|\b[a-z2-7]{52}\b"  # cursors, sealed: a cursor in any other form stays as it is
+)
+
+
+class Naming:
+    """The names that one observer's world has given to drawn ids so far."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def plain(self, text: str) -> str:
+        return _DRAWN.sub(self._name, text)
+
+    def _name(self, found: re.Match[str]) -> str:
+        drawn = found[0]
+        kind = found["prefix"] or f"id{len(drawn)}"
+        return self._names.setdefault(drawn, f"<{kind} {len(self._names) + 1}>")
