@@ -896,6 +896,13 @@ BUGS = (
         "engine/test_writing_down.py::test_what_a_cancelled_continuation_repeats_keeps_its_classification[sqlite]",
     ),
     Bug(
+        "a requester may say anything in its turn",
+        "engine/exchanges/turns.py",
+        "may_flow=may_enter(said.made_of,",
+        "may_flow=said.side is Side.REQUESTER or may_enter(said.made_of,",
+        "engine/test_writing_down.py::test_a_requester_that_rose_says_nothing_in_its_turns[sqlite-False]",
+    ),
+    Bug(
         "a requester's turn is not checked",
         "domain/exchange.py",
         "if side is Side.REQUESTER and not around.may_flow:",
