@@ -79,7 +79,7 @@ async def test_a_requester_that_rose_says_nothing_in_its_turns(open_home: OpenHo
         request = to_send("!say hello", "!turn more?", "!announce done", sessionKey=peer.key)
         await desk.answers(request, BOOKS, "!turn the secret")
         await story.settles()
-        assert (ExchangeStage.TURN, 1, "") in await desk.exchanged()
+        assert await desk.exchanged() == [(ExchangeStage.TURN, 1, "")]
         assert "the secret" in await desk.texts()
         heard = await peer.exchanged()
         assert [stage for stage, *_ in heard] == [
