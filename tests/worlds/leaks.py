@@ -42,15 +42,8 @@ LEAKS = (
     Bug(
         "filter after limit",
         "store/sessions.py",
-        """        found += await _list_branch(query, [branch, *conditions], limit)
-    found.sort(""",
-        """        found += await _list_branch(query, conditions, limit)
-    seen = set[object]()
-    for branch in await branches(query, reach):
-        statement = f"SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {branch.text}"
-        seen.update(row[0] for row in await query.fetch_all(statement, branch.values))
-    found = list({each.row: each for each in found if each.row in seen}.values())
-    found.sort(""",
+        "        found += await _list_branch(query, reach.clearance, [branch, *conditions], limit)\n",
+        '        seen = await _list_branch(query, reach.clearance, conditions, limit)\n        statement = f"SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {branch.text}"\n        rows = {row[0] for row in await query.fetch_all(statement, branch.values)}\n        found += [each for each in seen if each.row in rows]\n',
         after("open a session above"),
     ),
     Bug(
@@ -65,14 +58,112 @@ LEAKS = (
         "domain/cursors.py",
         'return base64.b32encode(sealed).rstrip(b"=").decode().lower()',
         'return f"{first}.{second}"',
-        after("open a session above"),
+        "worlds/test_worlds.py::test_no_list_counts_the_rows_of_hidden_sessions",
+    ),
+    Bug(
+        "preview unfiltered",
+        "store/sessions.py",
+        '"s.preview": when(all_of([base, flow("s.preview_", clearance)]), "s.preview")',
+        '"s.preview": when(base, "s.preview")',
+        after("a word above in a participant's room"),
+    ),
+    Bug(
+        "error text",
+        "policy/shown.py",
+        "        error=None,\n",
+        "        error=run.error,\n",
+        after("a failure above in a participant's room"),
     ),
     Bug(
         "search snippet",
         "store/search.py",
         'messages = flow("m.", reach.clearance)',
-        'messages = flow("m.", EVERYTHING)',
+        "messages = ANY",
         after("a word above in a participant's room"),
+    ),
+    Bug(
+        "search order by score",
+        "store/search.py",
+        "AND ({inside.text}) ORDER BY hit.id DESC LIMIT ?",
+        "AND ({inside.text}) ORDER BY hit.id * (1 - 2 * ((SELECT COUNT(*) FROM indexed_messages) % 2)) LIMIT ?",
+        after("say much above"),
+    ),
+    Bug(
+        "announce unchecked",
+        "engine/reports/follow.py",
+        "        may_flow=may_flow,\n        may_word=may_word,\n        is_origin_over",
+        "        may_flow=True,\n        may_word=may_word,\n        is_origin_over",
+        "engine/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel[sqlite]",
+    ),
+    Bug(
+        "requester's turn unchecked",
+        "engine/exchanges/turns.py",
+        "may_flow=may_enter(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),",
+        "may_flow=True,",
+        after("a target reads the books for its sender"),
+    ),
+    Bug(
+        "SSE backlog",
+        "feed/follow.py",
+        'return b"".join(_encoded(self.view, self.clearance, shown))',
+        'return b"".join(_encoded(self.view, EVERYTHING, shown))',
+        "worlds/test_worlds.py::test_who_comes_late_sees_no_more",
+    ),
+    Bug(
+        "live stream after a rise",
+        "feed/follow.py",
+        "frames.append(batch.frame_between(self.view, self.clearance, self.cursor, limit))",
+        "frames.append(batch.frame_between(self.view, EVERYTHING, self.cursor, limit))",
+        after("a word above in a participant's room"),
+    ),
+    Bug(
+        "delta",
+        "engine/runs/context.py",
+        "Delta(self.run.id, self.last_seq, piece, self.made_of)",
+        "Delta(self.run.id, self.last_seq, piece, PUBLIC)",
+        after("a streamed word above in a participant's room"),
+    ),
+    Bug(
+        "spawn at PUBLIC with free text",
+        "engine/children/spawn.py",
+        "attributes=SessionAttributes(label=request.label, taint=parent.taint, clearance=parent.clearance),",
+        "attributes=SessionAttributes(label=request.label, clearance=parent.clearance),",
+        "engine/test_spawn.py::test_a_child_has_its_parents_taint_and_clearance[sqlite]",
+    ),
+    Bug(
+        "accepted against not_found",
+        "engine/exchanges/send.py",
+        "    if isinstance(sides, _Unseen):\n",
+        "    if isinstance(sides, _Unseen) and await rows.find_by_row(tx, sides.requester) is None:\n        return Refusal(NotFound(\"Session not found: 'parent'.\"))\n    if isinstance(sides, _Unseen):\n",
+        after("a requester rises above its child, and one world deletes it"),
+    ),
+    Bug(
+        "reset keeping the workspace",
+        "engine/sessions/resets.py",
+        ", workspace_seq=first_seq)",
+        ")",
+        "engine/test_workspace_flow.py::test_a_reset_begins_an_empty_workspace_and_the_old_one_stays[sqlite]",
+    ),
+    Bug(
+        "ended fork at base",
+        "engine/sessions/forks.py",
+        "command.at_ms, is_described=True, taint=taint)",
+        "command.at_ms, is_described=True)",
+        "engine/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation[sqlite]",
+    ),
+    Bug(
+        "message stored PUBLIC",
+        "policy/flow.py",
+        "return route if is_trusted(standing) else route.distrusted()",
+        "return PUBLIC",
+        after("a word above in a participant's room"),
+    ),
+    Bug(
+        "cap text with a sum",
+        "agents/loop.py",
+        'return _capped(cap_of_it, f"{cap.tokens} tokens")',
+        'return _capped(cap_of_it, f"{spent.tokens} of {cap.tokens} tokens")',
+        "worlds/test_budgets.py::test_a_budget_that_is_used_up_tells_no_sum",
     ),
 )
 

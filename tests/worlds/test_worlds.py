@@ -48,9 +48,16 @@ def test_no_list_counts_the_rows_of_hidden_sessions() -> None:
     assert not (found := confirmed(plans)), "\n\n".join(map(str, found))
 
 
+@requirement("flow:3", "flow:13")
+def test_who_comes_late_sees_no_more() -> None:
+    """The log is read for a late follower while another follows the newest events."""
+    steps = (Step("talk in the room", 1), Step("a word above in a participant's room", 0))
+    assert not (found := confirmed([Plan(7, steps, ("participant: late events",), ())])), "\n\n".join(map(str, found))
+
+
 def around(step: Step) -> tuple[Step, ...]:
     """The act between public ones."""
-    return (Step("talk in the room", 1), Step("say something at length", 2), step, Step("talk in the room", 3))
+    return (Step("talk in the room", 1), Step("say something at length", 2), step, Step("speak to a known session", 3))
 
 
 def plan_about(name: str, seed: int) -> Plan:

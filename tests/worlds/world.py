@@ -199,7 +199,7 @@ async def open_world(home: Path, side: str) -> AsyncGenerator[World]:
     tools = [
         tool(read_books, name="books", effects=["reads"], classification=level),
         tool(break_books, name="torn_books", effects=["reads"], classification=level),
-        tool(burn, name="burn", effects=["deletes"]),
+        tool(burn, name="burn", effects=["deletes"], classification=level),
     ]
     parts = Parts(tools=tools, clock=clock, ids=ids, synchronous="OFF", channels=[FakeChannel()])
     async with open_app(home, Config.model_validate(SETTINGS), parts) as app:
@@ -660,6 +660,19 @@ def _http_question(path: str) -> Question:
     return ask
 
 
+async def _late_events(cast: Cast, number: int) -> str:
+    """The whole log for somebody who comes late, while another follows already."""
+    address = f"/sessions/{cast.key('room')}"
+    bell = f"the late bell rings {cast.plan.seed}-{number}"
+    door, token = cast.world.door, cast.world.ann
+    async with door.follow(f"{address}/history?follow=1", token=token) as early:
+        await cast.app.services.inbox.append(OWNER, cast.target("room"), text_content(bell))
+        await early.until(bell)
+        async with door.follow(f"{address}/events?after=0", token=token) as late:
+            await late.until(bell)
+            return cast.heard(late.text)
+
+
 async def _http_pages(cast: Cast, number: int) -> str:
     return await cast.asks_http_pages("/sessions?limit=1")
 
@@ -686,6 +699,7 @@ QUESTIONS: Mapping[str, Question] = {
     **{f"agent, {way}: list by pages": _paged(way) for way in ("outside", "run")},
     **{f"participant: {name}": _http_question(path) for name, path in _HTTP_QUESTIONS.items()},
     "participant: sessions by pages": _http_pages,
+    "participant: late events": _late_events,
     "stranger: hello": _peer_question("hello"),
     "stranger: list": _peer_question(to_call("sessions_list")),
     "stranger: own history": _peer_question(to_call("sessions_history", sessionKey="current", includeTools=True)),
