@@ -43,7 +43,11 @@ LEAKS = (
         "filter after limit",
         "store/sessions.py",
         "        found += await _list_branch(query, reach.clearance, [branch, *conditions], limit)\n",
-        '        seen = await _list_branch(query, reach.clearance, conditions, limit)\n        statement = f"SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {branch.text}"\n        rows = {row[0] for row in await query.fetch_all(statement, branch.values)}\n        found += [each for each in seen if each.row in rows]\n',
+        """        seen = await _list_branch(query, reach.clearance, conditions, limit)
+        statement = f"SELECT s.id FROM sessions s JOIN incarnations i ON i.id = s.incarnation WHERE {branch.text}"
+        rows = {row[0] for row in await query.fetch_all(statement, branch.values)}
+        found += [each for each in seen if each.row in rows]
+""",
         after("open a session above"),
     ),
     Bug(
@@ -134,7 +138,10 @@ LEAKS = (
         "accepted against not_found",
         "engine/exchanges/send.py",
         "    if isinstance(sides, _Unseen):\n",
-        "    if isinstance(sides, _Unseen) and await rows.find_by_row(tx, sides.requester) is None:\n        return Refusal(NotFound(\"Session not found: 'parent'.\"))\n    if isinstance(sides, _Unseen):\n",
+        """    if isinstance(sides, _Unseen) and await rows.find_by_row(tx, sides.requester) is None:
+        return Refusal(NotFound("Session not found: 'parent'."))
+    if isinstance(sides, _Unseen):
+""",
         after("a requester rises above its child, and one world deletes it"),
     ),
     Bug(

@@ -23,7 +23,7 @@ from tests.worlds.world import (
 
 PAIRS_A_HOME = 25
 """Plans that the same two homes live through, one after the other: what one left behind is there for the next."""
-REPETITIONS = 2
+REPETITIONS = 3
 """How often a difference has to come again."""
 MOST_SHRUNK = 3
 """More failing plans are shown as they are: each takes a while."""

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -147,7 +148,7 @@ class World:
         return seen
 
     def _seen(self, question: str, text: str) -> Seen:
-        return Seen(question, self.naming.plain(text))
+        return Seen(question, self.naming.plain(_ordered_by_time(text) if "search" in question else text))
 
     async def settles(self) -> None:
         """Returns when nothing is at work and nothing waits to be sent."""
@@ -166,6 +167,13 @@ class World:
             target = self.app.services.sessions.target(key)
             self.bound[key] = (await self.app.services.tokens.create(OWNER, target))[1]
         return self.bound[key]
+
+
+def _ordered_by_time(text: str) -> str:
+    """The hits of a search, with those of one moment in an order of their own: which log is indexed first is timing."""
+    hits = text.split("},{")
+    times = [found[1] if (found := re.search(r'"createdAt":(\d+)', hit)) else "" for hit in hits]
+    return "\n".join([*times, *sorted(hit.strip("[]{}") for hit in hits)])
 
 
 async def _count_work(query: Query) -> int:
@@ -690,6 +698,7 @@ QUESTIONS: Mapping[str, Question] = {
         f"agent, {way}: {name}": _tool_question(way, tool, arguments)
         for way in WAYS
         for name, (tool, arguments) in _TOOL_QUESTIONS.items()
+        if way == "outside" or name != "search for public words"  # its order would stand in the log of the session
     },
     **{
         f"child, {way}: {name}": _tool_question(way, tool, arguments, "KID")
