@@ -73,7 +73,7 @@ ROUTES = (
         name="rows of sessions over HTTP",
         doors=("http sessions.list", "http sessions.get", "page pages.sessions", "page pages.header"),
         sink="the clearance of the person or token",
-        check=REACH,
+        check="policy/shown.py::shown_session",
         tests=(WORLDS, "gateway/test_matrix.py::test_every_operation_answers_every_caller_as_the_table_says"),
     ),
     Route(
@@ -86,8 +86,11 @@ ROUTES = (
             "page pages.between",
         ),
         sink="the clearance of the person or token, event by event",
-        check=REACH,
-        tests=(WORLDS,),
+        check="policy/reach.py::decide_participation",
+        tests=(
+            WORLDS,
+            "gateway/test_clearances.py::test_a_person_reads_a_session_that_rose_event_by_event",
+        ),
     ),
     Route(
         name="events over HTTP: backlog, live, and pieces of replies",
@@ -98,8 +101,11 @@ ROUTES = (
             "view gateway/sse.py::event_view",
         ),
         sink="the clearance of the subscriber, when an event is sent",
-        check=REACH,
-        tests=(WORLDS,),
+        check="feed/follow.py::_encoded",
+        tests=(
+            WORLDS,
+            "gateway/test_clearances.py::test_an_open_stream_follows_a_clearance_that_changes",
+        ),
     ),
     Route(
         name="streams of embedding programs",
@@ -126,7 +132,7 @@ ROUTES = (
         name="runs: reply, error, code, usage, times",
         doors=("http runs.list", "http runs.get", "http runs.wait", "http runs.cancel"),
         sink="the clearance of the person or token",
-        check=REACH,
+        check="policy/shown.py::shown_run",
         tests=(WORLDS,),
     ),
     Route(
@@ -134,7 +140,10 @@ ROUTES = (
         doors=("http sessions.post",),
         sink="the clearance of the sender, and the taint for the message itself",
         check="policy/flow.py::classify_message",
-        tests=(WORLDS,),
+        tests=(
+            WORLDS,
+            "gateway/test_clearances.py::test_answers_that_wait_are_withheld_whole",
+        ),
     ),
     Route(
         name="messages that are only stored",
@@ -184,6 +193,7 @@ ROUTES = (
         tests=(
             f"{RUNS}::test_a_reset_begins_at_the_base_again",
             f"{RUNS}::test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint",
+            "engine/test_workspace_flow.py::test_a_reset_begins_an_empty_workspace_and_the_old_one_stays",
         ),
     ),
     Route(
@@ -191,14 +201,14 @@ ROUTES = (
         doors=("http sessions.fork", "event engine/sessions/forks.py::copy"),
         sink="the new session, whose taint is that of what it copies",
         check="engine/sessions/forks.py::fork_session",
-        tests=("engine/test_transcript.py",),
+        tests=("engine/test_ceilings.py::test_a_fork_of_an_ended_id_has_the_taint_of_that_incarnation",),
     ),
     # Between sessions.
     Route(
         name="send, its reply, error and failure record",
         doors=("tool sessions_send", "run engine/exchanges/send.py::_store"),
         sink="the target's taint for the message; the sender's for the reply",
-        check="policy/flow.py::decide_flow",
+        check="policy/flow.py::decide_write",
         tests=(
             WORLDS,
             "engine/test_exchanges.py::test_words_do_not_flow_down",
@@ -207,10 +217,19 @@ ROUTES = (
     ),
     Route(
         name="turns of an exchange, both ways",
-        doors=("run engine/exchanges/turns.py::_queue",),
+        doors=(
+            "run engine/exchanges/turns.py::_queue",
+            "run engine/exchanges/sealed.py::open_sealed",
+        ),
         sink="the taint of the side whose turn it is",
         check="engine/exchanges/turns.py::_text_from_action",
-        tests=(WORLDS, f"{RUNS}::test_the_notice_that_words_are_withheld_raises_nobody"),
+        tests=(
+            WORLDS,
+            f"{RUNS}::test_the_notice_that_words_are_withheld_raises_nobody",
+            "engine/test_writing_down.py::test_a_requester_that_rose_says_nothing_in_its_turns",
+            "engine/test_writing_down.py::test_a_target_that_rises_in_its_turn_leaves_only_the_notice",
+            "engine/test_writing_down.py::test_a_child_does_not_learn_that_its_risen_requester_was_deleted",
+        ),
     ),
     Route(
         name="announce turn to a channel",
@@ -220,7 +239,22 @@ ROUTES = (
         ),
         sink="the clearance of the place",
         check="policy/sinks.py::of_place",
-        tests=("engine/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel",),
+        tests=(
+            "engine/test_outgoing_flow.py::test_data_leaves_if_it_flows_to_the_meet_of_channel_and_recipient",
+            "engine/test_outgoing_flow.py::test_a_reply_that_may_not_go_to_its_place_is_held_back_when_it_is_queued",
+            "engine/test_spawn.py::test_a_child_above_its_requester_says_nothing_to_that_ones_channel",
+        ),
+    ),
+    Route(
+        name="messages to people and places",
+        doors=("tool message", "delivery engine/deliveries/outgoing.py::send_out"),
+        sink="the meet of the channel and the recipient; an unknown recipient is PUBLIC",
+        check="engine/deliveries/outgoing.py::_refuse",
+        tests=(
+            "tools/test_message.py::test_a_message_carries_nothing_to_a_place_that_may_not_have_it",
+            "tools/test_message.py::test_a_persons_data_goes_to_that_person_alone",
+            "tools/test_message.py::test_an_unknown_channel_and_an_unknown_recipient_get_one_answer",
+        ),
     ),
     Route(
         name="spawn: task, attachments, forked context",
@@ -291,25 +325,34 @@ ROUTES = (
         name="results of Python functions",
         doors=("event engine/runs/context.py::record_result",),
         sink="the session's ceiling",
-        check="engine/ledger/append.py::_raise_taint",
+        check="policy/flow.py::admitted",
         tests=(
             f"{RUNS}::test_a_result_raises_the_session_with_an_event_before_it",
             f"{RUNS}::test_a_failing_tool_leaves_what_it_declares",
+            "engine/test_ceilings.py::test_a_source_above_the_ceiling_is_refused_before_the_call",
+            "engine/test_ceilings.py::test_a_result_that_turns_out_to_be_above_the_ceiling_is_withheld",
         ),
     ),
     Route(
         name="arguments and results of MCP servers",
         doors=("inside mcp/client.py",),
         sink="the server's clearance for arguments; the ceiling for results",
-        check="config/config.py::classification_of_server",
-        tests=("mcp/test_client.py",),
+        check="agents/call_flow.py::refuse_call",
+        tests=(
+            "engine/test_ceilings.py::test_a_call_carries_no_more_than_its_tool_may_have",
+            "mcp/test_client.py",
+        ),
     ),
     Route(
         name="commands, and the workspace",
         doors=("tool run_command", "inside engine/sessions/workspaces.py"),
         sink="commands with network or on the host; whoever reads the workspace is raised",
-        check="config/config.py::classification_of_commands",
-        tests=("tools/test_run_command.py", "engine/test_workspaces.py"),
+        check="agents/call_flow.py::carried_by",
+        tests=(
+            "engine/test_workspace_flow.py::test_a_command_on_the_host_takes_no_more_along_than_its_clearance",
+            "engine/test_workspace_flow.py::test_whoever_reads_a_workspace_rises_to_what_it_was_made_of",
+            "engine/test_workspace_flow.py::test_a_command_that_may_leave_takes_the_workspace_along",
+        ),
     ),
     Route(
         name="calls that wait for approval",
@@ -335,7 +378,7 @@ ROUTES = (
         doors=("model agents/provider.py",),
         sink="the provider's clearance",
         check="policy/sinks.py::of_provider",
-        tests=("agents/test_provider.py",),
+        tests=("engine/test_ceilings.py::test_a_prompt_above_its_providers_clearance_is_not_sent",),
     ),
     Route(
         name="models of this machine",
@@ -358,11 +401,15 @@ ROUTES = (
             "http deliveries.list",
             "http deliveries.get",
             "http deliveries.retry",
-            "event engine/deliveries/deliveries.py::_tell",
+            "event engine/deliveries/outbox.py::tell",
         ),
         sink="the clearance of the place, when queued and when claimed",
         check="engine/deliveries/deliveries.py::claim_delivery",
-        tests=("engine/test_deliveries.py",),
+        tests=(
+            "engine/test_outgoing_flow.py::test_a_text_is_checked_when_it_is_claimed_and_suppressed_with_an_event",
+            "engine/test_outgoing_flow.py::test_a_waiting_text_is_held_back_once_its_recipient_may_not_have_it_any_more",
+            "engine/test_outgoing_flow.py::test_a_suppressed_text_is_checked_again_when_the_owner_retries_it",
+        ),
     ),
     Route(
         name="tool calls from outside",
@@ -371,8 +418,9 @@ ROUTES = (
         check="agents/calls.py::call",
         tests=(
             WORLDS,
+            "engine/test_ceilings.py::test_an_answer_above_the_caller_outside_is_withheld",
+            "gateway/test_clearances.py::test_a_session_with_data_above_a_caller_answers_no_calls_of_theirs",
             "mcp/test_server.py",
-            "tools/test_hidden_is_missing.py::test_every_tool_answers_alike_for_hidden_and_for_missing",
         ),
     ),
     Route(
@@ -420,7 +468,7 @@ ROUTES = (
                 for verb in ("list", "get", "invite", "link", "role", "suspend", "resume", "merge", "remove")
             ),
             *(f"http tokens.{verb}" for verb in ("list", "create", "rotate", "rotate-owner", "revoke")),
-            *("http compartments.list", "http compartments.create", "http links.create"),
+            *("http people.patch", "http compartments.list", "http compartments.create", "http links.create"),
             *("http browsers.sign-in", "http browsers.sign-out", "http gateways.prove"),
             *("page pages.shell", "page pages.browsers", "page pages.icon"),
         ),

@@ -17,14 +17,6 @@ PARTS = 4
 """The routes in so many tests, which can run beside each other."""
 A_FEW = (1, 4, 12, 16, 17, 19, 20, 21)
 """Pairs for each day: up, down, a compartment on either side, two persons, one, and the same one."""
-OPEN = frozenset(
-    {
-        *("row over HTTP", "rows over HTTP", "history over HTTP", "transcript over HTTP", "tree over HTTP"),
-        *("trees over HTTP", "runs over HTTP", "search over HTTP", "page", "page of sessions"),
-        *("events over HTTP, backlog and live", "replies through a channel"),
-    }
-)
-"""Routes on which canaries still get out, or legal data is lost. Each is, or it no longer belongs here."""
 LEAST_ROUTES = 32
 
 
@@ -33,7 +25,8 @@ LEAST_ROUTES = 32
 async def test_no_canary_gets_out_and_what_may_flow_arrives(tmp_path: Path, part: int, *, is_proof: bool) -> None:
     report = await attack(tmp_path / "home", routes=ROUTES[part::PARTS], pairs=None if is_proof else A_FEW)
     print(report)
-    assert {found.route for found in (*report.leaks, *report.lost)} == OPEN & report.tried.keys(), str(report)
+    assert not report.leaks, str(report)
+    assert not report.lost, str(report)
     assert report.tried.keys() == {route.name for route in ROUTES[part::PARTS]}
 
 

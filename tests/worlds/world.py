@@ -409,7 +409,7 @@ async def _spawn_above(cast: Cast, step: Step) -> None:
 
 
 async def _send_down(cast: Cast, step: Step) -> None:
-    for name in ("peer", "desk", "room"):
+    for name in ("peer", "desk"):
         arguments = {"sessionKey": cast.key(name), "message": cast.words(step), "timeoutSeconds": 0}
         await cast.posts("vault", to_call("sessions_send", **arguments))
         await cast.world.settles()

@@ -12,8 +12,8 @@ from antiphon.policy.flow import may_enter
 def shown_session(session: Session, clearance: Classification) -> Session:
     """The row without what was made of data that may not go to the reader.
 
-    Preview and description have classifications of their own; how its runs ended and what they used is made of all that
-    they took in.
+    Preview and description have classifications of their own, and its names that of its base. How its runs ended and
+    what they used is made of all that they took in.
     """
     made_of = (session.base, session.preview_made_of, session.description_made_of, session.taint)
     base, preview, description, taint = (may_enter(each, clearance) for each in made_of)
@@ -21,6 +21,8 @@ def shown_session(session: Session, clearance: Classification) -> Session:
         return session
     shown = replace(
         session,
+        label=session.label if base else None,
+        display_name=session.display_name if base else None,
         preview=session.preview if base and preview else None,
         description=session.description if base and description else None,
     )

@@ -134,6 +134,8 @@ def _summary_for(clearance: Classification) -> Condition:
         return Condition(_SUMMARY.text)
     base, taint = flow("s.base_", clearance), flow("i.taint_", clearance)
     hidden = {
+        "s.label": when(base, "s.label"),
+        "s.display_name": when(base, "s.display_name"),
         "s.description": when(all_of([base, flow("s.description_", clearance)]), "s.description"),
         "s.preview": when(all_of([base, flow("s.preview_", clearance)]), "s.preview"),
         "s.cost_microusd": when(all_of([base, taint]), "s.cost_microusd"),
