@@ -9,14 +9,16 @@ import pytest
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
-from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level, join_all
+from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification, Level, NamedClassification, join_all
 from antiphon.domain.errors import Denied
 from antiphon.domain.event import EventType
 from antiphon.domain.message import text_content
+from antiphon.domain.person import Identity, PersonRole
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.sessions.inbox import Envelope
 from antiphon.engine.sessions.sessions import SessionAttributes, session_columns
+from antiphon.store import people as store_people
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
@@ -258,10 +260,10 @@ async def test_a_child_is_not_spawned_above_its_clearance(open_home: OpenHome) -
 @requirement("flow:3")
 async def test_an_answer_above_the_caller_outside_is_withheld(open_home: OpenHome) -> None:
     desk = Desk()
-    async with telling(open_home, desk.parts, access__roles__guest__tools=["books", "publish"]) as story:
+    async with telling(open_home, desk.parts, access__roles__guest__tools=["books", "look_up"]) as story:
         session = await story.opens("desk")
         await session.admits(GUEST)
-        assert (await session.calls("publish", principal=GUEST, text="x"))["result"] == "published x"
+        assert (await session.calls("look_up", principal=GUEST, word="x"))["result"] == "found x"
         assert await session.calls("books", principal=GUEST) == {"status": "withheld"}
         assert (await session.calls("books"))["result"] == "the books"
         assert (await session.session()).taint == PUBLIC
@@ -291,3 +293,25 @@ async def test_everything_is_the_ceiling_of_a_session_without_place_and_clearanc
     async with telling(open_home, desk.parts) as story:
         session = await story.opens("desk", taint=EVERYTHING)
         assert (await session.answers(to_call("books"))).reply == "the books"
+
+
+@requirement("flow:2", "flow:7")
+async def test_a_session_takes_in_what_its_channel_and_the_person_there_may_have(open_home: OpenHome) -> None:
+    desk = Desk()
+    door = {"secret": "0123456789abcdef", "clearance": {"level": "CONFIDENTIAL"}}
+    async with telling(open_home, desk.parts, channels={"webhook": {"door": door}}) as story:
+        people, database = story.app.services.people, story.app.database
+        at_door = DeliveryContext(channel="webhook", to="7", account_id="door")
+        session = await story.opens("desk")
+        await story.app.services.sessions.open(OWNER, session.target, place=at_door)
+        assert code_of((await session.answers(to_call("books"))).reply) == "above_clearance"
+        ann = (await people.invite(OWNER, "Ann", PersonRole.USER)).person.id
+        identity = Identity(channel="webhook", account="door", platform_id="7")
+        await database.run(store_people.insert_identity, identity, ann, 0)
+        assert code_of((await session.answers(to_call("books"))).reply) == "above_clearance"
+        await people.clear(OWNER, ann, NamedClassification(level=Level.CONFIDENTIAL))
+        assert (await session.answers(to_call("books"))).reply == "the books"
+        assert (await session.session()).taint == SECRET
+        await people.clear(OWNER, ann, None)
+        run = await session.answers("hello")
+        assert (run.status, run.code) == (RunStatus.ERROR, "place_clearance")

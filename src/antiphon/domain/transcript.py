@@ -243,12 +243,15 @@ class Transcript:
     def _made_of_entry(self, entry: Entry) -> Classification:
         """What a settled entry was made of, with the results that have come since."""
         if isinstance(entry, Step):
-            return join_all((entry.made_of, *self._made_of_results(entry)))
+            if not self._results_made_of:
+                return entry.made_of
+            return join_all((entry.made_of, *self._made_of_results(entry, len(entry.message.calls))))
         return entry.classification
 
-    def _made_of_results(self, step: Step) -> tuple[Classification, ...]:
-        calls = range(len(step.message.calls))
-        return tuple(self._results_made_of.get((step.seq, index), PUBLIC) for index in calls)
+    def _made_of_results(self, step: Step, count: int) -> tuple[Classification, ...]:
+        if not self._results_made_of:
+            return (PUBLIC,) * count
+        return tuple(self._results_made_of.get((step.seq, index), PUBLIC) for index in range(count))
 
     def prompt_for(self, run_id: RunId) -> list[Entry]:
         """Entries in model order: earlier runs, then this run's messages and steps. Contract: runs 9.
@@ -339,7 +342,7 @@ class Transcript:
             message=step.message,
             results=results,
             made_of=step.made_of,
-            results_made_of=self._made_of_results(step),
+            results_made_of=self._made_of_results(step, len(results)),
         )
 
 
