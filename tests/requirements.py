@@ -167,7 +167,10 @@ REQUIREMENTS = {
     "spawn:8": Requirement("Parents wait, yield and govern children instead of polling."),
     "agents_list:1": Requirement("agents_list tells which agents may be spawned, the requester first."),
     "session_status:1": Requirement("session_status tells one session's state, gated like a read."),
-    "message:1": Requirement("message sends to a channel past hooks, send policy and flow.", CHANNELS),
+    "message:1": Requirement(
+        "message sends to a channel past hooks, send policy and flow.",
+        remaining="hooks come with information flow; more channels come with channels",
+    ),
     "summarize:1": Requirement("summarize gives a summary with the join of its inputs.", TOOLS),
     "simulate:1": Requirement("simulate_tool_call answers by the enforcing pipeline, without effects.", FLOW),
     "foreign_tools:1": Requirement(
@@ -244,7 +247,7 @@ REQUIREMENTS = {
     ),
     "flow:4": Requirement(
         "Sending down is refused; writing up blindly is always accepted.",
-        remaining="blind write-up to a requester that rose above its child comes with information flow",
+        remaining="a send of the owner that parks as a release comes with releases",
     ),
     "flow:5": Requirement(
         "A child starts at its parent's taint, with at most its clearance.",
@@ -254,7 +257,10 @@ REQUIREMENTS = {
         "A result above the parent becomes a notice, to be accepted or released.",
         remaining="accepting and releasing come with information flow",
     ),
-    "flow:7": Requirement("What leaves must flow to the meet of channel and recipient."),
+    "flow:7": Requirement(
+        "What leaves must flow to the meet of channel and recipient.",
+        remaining="the members of groups come with the groups of channels",
+    ),
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",
         remaining="working memory, columns and the results of runs come with information flow",
@@ -263,7 +269,7 @@ REQUIREMENTS = {
     "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),
     "flow:11": Requirement("Only the owner declassifies, exact bytes to one destination, once.", FLOW),
     "flow:12": Requirement("Effects, denials and reads are audited in a chain that can be verified.", FLOW),
-    "flow:13": Requirement("Data above an observer changes nothing that the observer sees.", FLOW),
+    "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
     "flow:14": Requirement("Presets give people this without the words; refusals are explained plainly.", FLOW),
     # 13. Gateway
     "gateway:1": Requirement("History pages over HTTP, and SSE that follows exactly once from a cursor."),

@@ -64,6 +64,7 @@ from antiphon.engine.children.spawn import Spawns
 from antiphon.engine.children.wait import Joins
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
+from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
@@ -107,6 +108,7 @@ from antiphon.store.migrations import StoreUnusable
 from antiphon.store.processes import Process
 from antiphon.store.sqlite import Connect, connect_sqlite
 from antiphon.tools.agents_list import agents_list
+from antiphon.tools.message import message
 from antiphon.tools.run_command import run_command
 from antiphon.tools.session_status import session_status
 from antiphon.tools.sessions_history import sessions_history
@@ -359,6 +361,7 @@ def _build(
     callers = Callers(database, rules)
     cursors = Cursors(home_key)
     own_tools = _session_tools(views, search, exchanges, children, rules=rules, clock=clock, cursors=cursors)
+    own_tools.append(message(OutgoingMessages(database, rules, channels.keys(), clock=clock)))
     mode = config.tools.run_command.mode
     if mode is not CommandMode.OFF:
         own_tools.append(
@@ -436,7 +439,7 @@ def _build(
         database=database,
         workspaces=workspaces,
         deliverer=deliverer,
-        timers=Timers(database, notifier, workspaces, clock),
+        timers=Timers(database, notifier, workspaces, rules, clock=clock),
         webhook_inbox=WebhookInbox(
             base.webhooks,
             services,

@@ -99,6 +99,8 @@ class Kind(StrEnum):
     """A platform's id, which becomes one segment of a key."""
     ROW = "antiphon.policy.reach.decide_participation "
     """A run, a delivery, a token: found in the database, and told only to those who may know of its session."""
+    RECIPIENT = "antiphon.engine.deliveries.outgoing.send_out"
+    """Somebody outside: found among the linked accounts, never opened by the name itself."""
     ORIGIN = "antiphon.gateway.guard.Guard"
     """An address that a request says it is for, or comes from: compared, never opened."""
     CREDENTIAL = "antiphon.gateway.authentication.Authentication"
@@ -115,12 +117,13 @@ _TOOLS: dict[Kind, str] = {
     Kind.MODEL: "sessions_spawn model",
     Kind.FILE_NAME: "sessions_spawn attachments.name",
     Kind.PROGRAM: "run_command command",
+    Kind.RECIPIENT: "message channel | message recipient",
     Kind.SESSION: (
         "session_status sessionKey | sessions_history sessionKey | sessions_send sessionKey | "
         "sessions_send label | sessions_list label | sessions_list search | subagents target | sessions_wait runIds"
     ),
     Kind.STORED: (
-        "sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
+        "message text | sessions_search query | sessions_send message | sessions_spawn attachAs.mountPath | "
         "sessions_spawn attachments.content | sessions_spawn attachments.mimeType | sessions_spawn label | "
         "sessions_spawn task | sessions_yield message | subagents message"
     ),

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from antiphon.agents.toolset import ToolContext
-from antiphon.app import App, Parts
-from antiphon.domain.classification import Classification, Level
+from antiphon.agents.toolset import tool
+from antiphon.app import Parts
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import RunStatus
-from antiphon.store import sessions as rows
-from antiphon.store.database import Query, Transaction
+from antiphon.store.database import Query
 from tests.channels.fake_channel import NAME, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -22,24 +20,13 @@ from tests.story import NESTED, telling
 pytestmark = pytest.mark.anyio
 
 
-class Rising:
-    """A tool by which its session learns something above its requester."""
+def learn() -> str:
+    """Learns a secret."""
+    return "learnt"
 
-    def __init__(self) -> None:
-        self.app: App | None = None
 
-    async def learn(self, context: ToolContext) -> str:
-        """Learns a secret."""
-        assert self.app is not None
-        session = context.caller.session
-
-        async def rise(tx: Transaction) -> None:
-            own = await rows.find_by_row(tx, session)
-            assert own is not None
-            await rows.set_taint(tx, own.id, Classification(Level.CONFIDENTIAL))
-
-        await self.app.database.run(rise, sessions=(session,))
-        return "learnt"
+RISING = tool(learn, effects=["reads"], classification={"level": "CONFIDENTIAL"})
+"""A tool by which its session learns something above its requester."""
 
 
 @requirement("spawn:7", "spawn:8")
@@ -64,12 +51,11 @@ async def test_an_announce_turn_may_spawn_and_yield_and_is_sent_when_it_has_gone
 async def test_a_requester_that_may_not_read_the_result_says_so_where_it_was_asked(
     open_home: OpenHome, is_late: bool
 ) -> None:
-    channel, tool = FakeChannel(), Rising()
+    channel = FakeChannel()
     learning: list[dict[str, Any]] = [{"calls": [{"name": "learn"}]}]
     turns = [[{"text": "fine"}], [*learning, {"text": "the secret"}]] if is_late else [[*learning, {"text": "secret"}]]
     task = "!sleep 0" if is_late else "go"
-    async with telling(open_home, Parts(channels=[channel], tools=[tool.learn])) as story:
-        tool.app = story.app
+    async with telling(open_home, Parts(channels=[channel], tools=[RISING])) as story:
         boss = await story.opens("boss")
         await boss.speaks_at("room A", NAME)
         spawn = to_spawn(task, model=story.script(*turns))

@@ -11,6 +11,7 @@ import pytest
 from antiphon.app import App, Parts, open_app
 from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import Delivery, DeliveryStatus
 from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.message import text_content
@@ -86,6 +87,7 @@ async def queue(app: App, texts: list[tuple[DeliveryContext, str]]) -> None:
                 run_id=None,
                 place=place,
                 text=text,
+                made_of=PUBLIC,
             )
             await insert(tx, delivery, app.services.clock.now_ms())
 

@@ -23,7 +23,6 @@ from antiphon.engine.children.due import LATER_MS
 from antiphon.engine.children.wait import MARGIN
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import ConstantRunner, RunEnding
-from antiphon.store import sessions as rows
 from antiphon.store import spawns
 from antiphon.store.database import Query
 from tests.channels.fake_channel import NAME, FakeChannel
@@ -31,6 +30,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_spawn, wait_at
 from tests.engine.stage import HeldRunner, ManualClock
+from tests.engine.test_classified_runs import BOOKS, PARTS
 from tests.story import NESTED, telling
 
 pytestmark = pytest.mark.anyio
@@ -617,14 +617,12 @@ async def test_a_child_that_is_busy_when_its_time_comes_is_put_away_later(open_h
 
 @requirement("spawn:7", "flow:6")
 async def test_a_child_above_its_requester_says_nothing_to_that_ones_channel(open_home: OpenHome) -> None:
-    channel, task = FakeChannel(), f"{wait_at('child')}\n!fail the hidden"
-    async with telling(open_home, Parts(channels=[channel], retry=RetryPolicy(attempts=1))) as story:
+    channel, task = FakeChannel(), f"{BOOKS}\n!fail the hidden"
+    parts = Parts(tools=PARTS.tools, channels=[channel], retry=RetryPolicy(attempts=1))
+    async with telling(open_home, parts) as story:
         boss = await story.opens("boss")
         await boss.speaks_at("the room", NAME)
         await boss.answers(to_spawn(task), "!say <NO_REPLY>")
-        (child,) = await boss.children()
-        await story.app.database.run(rows.set_taint, (await child.session()).id, Classification(Level.CONFIDENTIAL))
-        story.opens_gate("child")
         await story.settles()
         await channel.until_asked(1)
         (record,) = await boss.records()
@@ -634,12 +632,9 @@ async def test_a_child_above_its_requester_says_nothing_to_that_ones_channel(ope
 
 @requirement("spawn:7", "flow:6")
 async def test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level(open_home: OpenHome) -> None:
-    async with telling(open_home) as story:
+    async with telling(open_home, PARTS) as story:
         boss = await story.opens("boss")
-        child = await boss.spawns(wait_at("child", "the secret"))
-        secret = Classification(Level.CONFIDENTIAL)
-        await story.app.database.run(rows.set_taint, (await child.session()).id, secret)
-        story.opens_gate("child")
+        child = await boss.spawns(BOOKS, "!say the secret")
         waited = await boss.calls("sessions_wait", runIds=[child.run_id])
         assert waited["runs"] == [{"runId": child.run_id, "status": "ok", "withheld": True}]
         (record,) = await boss.records()

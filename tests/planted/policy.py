@@ -233,7 +233,7 @@ BUGS = (
     Bug(
         "session tools ask",
         "policy/approvals.py",
-        "    if tool in SESSION_TOOLS:\n        return ALLOW\n",
+        "    if tool in NEVER_ASK:\n        return ALLOW\n",
         "",
         "policy/test_approvals.py::test_session_tools_never_ask[sessions_send]",
     ),

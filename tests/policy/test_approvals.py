@@ -7,7 +7,7 @@ from antiphon.domain.agent import Effect
 from antiphon.domain.person import PersonRole
 from antiphon.policy.approvals import ApprovalRules, NeedsApproval, decide_call, problem_of_pattern
 from antiphon.policy.decision import ALLOW
-from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.session_tools import MESSAGE_TOOL, NEVER_ASK
 from antiphon.policy.standing import Standing
 from tests.claims import requirement
 
@@ -73,14 +73,24 @@ def test_every_effect_beyond_reading_asks_unless_an_owner_caused_it(standing: St
         assert isinstance(decision, NeedsApproval) is asks
         assert decide_call(ApprovalRules(people=()), "tidy", {effect}, standing, is_from_server=False) is ALLOW
     assert decide_call(DEFAULT, "look", {Effect.READS}, standing, is_from_server=False) is ALLOW
-    for tool in SESSION_TOOLS:
+    for tool in NEVER_ASK:
         assert decide_call(DEFAULT, tool, set(Effect), standing, is_from_server=False) is ALLOW
 
 
-@pytest.mark.parametrize("tool", sorted(SESSION_TOOLS))
+@pytest.mark.parametrize("tool", sorted(NEVER_ASK))
 def test_session_tools_never_ask(tool: str) -> None:
     rules = ApprovalRules(require=("*", "mcp:*", *(f"effect:{effect.value}" for effect in Effect)))
     assert decide_call(rules, tool, set(Effect), MADE_OWNER, is_from_server=False) is ALLOW
+
+
+def test_a_message_to_somebody_outside_asks_like_any_tool_that_leaves() -> None:
+    user = Standing(principal=OWNER, role=PersonRole.USER)
+    leaves = {Effect.LEAVES}
+    assert decide_call(DEFAULT, MESSAGE_TOOL, leaves, MADE_OWNER, is_from_server=False) is ALLOW
+    assert isinstance(decide_call(DEFAULT, MESSAGE_TOOL, leaves, user, is_from_server=False), NeedsApproval)
+    always = ApprovalRules(require=("message",))
+    assert isinstance(decide_call(always, MESSAGE_TOOL, leaves, MADE_OWNER, is_from_server=False), NeedsApproval)
+    assert problem_of_pattern("message") is None
 
 
 @pytest.mark.parametrize(

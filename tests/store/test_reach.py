@@ -11,7 +11,7 @@ import pytest
 
 import antiphon.store
 from antiphon.domain.actor import Principal, PrincipalKind
-from antiphon.domain.classification import Classification, Level
+from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
@@ -169,6 +169,7 @@ async def _queue_text(tx: Transaction, session: Session, run_id: RunId) -> None:
         run_id=run_id,
         place=DeliveryContext(channel="nowhere", to=str(session.row)),
         text="hello",
+        made_of=PUBLIC,
     )
     await deliveries.insert(tx, delivery, at_ms=1)
 

@@ -38,7 +38,7 @@ from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
 from antiphon.policy.flow import may_enter
 from antiphon.policy.rights import is_guest, may_call
-from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.session_tools import NEVER_ASK
 from antiphon.policy.standing import Standing
 
 JOINED = (
@@ -220,7 +220,7 @@ def effects_of(tool: Tool, *, is_walled: bool) -> frozenset[Effect]:
 
 def may_ask(tool: Tool) -> bool:
     """Whether calls of the tool ever ask for an approval, unless a pattern names a tool that only reads."""
-    return tool.schema.name not in SESSION_TOOLS and not tool.effects <= {Effect.READS}
+    return tool.schema.name not in NEVER_ASK and not tool.effects <= {Effect.READS}
 
 
 def is_same(call: OpenCall, tool: Tool, asked: AskedCall, workspace: str) -> bool:

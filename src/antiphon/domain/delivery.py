@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
 
@@ -15,6 +16,12 @@ FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(minutes=10)
 LONGEST_WISH = timedelta(hours=1)
 """The longest pause that a platform may ask for, because later texts wait as long."""
+FLOW = "flow"
+"""The code of a text that was suppressed because of what it was made of."""
+NOT_CLEARED = (
+    "The text was made of data that may not go to this place. Set a clearance for the channel and link the recipient's "
+    "account to a person with that clearance; then retry the delivery."
+)
 
 
 class DeliveryStatus(StrEnum):
@@ -23,7 +30,7 @@ class DeliveryStatus(StrEnum):
     """A process is sending it, or was sending it when it died."""
     SENT = "sent"
     SUPPRESSED = "suppressed"
-    """Policy forbade it when it was claimed."""
+    """Policy forbade it when it was queued or claimed."""
     DEAD = "dead"
     """Given up; the owner sees it and may retry it."""
 
@@ -43,6 +50,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     run_id: RunId | None
     place: DeliveryContext
     text: str
+    made_of: Classification
+    """What the text was made of."""
     status: DeliveryStatus
     attempts: int = 0
     """Claims since it was queued, or since the owner queued it again. With the process they identify one claim."""

@@ -20,6 +20,9 @@ from antiphon.domain.silence import is_silent
 class ExchangeState(StrEnum):
     """What an exchange waits for."""
 
+    SEALED = "sealed"
+    """Its request, of which the caller learns nothing more, waits to be put into the target's log."""
+
     REQUEST = "request"
     """The target's answer to the request."""
     ANSWERED = "answered"
@@ -29,6 +32,10 @@ class ExchangeState(StrEnum):
     ANNOUNCE = "announce"
     """The target's text for its own channel."""
     DONE = "done"
+
+
+BLIND = "blind"
+"""The code of a request to the caller's requester, which it may know but not see: nothing comes back of it."""
 
 
 class Side(StrEnum):
@@ -73,6 +80,11 @@ class Exchange(Struct, frozen=True, kw_only=True):
     code: str | None = None
     """Why it ended early."""
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the caller learns nothing of what became of it. Contract: flow 4."""
+        return self.code == BLIND
+
     def side(self, session: SessionRow) -> Side:
         return Side.TARGET if session == self.target else Side.REQUESTER
 
@@ -97,7 +109,7 @@ class Surroundings:
     is_taken: bool
     """Whether the requester's call takes the first reply as its result."""
     may_flow: bool
-    """Whether the requester may read what the target says."""
+    """Whether the side that did not say it may read what the ended run said."""
     may_go_on: bool
     """Whether more turns may begin: both incarnations are present, and the chain has tokens left."""
     can_announce: bool
@@ -162,9 +174,14 @@ def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) ->
 
 
 def on_requester_ended(exchange: Exchange, around: Surroundings, *, has_result: bool) -> ExchangeTransition:
-    """Handles the end of the requester's run after its call was answered: turn 1 may begin."""
+    """Handles the end of the requester's run after its call was answered: turn 1 may begin.
+
+    Its prompt is the first reply only if the requester lacks it as the result; then it must be allowed to have it.
+    """
     assert exchange.stage is ExchangeState.ANSWERED
     assert exchange.first_reply is not None
+    if not has_result and not around.may_flow:
+        return _finish(replace(exchange, is_withheld=True), (RecordWords(Side.REQUESTER, None),), around)
     return _first_turn(exchange, around, words=None if has_result else exchange.first_reply)
 
 
@@ -175,8 +192,11 @@ def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Ex
         return _finish(exchange, (), around)
     side = _side_of(exchange.turn)
     other = _side_of(exchange.turn + 1)
+    if side is Side.REQUESTER and not around.may_flow:
+        # A write-down: the target learns no more of it than of a turn that was skipped. Contract: flow 4.
+        return _finish(exchange, (), around)
     exchange = replace(exchange, latest_reply=ended.reply)
-    if side is Side.TARGET and not around.may_flow:
+    if not around.may_flow:
         return _finish(exchange, (RecordWords(Side.REQUESTER, None),), around)
     if exchange.turn >= exchange.max_turns or not around.may_go_on:
         return _finish(exchange, (RecordWords(other, ended.reply),), around)

@@ -36,8 +36,7 @@ class Finding:
     session_id: str
     status: RunStatus
     error: str | None
-    result: str | None
-    """None if it may not flow to the requester."""
+    result: str
     source: ResultSource
     notes: tuple[str, ...]
     runtime_ms: int
@@ -85,8 +84,6 @@ def read_record(parts: Sequence[Part]) -> Record | None:
 
 def record_parts(finding: Finding) -> tuple[Part, ...]:
     """Three texts: before the result, the result, after the result. Contract: spawn 7."""
-    if finding.result is None:
-        return _withheld_parts(finding)
     result = finding.result or NO_RESULT
     notes = list(finding.notes)
     if finding.result and finding.source in _SOURCE_NOTES:
@@ -98,9 +95,9 @@ def record_parts(finding: Finding) -> tuple[Part, ...]:
     return (TextPart(text=lead), TextPart(text=result), TextPart(text=told))
 
 
-def _withheld_parts(finding: Finding) -> tuple[Part, ...]:
-    """Says that a result waits, without its content or cost. Contract: flow 6."""
-    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {finding.status.value}\nResult:\n"
+def withheld_parts(finding: Finding) -> tuple[Part, ...]:
+    """Says that a result waits; not what it is, how it ended, when, or what it cost. Contract: flow 4, 6."""
+    lead = f"Sub-agent: {flat(finding.name)}\nStatus: {RunStatus.OK.value}\nResult:\n"
     return (TextPart(text=lead), TextPart(text=WITHHELD), TextPart(text=f"\nStats: session {finding.session_key}"))
 
 

@@ -9,7 +9,7 @@ from antiphon.domain.agent import Effect
 from antiphon.policy.decision import ALLOW, Allow
 from antiphon.policy.patterns import matches
 from antiphon.policy.rights import reaches_all
-from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.session_tools import NEVER_ASK
 from antiphon.policy.standing import Standing
 
 EFFECT = "effect:"
@@ -55,8 +55,11 @@ class NeedsApproval:
 def decide_call(
     rules: ApprovalRules, tool: str, effects: Collection[Effect], standing: Standing, *, is_from_server: bool
 ) -> Allow | NeedsApproval:
-    """Whether a call of the tool may run at once, with the rights of the principal. Session tools always may."""
-    if tool in SESSION_TOOLS:
+    """Whether a call of the tool may run at once, with the rights of the principal.
+
+    Session tools always may, except for the one that sends texts out.
+    """
+    if tool in NEVER_ASK:
         return ALLOW
     for pattern in rules.require:
         if reason := _reason_of(pattern, tool, effects, is_from_server=is_from_server):
@@ -89,4 +92,4 @@ def problem_of_pattern(pattern: str) -> str | None:
     name = pattern.removeprefix(SERVER)
     if not _NAME.fullmatch(name):
         return "is no pattern. Write a tool's name with '*' for any part, 'mcp:*', or 'effect:deletes'"
-    return f"names a session tool, which never asks: {name!r}" if name in SESSION_TOOLS else None
+    return f"names a session tool, which never asks: {name!r}" if name in NEVER_ASK else None

@@ -17,14 +17,11 @@ WITHHELD = '{"status": "withheld"}'
 """What a model sees of a result that may not enter its prompt. Contract: flow 2."""
 
 
-def may_flow(source: Session, target: Session) -> bool:
-    """Whether the target may read what the source holds now."""
-    return may_enter(source.taint, target.taint)
-
-
-def decide_flow(source: Session, target: Session) -> Decision:
-    """Like `may_flow`, with the reason, for messages from a session to another."""
-    return ALLOW if may_flow(source, target) else Deny("write_down", "this session is classified above that one.")
+def decide_write(context: Classification, clearance: Classification) -> Decision:
+    """Whether words made of the context may be written to a place with that clearance. Contract: flow 4."""
+    if may_enter(context, clearance):
+        return ALLOW
+    return Deny("write_down", "this turn has read data that may not go there.")
 
 
 def classify_message(standing: Standing, route: Classification) -> Classification:

@@ -15,10 +15,13 @@ SHOW_OTHERS = frozenset(
 YIELD_TOOL = "sessions_yield"
 """The tool that ends the calling run."""
 
+MESSAGE_TOOL = "message"
+"""The tool that sends texts out of the system."""
+
 SESSION_TOOLS = frozenset(
     {
         "agents_list",
-        "message",
+        MESSAGE_TOOL,
         "session_status",
         "sessions_history",
         "sessions_list",
@@ -31,6 +34,9 @@ SESSION_TOOLS = frozenset(
     }
 )
 """The names of Antiphon's own tools."""
+
+NEVER_ASK = SESSION_TOOLS - {MESSAGE_TOOL}
+"""The session tools whose calls no person has to approve: what they do stays in the home."""
 
 SPAWN_FAMILY = frozenset({"sessions_spawn", WAIT_TOOL, YIELD_TOOL, "subagents"})
 """The tools with which a session governs its children."""

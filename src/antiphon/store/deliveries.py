@@ -8,7 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.domain.classification import Classification
+from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
@@ -26,11 +27,13 @@ _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
     "d.account_id, d.thread_id, d.text, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at, "
-    "d.process, d.platform_id",
+    "d.process, d.platform_id, d.level AS made_of_level, d.compartments AS made_of_compartments, "
+    "d.integrity AS made_of_integrity, d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
     due_at=codec.moment,
     created_at=codec.moment,
     ended_at=codec.moment,
+    made_of=codec.combined_classification("made_of"),
     place=Combined(DeliveryContext, channel="channel", to="recipient", account_id="account_id", thread_id="thread_id"),
 )
 _SELECT = f"SELECT {_DELIVERY.text} FROM deliveries d JOIN sessions s ON s.id = d.session"
@@ -79,10 +82,17 @@ class NewDelivery:
     run_id: RunId | None
     place: DeliveryContext
     text: str
+    made_of: Classification
+    """What the text was made of. Contract: flow 7."""
+    is_suppressed: bool = False
+    """Whether it may not go to its place; then it is kept, and not sent."""
+
+    def id_at(self, number: int) -> str:
+        return f"dlv_{number:011x}{self.name}"
 
 
-async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> None:
-    """Queues the text for its place, due at once."""
+async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
+    """Queues the text for its place, due at once; returns its id."""
     place = new.place
     newest = await tx.fetch_one(
         f"SELECT MAX(d.id) FROM deliveries d WHERE {_WAITS} AND d.channel = ? AND d.recipient = ?",
@@ -91,11 +101,15 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> None:
     number = at_ms
     if newest is not None and newest[0] is not None:
         number = max(at_ms, _number_in(newest[0]) + 1)
+    id = new.id_at(number)
+    status = DeliveryStatus.SUPPRESSED if new.is_suppressed else DeliveryStatus.QUEUED
+    code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
-        "status, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)",
+        "level, compartments, integrity, person, status, code, error, due_at, created_at, ended_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            f"dlv_{number:011x}{new.name}",
+            id,
             new.session,
             new.incarnation,
             new.run_id,
@@ -104,11 +118,40 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> None:
             place.account_id,
             place.thread_id,
             new.text,
+            *codec.classification_values(new.made_of),
+            status.value,
+            code,
+            error,
             at_ms,
             at_ms,
+            at_ms if new.is_suppressed else None,
         ),
     )
-    tx.wake(OUTBOX)
+    if not new.is_suppressed:
+        tx.wake(OUTBOX)
+    return id
+
+
+class QueuedText(NamedTuple):
+    """What a call has queued before."""
+
+    id: str
+    place: DeliveryContext
+    text: str
+
+
+async def find_named(query: Query, session: SessionRow, name: str) -> QueuedText | None:
+    """The session's text that was queued under that name, if it is still stored."""
+    row = await query.fetch_one(
+        "SELECT id, channel, recipient, account_id, thread_id, text FROM deliveries "
+        "WHERE session = ? AND SUBSTR(id, 16) = ?",
+        (session, name),
+    )
+    if row is None:
+        return None
+    id, channel, to, account_id, thread_id, text = row
+    place = DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
+    return QueuedText(id, place, text)
 
 
 def _number_in(id: str) -> int:

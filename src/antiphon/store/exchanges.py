@@ -1,6 +1,6 @@
 """Rows of exchanges. `domain/exchange` decides which state may follow which."""
 
-from antiphon.domain.exchange import Exchange, ExchangeState
+from antiphon.domain.exchange import BLIND, Exchange, ExchangeState
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
@@ -18,6 +18,9 @@ _EXCHANGE = SelectList(
     wait_until=codec.moment,
     is_withheld=bool,
 )
+SEALED = SessionRow(-5)
+"""Not a session's row; woken when a request was sealed."""
+
 _SELECT = f"SELECT {_EXCHANGE.text} FROM exchanges"
 _PLACES = ", ".join("?" * (len(_EXCHANGE.names) + 1))
 _INSERT = f"INSERT INTO exchanges ({_EXCHANGE.text}, created_at) VALUES ({_PLACES})"
@@ -54,9 +57,21 @@ async def list_answered(query: Query, origin_run: RunId) -> list[Exchange]:
     return [_EXCHANGE.read(row) for row in rows]
 
 
+async def list_sealed(query: Query, limit: int) -> list[Exchange]:
+    """Requests that wait to be put into the logs of their targets."""
+    rows = await query.fetch_all(f"{_SELECT} WHERE stage = 'sealed' ORDER BY id LIMIT ?", (limit,))
+    return [_EXCHANGE.read(row) for row in rows]
+
+
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
-    """Deletes the exchanges of a deleted session, on either side; their pending actions do not happen."""
-    await tx.execute("DELETE FROM exchanges WHERE requester = ? OR target = ?", (session, session))
+    """Deletes the exchanges of a deleted session, on either side; their pending actions do not happen.
+
+    Sealed requests to it stay: who sent them does not learn that it is gone. Contract: flow 4.
+    """
+    await tx.execute(
+        f"DELETE FROM exchanges WHERE requester = ? OR (target = ? AND COALESCE(code, '') <> '{BLIND}')",
+        (session, session),
+    )
 
 
 def _values(exchange: Exchange) -> dict[str, SqlValue]:

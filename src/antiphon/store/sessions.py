@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import EVERYTHING, Classification
+from antiphon.domain.classification import EVERYTHING, PEOPLE, Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject
@@ -26,6 +26,7 @@ from antiphon.domain.session import (
     SessionType,
     Source,
 )
+from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -371,6 +372,8 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     row = await tx.fetch_one(statement, stored)
     assert row is not None
     session, last_seq = row
+    if last_seq:  # children of the deleted one may not have learned that it is gone; this one is not their parent
+        await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
     await start_incarnation(tx, session, new.id, first_seq=last_seq + 1, at_ms=at_ms)
     return session
 
@@ -476,12 +479,27 @@ async def list_deleted(query: Query, sessions: Sequence[SessionRow]) -> list[Del
     return [Deleted(row, agent_id, codec.moment(created_at)) for row, agent_id, created_at in found]
 
 
-async def bury(tx: Transaction, session: SessionRow, *, at_ms: int) -> None:
-    """Leaves a tombstone. The deletion gets a number, which separates a cursor at the old end from a new one."""
+_SEES = (
+    "EXISTS (SELECT 1 FROM incarnations i WHERE i.id = sessions.incarnation AND i.taint_level >= ? "
+    "AND (? & ~i.taint_compartments) = 0 AND (CAST(? AS TEXT) IS NULL OR i.taint_person = ? OR i.taint_person = ?))"
+)
+"""Whether data with this classification flows to the taint of a session."""
+
+
+async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, at_ms: int) -> None:
+    """Leaves a tombstone. The deletion gets a number, which separates a cursor at the old end from a new one.
+
+    `taint` is what the session held. Its children lose their parent, except for those that did not see it any more:
+    they do not learn that it is gone. Contract: sessions 7, flow 4.
+    """
     await tx.execute("DELETE FROM participants WHERE session = ?", (session,))
     own = ", ".join(f"ancestor_{depth} = NULL" for depth in range(MAX_DEPTH))
     # Children first: a unit that waits for this row may hold one of theirs.
-    await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
+    unset, values = "UPDATE sessions SET parent = NULL WHERE parent = ?", list[SqlValue]([session])
+    if not is_public(taint):
+        unset = f"{unset} AND {_SEES}"
+        values += (int(taint.level), taint.compartments, taint.person, taint.person, PEOPLE)
+    await tx.execute(unset, values)
     for depth in range(MAX_DEPTH):
         await tx.execute(f"UPDATE sessions SET ancestor_{depth} = NULL WHERE ancestor_{depth} = ?", (session,))
     await tx.execute(

@@ -66,9 +66,9 @@ def _run(awaited: AwaitedRun) -> dict[str, Any]:
     if not run.is_over:
         status = "running" if run.status.is_terminal else run.status.value
         return {"runId": awaited.run_id, "status": status}
-    shown: dict[str, Any] = {"runId": awaited.run_id, "status": run.status.value}
     if awaited.is_withheld:
-        return {**shown, "withheld": True}
+        return {"runId": awaited.run_id, "status": "ok", "withheld": True}  # also that it failed says what it holds
+    shown: dict[str, Any] = {"runId": awaited.run_id, "status": run.status.value}
     if run.reply is not None and (run.reply or run.status is RunStatus.OK):
         shown["reply"] = run.reply
     told = {"error": run.error, "code": run.code if run.status is not RunStatus.OK else None}

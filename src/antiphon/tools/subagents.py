@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 
 from antiphon.domain.agent import Effect
 from antiphon.domain.errors import Invalid
+from antiphon.domain.run import RunStatus
 from antiphon.domain.text import one_line
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.children.govern import ChildView, Subagents
@@ -69,10 +70,15 @@ def _shown(child: ChildView) -> dict[str, Any]:
     }
     if child.session.label is not None:
         shown["label"] = child.session.label
-    if run is not None and run.ended_at is not None and not child.is_at_work:
+    if child.is_withheld:
+        shown["withheld"] = True
+    elif run is not None and run.ended_at is not None and not child.is_at_work:
         shown["endedAt"] = milliseconds(run.ended_at)
     return shown
 
 
 def _status(child: ChildView) -> str:
+    """A run that ended above its requester is `ok`: also that it failed says what it holds."""
+    if child.is_withheld:
+        return RunStatus.OK.value
     return "unknown" if child.run is None else child.run.status.value

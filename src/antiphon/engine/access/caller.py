@@ -9,8 +9,10 @@ from datetime import timedelta
 from typing import Protocol
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import AgentId, RunId, SessionRow
 from antiphon.domain.run import Run
+from antiphon.domain.session import Session
 from antiphon.engine.ledger.fence import Fence, Fenced
 from antiphon.store import runs as ledger
 from antiphon.store.database import Query
@@ -24,6 +26,11 @@ class CallingRun(Protocol):
 
     @property
     def fence(self) -> Fence: ...
+
+    @property
+    def made_of(self) -> Classification:
+        """The run's context, of which the arguments of its calls are made. Contract: flow 2."""
+        ...
 
     async def note_waiting(self, run_id: RunId, timeout: timedelta) -> None:
         """Records in the ledger which run this one waits for, so that a cycle of waits is found."""
@@ -61,6 +68,14 @@ class Caller:
     def is_sandboxed(self) -> bool:
         """Whether a sandboxed session caused the call; does not cover the caller's own session."""
         return self.run is not None and self.run.run.is_sandboxed
+
+
+def context_of(caller: Caller, session: Session) -> Classification:
+    """What the caller's words are made of: its run's context; from outside a run, all that its session holds.
+
+    `session` is the caller's own, as the deciding unit read it. Contract: flow 2.
+    """
+    return session.taint if caller.run is None else caller.run.made_of
 
 
 async def find_origin(query: Query, caller: Caller) -> Run | None:

@@ -71,6 +71,7 @@ async def ask_approval(tx: Transaction, fence: Fence, command: AskApproval) -> b
             "waiting_for": None,
             "wait_until": None,
             "delay": None,
+            **ledger.made_of_columns(run.made_of.join(command.made_of)),
         },
     )
     if is_cancelled:

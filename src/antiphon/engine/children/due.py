@@ -1,6 +1,6 @@
-"""Timers: children to archive or delete, parked runs out of time, requests to expire.
+"""Timers: children to archive or delete, parked runs out of time, requests to expire, sealed requests.
 
-Contract: spawn 4, 8, approvals 1.
+Contract: spawn 4, 8, approvals 1, flow 4.
 
 The times are rows. Every process on the database looks for due ones and settles each in its own unit, which checks
 again, so that two processes that find the same one settle it once.
@@ -17,12 +17,14 @@ from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.session import Session, SessionStatus
 from antiphon.domain.spawn import Cleanup
 from antiphon.engine.children.clock_steps import LATER_MS, ClockSteps
+from antiphon.engine.exchanges.sealed import open_sealed
+from antiphon.engine.rules import Rules
 from antiphon.engine.runs.decisions import expire_approval
 from antiphon.engine.runs.lifecycle import end_parked_run
 from antiphon.engine.sessions.sessions import bury_session, remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.feed.notifier import Notifier
-from antiphon.store import approvals, spawns
+from antiphon.store import approvals, exchanges, spawns
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds
@@ -38,13 +40,18 @@ LOOK_SECONDS = 30.0
 
 
 class Timers:
-    def __init__(self, database: Database, notifier: Notifier, workspaces: Workspaces, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, notifier: Notifier, workspaces: Workspaces, rules: Rules, *, clock: Clock
+    ) -> None:
         self._database = database
         self._workspaces = workspaces
+        self._rules = rules
         self._notifier = notifier
         self._clock = clock
         self._steps = ClockSteps(database, clock)
         self._woken = asyncio.Event()
+        self._may_be_sealed = True
+        """Whether a request was sealed since the last look, or before this process began."""
         self._settling = Trouble(
             logger,
             "Settling what is due",
@@ -55,6 +62,7 @@ class Timers:
     async def run(self) -> None:
         """Runs until cancelled."""
         unsubscribe = self._notifier.subscribe(DUE, self._woken.set)
+        ignore_sealed = self._notifier.subscribe(exchanges.SEALED, self._on_sealed)
         try:
             while True:
                 self._woken.clear()
@@ -69,10 +77,17 @@ class Timers:
                     await self._woken.wait()
         finally:
             unsubscribe()
+            ignore_sealed()
+
+    def _on_sealed(self) -> None:
+        self._may_be_sealed = True
+        self._woken.set()
 
     async def settle_due(self) -> float:
         """Settles everything due; returns the seconds until the next one is, at most `LOOK_SECONDS`."""
         await self._steps.look()
+        if self._may_be_sealed:
+            await self._open_sealed()
         while True:
             now_ms = self._clock.now_ms()
             children = await self._database.read(spawns.list_due, now_ms, BATCH)
@@ -91,6 +106,14 @@ class Timers:
         due_ms = await self._database.read(_next_due)
         left = LOOK_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
         return min(max(left, 0.0), LOOK_SECONDS)
+
+    async def _open_sealed(self) -> None:
+        """Puts sealed requests into the logs of their targets. Contract: flow 4."""
+        self._may_be_sealed = False
+        while sealed := await self._database.read(exchanges.list_sealed, BATCH):
+            for each in sealed:
+                at_ms, sides = self._clock.now_ms(), (SessionRow(each.requester), SessionRow(each.target))
+                await self._database.run(open_sealed, each.id, self._rules, at_ms, sessions=sides)
 
 
 async def _next_due(query: Query) -> int | None:

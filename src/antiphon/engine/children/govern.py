@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from antiphon.clock import Clock
+from antiphon.domain.classification import PUBLIC
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import Ids, MessageId, RunId, SessionRow
 from antiphon.domain.label import ALL
@@ -24,16 +25,16 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.domain.spawn import Mode
-from antiphon.engine.access.caller import Caller, find_origin
+from antiphon.engine.access.caller import Caller, context_of, find_origin
 from antiphon.engine.children.spawn import ChildWork, queue_work
-from antiphon.engine.ledger.append import Arrival, append_words, derived_id, made_by, words_from
+from antiphon.engine.ledger.append import Arrival, append_words, derived_id, words_from
 from antiphon.engine.ledger.queue import join_run
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs.cancel import cancel_work
 from antiphon.engine.runs.lifecycle import CANCELLED_EARLY, end_queued_run
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import decide_flow
+from antiphon.policy.flow import decide_write, may_enter
 from antiphon.policy.rights import may_join
 from antiphon.policy.spawn import decide_work
 from antiphon.policy.standing import Standing
@@ -62,6 +63,8 @@ class ChildView:
     mode: Mode
     is_at_work: bool
     """Whether it has any work, for any requester."""
+    is_withheld: bool
+    """Whether how its run ended, and when, may not flow to the requester. Contract: flow 4."""
     created_at: datetime
 
 
@@ -148,7 +151,10 @@ async def _list(
 ) -> list[ChildView]:
     name = None if name is None else unicodedata.normalize("NFC", name)
     found = await spawns.list_children(query, caller.session, limit=limit, name=name, at_work=at_work)
-    sessions = {session.row: session for session in await rows.list_rows(query, [each.spawn.child for each in found])}
+    listed = await rows.list_rows(query, [caller.session, *(each.spawn.child for each in found)])
+    sessions = {session.row: session for session in listed}
+    own = sessions.get(caller.session)
+    clearance = PUBLIC if own is None else own.taint
     runs = await ledger.find_ends(query, [each.report for each in found if each.report is not None])
     return [
         ChildView(
@@ -158,6 +164,7 @@ async def _list(
             task=each.spawn.task,
             mode=each.spawn.mode,
             is_at_work=each.is_at_work,
+            is_withheld=(run := runs.get(each.report)) is not None and not may_enter(run.made_of, clearance),
             created_at=session.created_at,
         )
         for each in found
@@ -213,7 +220,8 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
     if child is None:
         return _not_found(command.name)
     assert source is not None
-    if isinstance(denied := decide_flow(source, child), Deny):
+    context = context_of(caller, source)
+    if isinstance(denied := decide_write(context, child.taint), Deny):
         return Refusal(Denied(f"Message may not be sent to {command.name[:200]!r}: {denied.reason}", code=denied.rule))
     # A child that is not sandboxed hears a sandboxed session only in sandboxed runs.
     is_confined = (caller.is_sandboxed or rules.are_sandboxed(source)) and not rules.are_sandboxed(child)
@@ -227,7 +235,7 @@ async def steer_child(tx: Transaction, command: SteerChild, rules: Rules) -> Ste
         report=ReportStep(id=report_id, stage=ReportStage.STEER),
         provenance=Provenance(kind=ProvenanceKind.INTER_SESSION, source_session_key=str(source.key), source_tool=TOOL),
     )
-    words = words_from(source, message, Arrival.POSTED, classification=made_by(source), is_addressed=True)
+    words = words_from(source, message, Arrival.POSTED, classification=context.distrusted(), is_addressed=True)
     if joined is None:
         spawn = await spawns.find(tx, child.row)
         assert spawn is not None

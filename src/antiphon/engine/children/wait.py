@@ -18,7 +18,7 @@ from antiphon.engine.ledger.waits import Waits
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.reports.settle import take
 from antiphon.engine.runs.lifecycle import end_queued_run
-from antiphon.policy.flow import may_flow
+from antiphon.policy.flow import may_enter
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import exchanges, spawns
@@ -41,7 +41,7 @@ class AwaitedRun:
     run_id: RunId
     run: Run
     is_withheld: bool
-    """Whether its reply may not flow to the caller."""
+    """Whether what it ended with may not flow to the caller: its reply, error, code and how it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> l
     runs: list[Run] = []
     for run_id in run_ids:
         run = found.get(run_id)
-        if run is None or not await _is_own(query, caller, run):
+        if not await _is_own(query, caller, run) or run is None:
             return Refusal(
                 NotFound(
                     f"Run not found: {run_id[:80]!r}. This session can wait for runs of its own children and requests; "
@@ -153,9 +153,14 @@ async def _find_own(query: Query, caller: Caller, run_ids: Sequence[RunId]) -> l
     return runs
 
 
-async def _is_own(query: Query, caller: Caller, run: Run) -> bool:
-    report = await spawns.find_report(query, run.report or "")
-    exchange = await exchanges.find(query, run.exchange or "")
+async def _is_own(query: Query, caller: Caller, run: Run | None) -> bool:
+    """False for a missing run, after the same statements. Nobody may wait for a sealed request. Contract: flow 4."""
+    report = await spawns.find_report(query, "" if run is None else run.report or "")
+    exchange = await exchanges.find(query, "" if run is None else run.exchange or "")
+    if run is None:
+        return False
+    if exchange is not None and exchange.is_blind:
+        return False
     return (report is not None and report.requester == caller.session) or (
         exchange is not None and exchange.requester == caller.session and exchange.request_run == run.id
     )
@@ -175,8 +180,7 @@ async def end_wait(tx: Transaction, command: WaitForRuns, at_ms: int) -> Joined 
     assert session is not None
     awaited: list[AwaitedRun] = []
     for run_id, run in zip(run_ids, runs, strict=True):
-        target = await rows.find_as_in(tx, SessionRow(run.session), run.session_id)
-        is_withheld = target is None or not may_flow(target, session)
+        is_withheld = run.is_over and not may_enter(run.made_of, session.taint)
         awaited.append(AwaitedRun(run_id=run_id, run=run, is_withheld=is_withheld))
         if run.is_over and run.report is not None:
             report = await spawns.find_report(tx, run.report)

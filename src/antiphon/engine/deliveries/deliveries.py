@@ -1,22 +1,30 @@
 """The outbox: claiming deliveries, recording their outcome, and the owner's view of it.
 
-Contract: channels 1, send policy 3.
+Contract: channels 1, send policy 3, flow 7.
 """
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
-from antiphon.domain.actor import SYSTEM, Principal
-from antiphon.domain.classification import PUBLIC
-from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus, is_given_up, wait_before_next
+from antiphon.domain.actor import Principal
+from antiphon.domain.delivery import (
+    FLOW,
+    NOT_CLEARED,
+    Delivery,
+    DeliveryFailed,
+    DeliveryStatus,
+    is_given_up,
+    wait_before_next,
+)
 from antiphon.domain.errors import Conflict, NotFound
-from antiphon.domain.event import EventType, NewEvent
+from antiphon.domain.event import EventType
 from antiphon.domain.ids import ProcessId
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.reach import Rights, find_reach
+from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_deliver
-from antiphon.engine.ledger.append import append_events
+from antiphon.engine.deliveries.outbox import Origin, tell
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
@@ -27,7 +35,6 @@ from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, SqlValue, Transaction
 from antiphon.store.deliveries import DeliveryFilter
-from antiphon.store.events import Addition
 
 DEAD = "delivery_dead"
 SUPPRESSED = "send_denied"
@@ -90,25 +97,35 @@ class ClaimDelivery(Struct, frozen=True, kw_only=True):
 
 
 async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | None:
-    """The text, claimed for the process; None if it is not its turn, or if the send policy suppressed it."""
+    """The text, claimed for the process; None if it is not its turn, or if policy suppressed it.
+
+    It is checked again here: since it was queued, the place may have lost its clearance. Contract: flow 7.
+    """
     claimed = await outbox.claim(tx, SYSTEM_REACH, command.id, process=command.process, now_ms=command.at_ms)
     if claimed is None:
         return None
     session = await rows.find_by_row(tx, claimed.session)
     assert session is not None
     denied = may_deliver(session, claimed.place, command.rules)
-    if not isinstance(denied, Deny):
-        return claimed
+    if isinstance(denied, Deny):
+        await _suppress(tx, claimed, Deny(SUPPRESSED, denied.reason), command.at_ms)
+        return None
+    if not await may_leave(tx, claimed.made_of, claimed.place, command.rules.sinks):
+        await _suppress(tx, claimed, Deny(FLOW, NOT_CLEARED), command.at_ms)
+        return None
+    return claimed
+
+
+async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int) -> None:
     columns: dict[str, SqlValue] = {
         "status": DeliveryStatus.SUPPRESSED.value,
-        "ended_at": command.at_ms,
-        "code": SUPPRESSED,
+        "ended_at": at_ms,
+        "code": denied.rule,
         "error": denied.reason,
     }
     assert await outbox.settle(tx, claimed, columns)
-    data: JsonObject = {**_named(claimed), "code": SUPPRESSED, "error": denied.reason}
-    await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=command.at_ms)
-    return None
+    data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
+    await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
 
 
 async def settle_sent(tx: Transaction, claimed: Delivery, platform_id: str | None, at_ms: int) -> bool:
@@ -171,10 +188,8 @@ def _named(delivery: Delivery) -> JsonObject:
 
 
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject, *, at_ms: int) -> None:
-    """Appends to the incarnation that the text belongs to, even after a reset."""
-    # It names the text and its place, and says nothing of the text.
-    event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=delivery.run_id, data=data)
-    await append_events(tx, delivery.session, Addition(incarnation=delivery.session_id, events=[event], at_ms=at_ms))
+    origin = Origin(session=delivery.session, incarnation=delivery.session_id, run_id=delivery.run_id)
+    await tell(tx, origin, type, data, at_ms=at_ms)
 
 
 def _not_found(id: str) -> NotFound:

@@ -1,15 +1,44 @@
-"""Queues texts for channels, in the transaction that causes them. Contract: channels 1, send 6."""
+"""Queues texts for channels, in the transaction that causes them. Contract: channels 1, send 6, flow 7."""
 
 import hashlib
 
+from msgspec import Struct
+
+from antiphon.domain.actor import SYSTEM
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.delivery import FLOW, NOT_CLEARED
+from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
-from antiphon.domain.message import UserMessage, text_of
+from antiphon.domain.message import JsonObject, UserMessage, text_of
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
+from antiphon.engine.access.recipients import may_leave
+from antiphon.engine.ledger.append import append_events
+from antiphon.policy.sinks import Sinks
 from antiphon.store import deliveries
 from antiphon.store.database import Transaction
+from antiphon.store.events import Addition
 from antiphon.store.sessions import SessionHead
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Where a text comes from."""
+
+    session: SessionRow
+    incarnation: SessionId
+    run_id: RunId | None
+
+
+class Outgoing(Struct, frozen=True, kw_only=True):
+    """A text for a place, with what it was made of."""
+
+    text: str
+    made_of: Classification
+    sinks: Sinks | None = None
+    """If set, the text is checked now too, not only when it is claimed, and suppressed if it may not go."""
+    on_behalf_of: tuple[SessionRow, SessionId] | None = None
+    """The incarnation of the session as which it is sent, if not the run's own."""
 
 
 def is_external(place: DeliveryContext) -> bool:
@@ -23,27 +52,37 @@ def answers_to(run: Run | None, delivery: DeliveryContext) -> DeliveryContext | 
     return place if is_external(place) else None
 
 
-async def enqueue(
-    tx: Transaction,
-    run: Run,
-    place: DeliveryContext,
-    text: str,
-    *,
-    at_ms: int,
-    on_behalf_of: tuple[SessionRow, SessionId] | None = None,
-) -> None:
-    """Queues the run's reply for the place, if it says anything. A run has at most one delivery.
-
-    It is sent as the run's session, or `on_behalf_of` another session's incarnation.
-    """
-    words = spoken(text)
+async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: Outgoing, *, at_ms: int) -> None:
+    """Queues the run's reply for the place, if it says anything. A run has at most one delivery."""
+    words = spoken(outgoing.text)
     if not words.strip() or not is_external(place):
         return
-    session, incarnation = on_behalf_of or (run.session, run.session_id)
+    session, incarnation = outgoing.on_behalf_of or (run.session, run.session_id)
+    sinks = outgoing.sinks
     delivery = deliveries.NewDelivery(
-        name=_name(run.id), session=session, incarnation=incarnation, run_id=run.id, place=place, text=words
+        name=name_of(run.id),
+        session=session,
+        incarnation=incarnation,
+        run_id=run.id,
+        place=place,
+        text=words,
+        made_of=outgoing.made_of,
+        is_suppressed=sinks is not None and not await may_leave(tx, outgoing.made_of, place, sinks),
     )
-    await deliveries.insert(tx, delivery, at_ms)
+    id = await deliveries.insert(tx, delivery, at_ms)
+    if delivery.is_suppressed:
+        data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
+        origin = Origin(session=session, incarnation=incarnation, run_id=run.id)
+        data |= {"code": FLOW, "error": NOT_CLEARED}
+        await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
+
+
+async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, at_ms: int) -> None:
+    """Appends what became of a text to the incarnation that it belongs to, even after a reset."""
+    # It names the text and its place, and says nothing of the text.
+    event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=origin.run_id, data=data)
+    addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=at_ms)
+    await append_events(tx, origin.session, addition)
 
 
 async def enqueue_message(
@@ -52,6 +91,7 @@ async def enqueue_message(
     message: UserMessage,
     place: DeliveryContext,
     *,
+    made_of: Classification,
     run_id: RunId | None,
     at_ms: int,
 ) -> None:
@@ -60,15 +100,17 @@ async def enqueue_message(
     if not text.strip():
         return
     delivery = deliveries.NewDelivery(
-        name=_name(f"{session.row} {message.message_id}"),
+        name=name_of(f"{session.row} {message.message_id}"),
         session=session.row,
         incarnation=SessionId(session.id),
         run_id=run_id,
         place=place,
         text=text,
+        made_of=made_of,
     )
     await deliveries.insert(tx, delivery, at_ms)
 
 
-def _name(of: str) -> str:
-    return hashlib.sha256(of.encode()).hexdigest()[:20]
+def name_of(cause: str) -> str:
+    """The part of a delivery's id that its cause decides, so that one cause has one delivery."""
+    return hashlib.sha256(cause.encode()).hexdigest()[:20]

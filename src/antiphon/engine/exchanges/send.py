@@ -10,20 +10,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.clock import Clock, time_left
+from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
-from antiphon.domain.exchange import REPLY_SKIP, Exchange, ExchangeState
+from antiphon.domain.exchange import BLIND, REPLY_SKIP, Exchange, ExchangeState
 from antiphon.domain.ids import AgentId, Ids, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import ExchangeStage, ExchangeStep, UserMessage, text_content
 from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import Session
 from antiphon.domain.silence import is_silent
-from antiphon.domain.targets import NamedTarget, Target
+from antiphon.domain.targets import NamedTarget, RelativeTarget, Target
 from antiphon.engine.access.allowances import refuse_run
-from antiphon.engine.access.caller import Caller, find_origin
+from antiphon.engine.access.caller import Caller, context_of, find_origin
 from antiphon.engine.access.reach import Rights, find_by_label, find_reach, find_target
 from antiphon.engine.access.send_policy import may_send
 from antiphon.engine.exchanges.turns import Sides, provenance_of
-from antiphon.engine.ledger.append import Arrival, made_by, words_from
+from antiphon.engine.ledger.append import Arrival, words_from
 from antiphon.engine.ledger.cycles import waits_for
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.ledger.waits import LONGEST_WAIT, Waits
@@ -31,9 +32,10 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
-from antiphon.policy.flow import decide_flow
+from antiphon.policy.flow import decide_write, may_enter
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
+from antiphon.store import sessions as rows
 from antiphon.store.codec import milliseconds
 from antiphon.store.database import Database, Named, Query, SqlValue, Transaction
 from antiphon.store.people import find_standing
@@ -103,7 +105,8 @@ class Exchanges:
 
         Repeating the same call rejoins what the first call began. Raises `NotFound` for a target that the caller may
         not see, `Denied` (`write_down`, `send_denied`, `chain_too_long`, `chain_too_costly`), `Invalid` (`self_send`,
-        `ambiguous_label`, `empty_message`).
+        `ambiguous_label`, `empty_message`). A message to a requester that the caller's session does not see any more is
+        `accepted`, and nothing comes back. Contract: flow 4.
         """
         _check_text(text)
         command = SendMessage(
@@ -135,7 +138,7 @@ class Exchanges:
         if isinstance(target, NamedTarget):
             return target
         found = await self._database.read(_resolve, command, self._rules)
-        return command.caller.session if isinstance(found, Refusal) else found.target.row
+        return found.target.row if isinstance(found, Sides) else command.caller.session
 
     async def _rejoin(self, caller: Caller, exchange: Exchange, text: str) -> SendAnswer:
         if exchange.request != text:
@@ -178,8 +181,17 @@ def _check_text(text: str) -> None:
         )
 
 
-async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Sides | Refusal:
-    """The caller's session and the one that it names, if that is within reach."""
+@dataclass(frozen=True, slots=True)
+class _Unseen:
+    """The caller's requester, which it knows, and which it does not see: risen above it, and perhaps gone since."""
+
+    source: Session
+    """The caller's own session."""
+    requester: SessionRow
+
+
+async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Sides | _Unseen | Refusal:
+    """The caller's session and the one that it names, if that is within reach or its requester."""
     reach = await find_reach(query, Rights(command.caller, rules), Act.SEND)
     if isinstance(reach, Refusal):
         return reach
@@ -189,10 +201,22 @@ async def _resolve(query: Query, command: SendMessage, rules: Rules) -> Sides | 
     else:
         assert address.label is not None
         found = await find_by_label(query, reach, address.label, address.agent_id)
-    if isinstance(found, Refusal):
-        return found
     assert reach.viewer is not None
-    return Sides(reach.viewer.session, found.session)
+    own = reach.viewer.session
+    if not isinstance(found, Refusal):
+        return Sides(own, found.session)
+    return _Unseen(own, own.parent) if own.parent is not None and _names_requester(address, own) else found
+
+
+def _names_requester(address: Address, own: Session) -> bool:
+    """By its key or as `parent`. Its session id and its label name only what the caller sees."""
+    match address.target:
+        case RelativeTarget.PARENT:
+            return True
+        case NamedTarget(key=key) if key is not None:
+            return str(key) == own.parent_key
+        case _:
+            return False
 
 
 async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> Sent | Refusal:
@@ -204,14 +228,16 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     sides = await _resolve(tx, command, rules)
     if isinstance(sides, Refusal):
         return sides
-    source, target = sides.requester, sides.target
-    if refusal := _refuse(source, target, rules):
+    if isinstance(sides, Sides) and (refusal := _refuse(sides, context_of(caller, sides.requester), rules)):
         return Refusal(refusal)
     chain, hops = _chain_of(origin, command)
     if refusal := await _refuse_chain(tx, chain, hops, rules):
         return Refusal(refusal)
     if refusal := await refuse_run(tx, await find_standing(tx, caller.principal), rules.shares):
         return refusal
+    if isinstance(sides, _Unseen):
+        return await _send_sealed(tx, sides, command, origin=origin, rules=rules)
+    source, target = sides.requester, sides.target
     is_cyclic = bool(command.timeout) and origin is not None and await waits_for(tx, target.row, source.row)
     exchange = Exchange(
         id=command.exchange_id,
@@ -239,11 +265,48 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
     return Sent(exchange, is_cyclic)
 
 
-def _refuse(source: Session, target: Session, rules: Rules) -> AntiphonError | None:
+async def _send_sealed(
+    tx: Transaction, unseen: _Unseen, command: SendMessage, *, origin: Run | None, rules: Rules
+) -> Sent:
+    """Stores the request without looking whether its target exists; `sealed` puts it into the log. Contract: flow 4.
+
+    The caller could otherwise tell from what this unit does whether its requester still exists.
+    """
+    caller, source = command.caller, unseen.source
+    chain, hops = _chain_of(origin, command)
+    exchange = Exchange(
+        id=command.exchange_id,
+        origin=caller.call_id,
+        origin_run=None if origin is None else origin.id,
+        requester=source.row,
+        requester_incarnation=SessionId(source.id),
+        target=unseen.requester,
+        target_incarnation=SessionId(""),
+        principal=caller.principal,
+        chain=chain,
+        hops=hops,
+        is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(source),
+        request=command.text,
+        request_run=command.run_id,
+        stage=ExchangeState.SEALED,
+        max_turns=0,
+        max_chain_tokens=rules.exchanges.max_chain_tokens,
+        is_awaited=False,
+        code=BLIND,
+    )
+    await rows_of_exchanges.insert(tx, exchange, command.at_ms)
+    if origin is not None:
+        await _mark_origin(tx, origin, exchange)
+    tx.wake(rows_of_exchanges.SEALED)
+    return Sent(exchange)
+
+
+def _refuse(sides: Sides, context: Classification, rules: Rules) -> AntiphonError | None:
+    source, target = sides.requester, sides.target
     if target.row == source.row:
         return Invalid("Session cannot send to itself. Write it in the reply.", code="self_send")
     name = repr(str(target.key))
-    if isinstance(denied := decide_flow(source, target), Deny):
+    if isinstance(denied := decide_write(context, target.taint), Deny):
         return Denied(f"Message may not be sent to {name}: {denied.reason}", code=denied.rule)
     if isinstance(denied := may_send(target, rules), Deny):
         return Denied(f"Message may not be sent to {name}: {denied.reason}", code="send_denied")
@@ -267,7 +330,7 @@ async def _refuse_chain(query: Query, chain: str, hops: int, rules: Rules) -> De
         )
     if spent > limits.max_chain_tokens:
         return Denied(
-            f"Message is refused: the sends of one request used {spent} tokens, more than {limits.max_chain_tokens}. "
+            f"Message exceeds the limit: the sends of one request may use {limits.max_chain_tokens} tokens. "
             "Answer instead; the owner can raise session.agentToAgent.maxChainTokens.",
             code="chain_too_costly",
         )
@@ -297,7 +360,7 @@ async def _store(tx: Transaction, exchange: Exchange, sides: Sides, command: Sen
     await queue_run(
         tx,
         target,
-        words_from(source, message, Arrival.POSTED, classification=made_by(source)),
+        words_from(source, message, Arrival.POSTED, classification=context_of(command.caller, source).distrusted()),
         run,
         at_ms=command.at_ms,
     )
@@ -319,7 +382,14 @@ async def _find_answer(query: Query, exchange: Exchange) -> SendAnswer | None:
     run = (await ledger.find_ends(query, [exchange.request_run])).get(exchange.request_run)
     if current is None or run is None:
         return _gone(exchange)
-    return _answer(current, run) if run.is_over else None
+    if not run.is_over:
+        return None
+    if not may_enter(run.made_of, PUBLIC):
+        # The caller's session may have been begun anew since the run ended, without what it held.
+        requester = await rows.find_by_row(query, exchange.requester)
+        if requester is None or not may_enter(run.made_of, requester.taint):
+            current = replace(current, is_withheld=True)
+    return _answer(current, run)
 
 
 async def give_up(tx: Transaction, exchange: Exchange, at_ms: int) -> SendAnswer:

@@ -7,7 +7,7 @@ its run.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from antiphon.domain.classification import UNTRUSTED, Classification
+from antiphon.domain.classification import EVERYTHING, PUBLIC, UNTRUSTED, Classification
 from antiphon.domain.exchange import (
     Action,
     Announce,
@@ -38,9 +38,10 @@ from antiphon.domain.message import (
 from antiphon.domain.run import Purpose, Run
 from antiphon.domain.session import Session
 from antiphon.engine.deliveries import outbox
+from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import append_words, derived_id, made_by, words_from
 from antiphon.engine.ledger.queue import queue_run
-from antiphon.policy.flow import may_flow
+from antiphon.policy.flow import may_enter
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -65,9 +66,25 @@ async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_
             sides = await _find_sides(tx, exchange)
             if sides is None:
                 continue
-            around = await _look_around(tx, exchange, sides, at_ms)
-            step = on_requester_ended(exchange, around, has_result=exchange.origin not in open_calls)
-            await _carry_out(tx, step, sides, at_ms)
+            has_result = exchange.origin not in open_calls
+            said = Said(Side.TARGET, PUBLIC if has_result else await _first_reply_made_of(tx, exchange))
+            around = await _look_around(tx, exchange, sides, said, at_ms=at_ms)
+            step = on_requester_ended(exchange, around, has_result=has_result)
+            await _carry_out(tx, step, sides, said, at_ms=at_ms)
+
+
+async def _first_reply_made_of(query: Query, exchange: Exchange) -> Classification:
+    run = (await ledger.find_ends(query, [exchange.request_run])).get(exchange.request_run)
+    return EVERYTHING if run is None else run.made_of
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a side said last, as far as it decides where it may go."""
+
+    side: Side
+    made_of: Classification
+    """The context of the run that said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +115,23 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> N
     if sides is None:
         return
     ended = RunEnd(run.status, run.reply or "", run.error)
+    said = Said(exchange.side(run.session), run.made_of)
     match exchange.stage:
         case ExchangeState.REQUEST:
-            step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
+            step = on_request_ended(exchange, ended, await _look_around(tx, exchange, sides, said, at_ms=at_ms))
         case ExchangeState.TURN:
-            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, at_ms))
+            step = on_turn_ended(exchange, ended, await _look_around(tx, exchange, sides, said, at_ms=at_ms))
         case _:
             done, announcement = on_announce_ended(exchange, ended)
             await rows_of_exchanges.update(tx, done, at_ms)
             if announcement is not None:
-                await outbox.enqueue(tx, run, sides.target.delivery, announcement, at_ms=at_ms)
+                outgoing = Outgoing(text=announcement, made_of=run.made_of)
+                await outbox.enqueue(tx, run, sides.target.delivery, outgoing, at_ms=at_ms)
             return
-    await _carry_out(tx, step, sides, at_ms)
+    await _carry_out(tx, step, sides, said, at_ms=at_ms)
 
 
-async def _look_around(query: Query, exchange: Exchange, sides: Sides, at_ms: int) -> Surroundings:
+async def _look_around(query: Query, exchange: Exchange, sides: Sides, said: Said, *, at_ms: int) -> Surroundings:
     requester, target = sides.requester, sides.target
     are_present = requester.id == exchange.requester_incarnation and target.id == exchange.target_incarnation
     spent = await ledger.spent_in_chain(query, exchange.chain)
@@ -121,10 +140,20 @@ async def _look_around(query: Query, exchange: Exchange, sides: Sides, at_ms: in
     own_place = requester.delivery if origin is None or origin.place is None else origin.place
     return Surroundings(
         is_taken=exchange.is_awaited and _is_waiting(exchange, origin, at_ms),
-        may_flow=may_flow(target, requester),
+        may_flow=may_enter(said.made_of, await _clearance_of_other(query, exchange, sides, said.side)),
         may_go_on=are_present and spent < exchange.max_chain_tokens,
         can_announce=target.id == exchange.target_incarnation and outbox.is_external(place) and place != own_place,
     )
+
+
+async def _clearance_of_other(query: Query, exchange: Exchange, sides: Sides, side: Side) -> Classification:
+    """What the other side's incarnation in the exchange may have: late words go there even after a reset."""
+    other = sides.other(side)
+    incarnation = exchange.requester_incarnation if side is Side.TARGET else exchange.target_incarnation
+    if other.id == incarnation:
+        return other.taint
+    ended = await rows.find_incarnation(query, incarnation)
+    return PUBLIC if ended is None else ended.taint
 
 
 def _is_waiting(exchange: Exchange, origin: Run | None, at_ms: int) -> bool:
@@ -141,25 +170,27 @@ class _Text:
     side: Side
     step: ExchangeStep
     content: tuple[Part, ...]
-    is_notice: bool
-    """Whether it only says that words are withheld."""
+    made_of: Classification
 
 
-async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sides, at_ms: int) -> None:
+async def _carry_out(tx: Transaction, transition: ExchangeTransition, sides: Sides, said: Said, *, at_ms: int) -> None:
     exchange = transition.exchange
     await rows_of_exchanges.update(tx, exchange, at_ms)
     for action in transition.actions:
-        text = _text_from_action(exchange, action)
+        text = _text_from_action(exchange, action, sides, said)
         if isinstance(action, RecordWords):
             await _record(tx, text, sides, at_ms)
         else:
             await _queue(tx, text, sides, at_ms)
 
 
-def _text_from_action(exchange: Exchange, action: Action) -> _Text:
+def _text_from_action(exchange: Exchange, action: Action, sides: Sides, said: Said) -> _Text:
+    """The text, made of what was said; one that repeats nothing of it was made of nothing secret."""
+    made_of = said.made_of.distrusted()
     match action:
         case Turn(number, side, words):
             content = text_content(words) if words else ()
+            made_of = made_of if words else UNTRUSTED
             step = ExchangeStep(
                 id=exchange.id,
                 stage=ExchangeStage.TURN,
@@ -168,15 +199,16 @@ def _text_from_action(exchange: Exchange, action: Action) -> _Text:
                 asked_by=exchange.origin_run,
             )
         case Announce():
-            said = (exchange.request, exchange.first_reply or "", exchange.latest_reply or "")
-            content, side = tuple(TextPart(text=text) for text in said), Side.TARGET
+            texts = (exchange.request, exchange.first_reply or "", exchange.latest_reply or "")
+            content, side = tuple(TextPart(text=text) for text in texts), Side.TARGET
+            made_of = made_by(sides.target)  # it has all of them already
             step = ExchangeStep(id=exchange.id, stage=ExchangeStage.ANNOUNCE)
         case RecordWords(side, words, is_error):
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words
             content = text_content(text)
+            made_of = UNTRUSTED if words is None else made_of
             step = ExchangeStep(id=exchange.id, stage=ExchangeStage.RECORD)
-    is_notice = isinstance(action, RecordWords) and action.words is None
-    return _Text(exchange=exchange, side=side, step=step, content=content, is_notice=is_notice)
+    return _Text(exchange=exchange, side=side, step=step, content=content, made_of=made_of)
 
 
 async def _record(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None:
@@ -186,7 +218,7 @@ async def _record(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> Non
     words = words_from(
         sides.other(side),
         _message(text, sides, at_ms),
-        classification=_made_of(text, sides),
+        classification=text.made_of,
         incarnation=incarnation,
     )
     await append_words(tx, sides.of(side), words, at_ms)
@@ -208,16 +240,8 @@ async def _queue(tx: Transaction, text: _Text, sides: Sides, at_ms: int) -> None
         hops=exchange.hops,
         is_sandboxed=exchange.is_sandboxed,
     )
-    words = words_from(other, _message(text, sides, at_ms), classification=_made_of(text, sides))
+    words = words_from(other, _message(text, sides, at_ms), classification=text.made_of)
     await queue_run(tx, session, words, run, at_ms=at_ms)
-
-
-def _made_of(text: _Text, sides: Sides) -> Classification:
-    """What the text was made of: the other session, or for an announcement what the session has itself already."""
-    if text.is_notice:
-        return UNTRUSTED
-    is_known = text.step.stage is ExchangeStage.ANNOUNCE
-    return made_by(sides.of(text.side) if is_known else sides.other(text.side))
 
 
 def _message(text: _Text, sides: Sides, at_ms: int) -> UserMessage:

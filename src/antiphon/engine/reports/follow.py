@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.finding import record_parts
+from antiphon.domain.classification import PUBLIC, Classification
+from antiphon.domain.finding import record_parts, withheld_parts
 from antiphon.domain.ids import RunId, SessionId
-from antiphon.domain.message import Part, text_of
+from antiphon.domain.message import text_of
 from antiphon.domain.report import (
     Answer,
     PutAway,
@@ -36,19 +37,22 @@ from antiphon.domain.run import Purpose, Run, RunStatus
 from antiphon.domain.session import HERE, DeliveryContext, Session
 from antiphon.domain.spawn import Mode
 from antiphon.engine.deliveries import outbox
+from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import append_words, derived_id
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.engine.reports import messages, parking
-from antiphon.engine.reports.messages import ChildRecord
+from antiphon.engine.reports.messages import ChildRecord, Kept
 from antiphon.engine.reports.parking import CancelledContinuation, Continued
 from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import put_away
-from antiphon.policy.flow import may_flow
+from antiphon.policy.flow import may_enter
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
-from antiphon.store.database import Transaction
+from antiphon.store.database import Query, Transaction
 from antiphon.store.runs import NewRun
+
+NO_RECORD = Kept((), PUBLIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +65,8 @@ class _Scene:
     requester: Session | None
     origin: Run | None = None
     """The run in whose chain new runs are queued."""
-    parts: tuple[Part, ...] = ()
-    """The record."""
+    record: Kept = NO_RECORD
+    """The record, if something follows that repeats it."""
     parked: Run | None = None
     """The run that waits for the result."""
     announced: Run | None = None
@@ -71,7 +75,8 @@ class _Scene:
     def record_of(self, report: Report) -> ChildRecord:
         """The record of the report, as it is now."""
         assert self.child is not None and self.requester is not None
-        return ChildRecord(report=report, child=self.child, requester=self.requester, parts=self.parts)
+        parts, made_of = self.record
+        return ChildRecord(report=report, child=self.child, requester=self.requester, parts=parts, made_of=made_of)
 
 
 async def find_owed(tx: Transaction, run: Run, status: RunStatus, *, depth: int, at_ms: int) -> Report | None:
@@ -157,24 +162,27 @@ async def record(
 
     If the child is about to be deleted, it may not word the result: the requester answers the record itself.
     """
-    child = await rows.find_as_in(tx, report.child, run.session_id)
+    child = await rows.find_by_row(tx, report.child)
     held = await _hold_requester(tx, report)
     if held is None or child is None:
         return []
     report = held
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
-    situation = await _look_around(tx, report, child, requester, may_word=may_word)
-    parts: tuple[Part, ...] = ()
-    parked: Run | None = None
+    kept, parked = NO_RECORD, None
+    may_flow = True
     if requester is not None and report.requester_incarnation is not None:
-        result = await find_result(tx, report, run, child=child, requester=requester, at_ms=at_ms)
-        parts = record_parts(result)
+        result = await find_result(tx, report, run, child=child, at_ms=at_ms)
+        may_flow = may_enter(result.made_of, await _taint_of(tx, requester, report.requester_incarnation))
+        kept = Kept(record_parts(result.finding), result.made_of)
+        if not may_flow:
+            kept = Kept(withheld_parts(result.finding), PUBLIC)
         parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
+    situation = await _look_around(tx, report, requester, may_flow=may_flow, may_word=may_word)
     consequences = on_child_ended(report, situation)
     origin = await _origin_of(tx, consequences.report)
     if situation.follower is not None and origin is not None and not origin.has_spawned:
         await ledger.change(tx, origin.id, {"has_spawned": 1})
-    scene = _Scene(report=report, child=child, requester=requester, origin=origin, parts=parts, parked=parked)
+    scene = _Scene(report=report, child=child, requester=requester, origin=origin, record=kept, parked=parked)
     return await _carry_out(tx, scene, consequences, at_ms)
 
 
@@ -204,8 +212,16 @@ async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
     return report
 
 
+async def _taint_of(query: Query, session: Session, incarnation: SessionId) -> Classification:
+    """That of the session's incarnation, which may have ended: late results go there even after a reset."""
+    if session.id == incarnation:
+        return session.taint
+    ended = await rows.find_incarnation(query, incarnation)
+    return PUBLIC if ended is None else ended.taint
+
+
 async def _look_around(
-    tx: Transaction, report: Report, child: Session, requester: Session | None, *, may_word: bool
+    tx: Transaction, report: Report, requester: Session | None, *, may_flow: bool, may_word: bool
 ) -> Situation:
     """The facts that decide what follows when the child has ended."""
     if requester is None:
@@ -221,7 +237,7 @@ async def _look_around(
     origin = follower or await _origin_of(tx, report)
     return Situation(
         is_present=requester.id == report.requester_incarnation,
-        may_flow=may_flow(child, requester),
+        may_flow=may_flow,
         may_word=may_word,
         is_origin_over=origin is None or origin.is_over,
         follower=None if follower is None else follower.id,
@@ -284,9 +300,10 @@ class _Came:
 
 
 def _standing_of(report: Report, child: Session | None, requester: Session) -> Situation:
+    """What decides later on, when the record is in the log: what the child words is made of all that it holds."""
     return Situation(
         is_present=requester.id == report.requester_incarnation,
-        may_flow=child is not None and may_flow(child, requester),
+        may_flow=child is not None and may_enter(child.taint, requester.taint),
     )
 
 
@@ -300,11 +317,9 @@ async def _follow_records(
         if Answer() in actions:
             rights = (came.report.place, came.report.principal, came.report.is_sandboxed)
             to_answer.setdefault(rights, []).append(came.report)
-        parts: tuple[Part, ...] = ()
-        if Word() in actions:
-            parts = await messages.find_record(tx, came.report, session)
+        kept = await messages.find_record(tx, came.report, session) if Word() in actions else NO_RECORD
         others = tuple(action for action in actions if action != Answer())
-        scene = _Scene(report=came.report, child=came.child, requester=session, origin=origin, parts=parts)
+        scene = _Scene(report=came.report, child=came.child, requester=session, origin=origin, record=kept)
         await _carry_out(tx, scene, ReportTransition(came.consequences.report, others), at_ms)
     for reports in to_answer.values():
         await answer(tx, session, reports, origin=origin, at_ms=at_ms)
@@ -315,14 +330,19 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms:
     report = await spawns.find_report(tx, report_id)
     if report is None or report.stage is not ReportState.ANNOUNCING:
         return
-    asked = text_of(await messages.find_question(tx, report))
-    child = await rows.find_as_in(tx, report.child, run.session_id)
+    asked = await messages.find_question(tx, report)
+    child = await rows.find_by_row(tx, report.child)
     requester = None if report.requester is None else await rows.find_by_row(tx, report.requester)
+    # A turn that was called off never had the question in its context, and its text may be the record.
+    made_of = run.made_of.join(asked.made_of)
     situation = Situation(has_requester=False)
     if child is not None and requester is not None:
-        situation = _standing_of(report, child, requester)
-    text = announced_text(run.status, run.reply or "", asked)
-    scene = _Scene(report=report, child=child, requester=requester, announced=run)
+        situation = Situation(
+            is_present=requester.id == report.requester_incarnation,
+            may_flow=may_enter(made_of, requester.taint),
+        )
+    text = announced_text(run.status, run.reply or "", text_of(asked.parts))
+    scene = _Scene(report=report, child=child, requester=requester, record=Kept(asked.parts, made_of), announced=run)
     await _carry_out(tx, scene, on_announce_ended(report, text, situation), at_ms)
 
 
@@ -343,8 +363,12 @@ async def _carry_out(
                 await _ask_for_words(tx, report, scene, at_ms)
             case Tell(text):
                 assert scene.announced is not None and scene.requester is not None and report.place is not None
-                behalf = (scene.requester.row, SessionId(scene.requester.id))
-                await outbox.enqueue(tx, scene.announced, report.place, text, at_ms=at_ms, on_behalf_of=behalf)
+                outgoing = Outgoing(
+                    text=text,
+                    made_of=scene.record.made_of,
+                    on_behalf_of=(scene.requester.row, SessionId(scene.requester.id)),
+                )
+                await outbox.enqueue(tx, scene.announced, report.place, outgoing, at_ms=at_ms)
             case PutAway(may_delete):
                 await put_away(tx, report.child, at_ms, may_delete=may_delete)
     return called_off

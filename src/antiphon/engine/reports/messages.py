@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from antiphon.domain.classification import UNTRUSTED
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import (
     Part,
@@ -18,8 +19,7 @@ from antiphon.domain.message import (
 from antiphon.domain.report import Report
 from antiphon.domain.session import Session
 from antiphon.domain.text import PREVIEW_LENGTH, flat, one_line
-from antiphon.engine.ledger.append import Words, derived_id, made_by, words_from
-from antiphon.policy.flow import may_flow
+from antiphon.engine.ledger.append import Words, derived_id, words_from
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
 from antiphon.store import sessions as rows
@@ -39,11 +39,13 @@ class ChildRecord:
     child: Session
     requester: Session
     parts: tuple[Part, ...]
+    made_of: Classification
+    """What the parts were made of."""
 
 
 def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_continued: bool = False) -> Words:
     """The result, for the requester's log; `answers` are the results that a run continues with."""
-    report, child, requester, parts = record.report, record.child, record.requester, record.parts
+    report, child, parts = record.report, record.child, record.parts
     assert report.requester_incarnation is not None
     step = ReportStep(id=report.id, stage=ReportStage.RECORD, answers=answers, is_continued=is_continued)
     # The child's own text, the second of three parts, without the frame around it.
@@ -51,7 +53,7 @@ def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_conti
     return words_from(
         child,
         _message(child, parts, step),
-        classification=made_by(child) if may_flow(child, requester) else UNTRUSTED,
+        classification=record.made_of.distrusted(),
         incarnation=report.requester_incarnation,
         is_addressed=True,
         preview=one_line(said, PREVIEW_LENGTH),
@@ -80,8 +82,7 @@ def question_words(record: ChildRecord) -> Words:
     report, requester = record.report, record.requester
     step = ReportStep(id=report.id, stage=ReportStage.ANNOUNCE, answers=(report.id,))
     message = _message(requester, record.parts, step)
-    # It is the child's own text.
-    return words_from(requester, message, classification=record.child.taint, is_addressed=True)
+    return words_from(requester, message, classification=record.made_of, is_addressed=True)
 
 
 async def _names(query: Query, answers: Sequence[str]) -> str:
@@ -90,20 +91,27 @@ async def _names(query: Query, answers: Sequence[str]) -> str:
     return f": {names}" if names else ""
 
 
-async def find_record(query: Query, report: Report, requester: Session) -> tuple[Part, ...]:
+class Kept(NamedTuple):
+    """A record as a log has it."""
+
+    parts: tuple[Part, ...]
+    made_of: Classification
+
+
+async def find_record(query: Query, report: Report, requester: Session) -> Kept:
     """The record as stored in the requester's log."""
     return await _find(query, requester.row, report.id, ReportStage.RECORD)
 
 
-async def find_question(query: Query, report: Report) -> tuple[Part, ...]:
+async def find_question(query: Query, report: Report) -> Kept:
     """The text that the child was asked to word."""
     return await _find(query, report.child, report.id, ReportStage.ANNOUNCE)
 
 
-async def _find(query: Query, session: SessionRow, name: str, stage: ReportStage) -> tuple[Part, ...]:
+async def _find(query: Query, session: SessionRow, name: str, stage: ReportStage) -> Kept:
     event = await log.find_message(query, system_grant(session), _message_id(name, stage))
     assert event is not None and event.message is not None
-    return event.message.content
+    return Kept(event.message.content, event.classification)
 
 
 def _message(source: Session, content: tuple[Part, ...], step: ReportStep) -> UserMessage:

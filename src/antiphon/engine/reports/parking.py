@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from antiphon.domain.classification import Classification
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.report import Report, ReportState
 from antiphon.domain.run import Outcome, Run, RunStatus
@@ -24,6 +25,8 @@ class CancelledContinuation(NamedTuple):
 
     run: Run
     outcome: Outcome
+    made_of: Classification
+    """What the outcome was made of: it repeats the reply of the work that was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ async def go_on(
     assert run is not None
     awaited = await spawns.list_awaited(tx, parked.id)
     others = [report for report in awaited if report.origin_run not in (None, parked.id, run_id)]
-    return Continued(CancelledContinuation(run, end), others)
+    return Continued(CancelledContinuation(run, end, parked.made_of), others)
 
 
 def why_not(parked: Run, session: Session, at_ms: int) -> Outcome | None:

@@ -28,6 +28,7 @@ from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.answering import withdraw
 from antiphon.engine.approvals.parking import park, repeat_calls
 from antiphon.engine.deliveries import outbox
+from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.exchanges.turns import follow_run
 from antiphon.engine.ledger.append import AGENT_ACTOR, append_events, raise_workspace
 from antiphon.engine.ledger.fence import Claimant, Fence
@@ -36,6 +37,7 @@ from antiphon.engine.reports import follow as reports
 from antiphon.engine.reports.parking import CancelledContinuation, must_park
 from antiphon.policy.caps import TOLD_CAPS
 from antiphon.policy.flow import may_enter
+from antiphon.policy.sinks import Sinks
 from antiphon.policy.standing import Standing
 from antiphon.policy.system import system_grant
 from antiphon.store import events as log
@@ -312,6 +314,8 @@ class FinishRun(Struct, frozen=True, kw_only=True):
     """The run's context, of which the message and the outcome were made; PUBLIC for fixed words."""
     successors: Claimant | None = None
     """The process that claims the session's next run in the same unit."""
+    sinks: Sinks | None = None
+    """By which the reply is checked when it is queued, besides when it is claimed; None for fixed words."""
     at_ms: int
 
 
@@ -353,7 +357,8 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
     last = Steps(steps, command.is_counted, made_of)
     ended = await _end(tx, run, outcome, last, at_ms=at_ms, found=found, is_parked=is_parked)
     if run.purpose.speaks_for_itself and outcome.status is RunStatus.OK and run.code != "reset":
-        await outbox.enqueue(tx, run, run.place or found.place, outcome.reply, at_ms=at_ms)
+        outgoing = Outgoing(text=outcome.reply, made_of=ended.made_of, sinks=command.sinks)
+        await outbox.enqueue(tx, run, run.place or found.place, outgoing, at_ms=at_ms)
     elif run.purpose.speaks_for_itself and outcome.code in TOLD_CAPS:
         await _tell_of_cap(tx, run, run.place or found.place, outcome, at_ms=at_ms)
     await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
@@ -365,13 +370,16 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
 async def _tell_of_cap(tx: Transaction, run: Run, place: DeliveryContext, outcome: Outcome, *, at_ms: int) -> None:
     """Says in the person's chat, once a day, that a cap of theirs is reached. Contract: runs 6."""
     if outbox.is_external(place) and await note_told(tx, day_of(at_ms), str(run.principal)):
-        await outbox.enqueue(tx, run, place, outcome.error or "", at_ms=at_ms)
+        # It names the cap and its limit.
+        await outbox.enqueue(tx, run, place, Outgoing(text=outcome.error or "", made_of=PUBLIC), at_ms=at_ms)
 
 
-async def end_queued_run(tx: Transaction, run: Run, outcome: Outcome, *, at_ms: int) -> Run:
-    """Ends a run that never began."""
+async def end_queued_run(
+    tx: Transaction, run: Run, outcome: Outcome, *, made_of: Classification = PUBLIC, at_ms: int
+) -> Run:
+    """Ends a run that never began. `made_of` is what the outcome was made of, PUBLIC for fixed words."""
     assert run.status is RunStatus.QUEUED
-    ended = await _end(tx, run, outcome, Steps((), is_counted=False), at_ms=at_ms)
+    ended = await _end(tx, run, outcome, Steps((), is_counted=False, made_of=made_of), at_ms=at_ms)
     owed = None if run.report is None else await reports.find_owed(tx, run, outcome.status, depth=0, at_ms=at_ms)
     await _follow(tx, ended, owed, (), at_ms=at_ms)
     return ended
@@ -411,8 +419,8 @@ async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Co
 
 
 async def _end_all(tx: Transaction, called_off: Sequence[CancelledContinuation], at_ms: int) -> None:
-    for run, outcome in called_off:
-        await end_queued_run(tx, run, outcome, at_ms=at_ms)
+    for run, outcome, made_of in called_off:
+        await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
 
 
 async def end_parked_run(tx: Transaction, run_id: RunId, at_ms: int) -> None:

@@ -254,7 +254,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         seq = await append_words(tx, session, _words(session, command, standing), command.at_ms)
         await _count(tx, standing, session, message)
         if command.is_delivered:
-            await outbox.enqueue_message(tx, session, message, place, run_id=None, at_ms=command.at_ms)
+            await _speak(tx, session, command, standing, place=place, run_id=None)
         return _posted(session, message, seq, None)
     command = replace(command, mode=await _mode_for(tx, session, command, standing), place=place)
     joined = await _run_to_join(tx, session, command)
@@ -279,8 +279,7 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
         seq = await queue_run(tx, session, _words(session, command, standing), run, at_ms=command.at_ms)
     await _count(tx, standing, session, message)
     if command.is_delivered:
-        answered_by = joined or command.run_id
-        await outbox.enqueue_message(tx, session, message, place, run_id=answered_by, at_ms=command.at_ms)
+        await _speak(tx, session, command, standing, place=place, run_id=joined or command.run_id)
     return _posted(session, message, seq, joined or command.run_id)
 
 
@@ -293,6 +292,22 @@ async def _refuse_route(
     whole = await rows.find_by_row(query, session.row)
     assert whole is not None
     return refuse_above(command.route, await find_ceiling(query, whole, command.rules.sinks, place=place))
+
+
+async def _speak(
+    tx: Transaction,
+    session: SessionHead,
+    command: PostMessage,
+    standing: Standing,
+    *,
+    place: DeliveryContext,
+    run_id: RunId | None,
+) -> None:
+    """Sends the message through the session's channel. Contract: sessions 4."""
+    made_of = classify_message(standing, command.route).join(session.end.base)
+    await outbox.enqueue_message(
+        tx, session, command.message, place, made_of=made_of, run_id=run_id, at_ms=command.at_ms
+    )
 
 
 async def _place_of_answers(

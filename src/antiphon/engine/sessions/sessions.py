@@ -551,15 +551,15 @@ async def delete_session(tx: Transaction, rights: Rights, target: NamedTarget, a
 
 async def bury_session(tx: Transaction, session: Session, at_ms: int) -> None:
     """Deletes everything of the session but its number. Results it owes are reported as failed; its children stay."""
-    for run, outcome in await abandon_reports(tx, session, at_ms):
-        await end_queued_run(tx, run, outcome, at_ms=at_ms)
+    for run, outcome, made_of in await abandon_reports(tx, session, at_ms):
+        await end_queued_run(tx, run, outcome, made_of=made_of, at_ms=at_ms)
     await exchanges.delete_all(tx, session.row)
     await deliveries.delete_all(tx, session.row)
     await approvals.delete_all(tx, session.row)
     await log.delete_all(tx, session.row)
     await ledger.delete_all(tx, session.row)
     await tokens.delete_of_session(tx, session.row)
-    await rows.bury(tx, session.row, at_ms=at_ms)
+    await rows.bury(tx, session.row, taint=session.taint, at_ms=at_ms)
     tx.wake(session.row)
 
 

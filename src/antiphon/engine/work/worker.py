@@ -375,6 +375,7 @@ class Worker:
             successors=successors,
             saw=saw,
             made_of=made_of,
+            sinks=self._rules.sinks,
             at_ms=self._clock.now_ms(),
         )
         fence = Fence(run.id, run.fence)

@@ -1,0 +1,52 @@
+"""`message`: sends a text to a person or place through a channel. Contract: message 1."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from antiphon.domain.agent import Effect
+from antiphon.engine.access.caller import Caller
+from antiphon.engine.deliveries.outgoing import OutgoingMessages
+from antiphon.policy.session_tools import MESSAGE_TOOL
+from antiphon.tools.session_tool import Arguments, SessionTool
+
+DESCRIPTION = (
+    "Sends a text out through a channel, to a person with a linked account there or to an account by its id. Returns "
+    "at once; the text is delivered in the background. Use it to reach somebody who is not part of this conversation: "
+    "the reply of this turn goes to its own chat anyway."
+)
+
+CODES = (
+    *("not_found", "no_place", "empty_message", "message_too_large", "write_down", "send_denied", "sandboxed"),
+    "idempotency_key_reused",
+)
+
+
+class MessageArguments(Arguments):
+    aliases = {"content": "text"}
+
+    channel: str = Field(
+        min_length=1, max_length=200, description="The channel, such as 'webhook', or '<channel>:<account>'."
+    )
+    recipient: str = Field(
+        min_length=1,
+        max_length=200,
+        description="The name or id of a person, the id of an account on the channel, or 'owner'.",
+    )
+    text: str = Field(description="The text to send.")
+
+
+def message(messages: OutgoingMessages) -> SessionTool[MessageArguments]:
+    async def carry_out(caller: Caller, arguments: MessageArguments) -> Mapping[str, Any]:
+        id = await messages.send(caller, arguments.channel, arguments.recipient, arguments.text)
+        return {"status": "accepted", "deliveryId": id}
+
+    return SessionTool(
+        MESSAGE_TOOL,
+        DESCRIPTION,
+        MessageArguments,
+        carry_out,
+        codes=CODES,
+        effects=frozenset({Effect.LEAVES}),
+    )
