@@ -950,7 +950,7 @@ BUGS = (
     Bug(
         "a child learns that its risen requester was deleted",
         "store/sessions.py",
-        "if not taint.flows_to(PUBLIC):",
+        "if not is_public(taint):",
         "if False:",
         "engine/test_writing_down.py::test_a_child_does_not_learn_that_its_risen_requester_was_deleted[sqlite]",
     ),

@@ -7,8 +7,4 @@ from collections.abc import Mapping
 
 OPEN: Mapping[str, str] = {
     "a silent word above in a group": "the time of a session's last message is shown to other sessions",
-    "a word above in a participant's room": "participants see every event",
-    "a failure above in a participant's room": "participants see every event",
-    "a streamed word above in a participant's room": "participants see every event",
-    "a requester rises above its child, and one world deletes it": "the row of the child names its requester",
 }
