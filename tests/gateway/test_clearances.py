@@ -1,6 +1,7 @@
 """What persons, tokens and open streams are shown of classified sessions: event by event, and no trace of the rest."""
 
 import json
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -353,3 +354,19 @@ async def test_messages_and_events_name_their_compartments(open_home: OpenHome) 
         assert ended["classification"] == named
         await served.append(DESK, "the end")
         assert '"health"' in await streamed(served.client, "the end")
+
+
+@requirement("flow:7")
+async def test_logs_and_states_of_the_gateway_hold_no_content(
+    open_home: OpenHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with with_ann(open_home) as (served, ann):
+        for asked in (BOOKS, to_call("burn"), f"{BOOKS}\n!fail {CANARY}"):
+            for client in (served.client, ann):
+                await client.post(f"/sessions/{DESK}/messages?wait={SECONDS}", json={"text": asked})
+        for path in ("/health", "/ready"):
+            assert CANARY not in (await served.client.get(path)).text
+    assert [
+        record for record in caplog.records if CANARY in str(vars(record)) and record.name.startswith("antiphon")
+    ] == []
