@@ -1,8 +1,10 @@
 """What persons, tokens and open streams are shown of classified sessions: event by event, and no trace of the rest."""
 
 import json
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -12,7 +14,14 @@ import pytest
 from antiphon.agents.toolset import tool
 from antiphon.app import Parts
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import PUBLIC, Classification, Level
+from antiphon.domain.delay import Delta
+from antiphon.domain.ids import RunId
+from antiphon.domain.message import text_content
 from antiphon.domain.session import NOWHERE
+from antiphon.engine.sessions.inbox import Envelope
+from antiphon.gateway.sse import event_view
+from antiphon.policy.reach import Grant
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
@@ -270,3 +279,94 @@ async def test_a_clearance_names_levels_and_compartments_that_exist(open_home: O
         assert (await clear(served, "ann", everybodys))["clearance"] == everybodys
         shown = (await served.client.get("/people")).json()["people"]
         assert [person["clearance"] for person in shown if "clearance" in person] == [everybodys]
+
+
+@requirement("flow:2", "flow:3")
+async def test_a_piece_of_a_reply_is_as_secret_as_its_prompt(open_home: OpenHome) -> None:
+    async with with_ann(open_home) as (served, _):
+        services = served.app.services
+        ann = (await services.people.get(OWNER, "ann")).person.principal
+        found = await services.sessions.get(ann, services.sessions.target(DESK))
+        view = event_view(services.names)
+        async with services.hub.follow(found.grant, found.session.last_seq, view, on_stall=lambda: None) as reader:
+            for piece, made_of in ((CANARY, Classification(Level.CONFIDENTIAL)), ("plain", PUBLIC)):
+                delta = Delta(RunId("run_1"), found.session.last_seq, piece, made_of)
+                services.hub.publish_delta(found.session.row, delta)
+            with anyio.fail_after(SECONDS):
+                frame = await reader.next()
+        assert b"plain" in frame and CANARY.encode() not in frame
+
+
+@requirement("flow:3")
+async def test_an_open_stream_decides_anew_once_rights_have_changed(open_home: OpenHome) -> None:
+    """Before it sends anything more, and not only when its credential is looked at."""
+    async with with_ann(open_home) as (served, _):
+        services = served.app.services
+        await clear(served, "ann", {"level": "CONFIDENTIAL"})
+        ann = (await services.people.get(OWNER, "ann")).person.principal
+        target = services.sessions.target(DESK)
+        found = await services.sessions.get(ann, target)
+
+        async def decide() -> Grant:
+            return (await services.sessions.get(ann, target)).grant
+
+        await served.post(DESK, BOOKS)
+        view = event_view(services.names)
+        following_it = services.hub.follow(
+            found.grant, found.session.last_seq, view, on_stall=lambda: None, decide_anew=decide
+        )
+        async with following_it as reader:
+            await clear(served, "ann", None)
+            await served.append(DESK, "the end")
+            seen = b""
+            with anyio.fail_after(SECONDS):
+                while b"the end" not in seen:
+                    seen += await reader.next()
+        assert CANARY.encode() not in seen and b"call books" in seen
+
+
+@requirement("flow:1")
+async def test_a_merged_persons_data_is_the_survivors(open_home: OpenHome) -> None:
+    async with with_ann(open_home) as (served, ann):
+        await served.client.post("/people", json={"name": "Anna"})
+        inbox, target = served.app.services.inbox, served.app.services.sessions.target(DESK)
+        route = Classification(Level.PUBLIC, person="person:anna")
+        await inbox.post(OWNER, target, text_content(f"hers: {CANARY}"), envelope=Envelope(classification=route))
+        assert CANARY not in (await ann.get(PLACES["history"])).text
+        assert (await served.client.post("/people/anna/merge", json={"into": "ann"})).status_code == 200
+        assert CANARY in (await ann.get(PLACES["history"])).text
+
+
+@requirement("flow:1", "flow:3")
+async def test_messages_and_events_name_their_compartments(open_home: OpenHome) -> None:
+    async with with_ann(open_home) as (served, _):
+        await served.client.post("/compartments", json={"name": "health"})
+        inbox, target = served.app.services.inbox, served.app.services.sessions.target(DESK)
+        route = Classification(Level.INTERNAL, 1)
+        posted = await inbox.post(OWNER, target, text_content("a pill"), envelope=Envelope(classification=route))
+        assert posted.run_id is not None
+        await served.app.services.waits.wait(posted.run_id, timedelta(seconds=SECONDS))
+        named = {"level": "INTERNAL", "compartments": ["health"], "integrity": "trusted"}
+        messages = await served.messages(DESK)
+        assert [each.get("classification") for each in messages] == [named, named]
+        transcript = (await served.client.get(f"/sessions/{DESK}/transcript")).text.splitlines()
+        ended = next(event for event in map(json.loads, transcript) if event["type"] == "run_finished")
+        assert ended["classification"] == named
+        await served.append(DESK, "the end")
+        assert '"health"' in await streamed(served.client, "the end")
+
+
+@requirement("flow:7")
+async def test_logs_and_states_of_the_gateway_hold_no_content(
+    open_home: OpenHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with with_ann(open_home) as (served, ann):
+        for asked in (BOOKS, to_call("burn"), f"{BOOKS}\n!fail {CANARY}"):
+            for client in (served.client, ann):
+                await client.post(f"/sessions/{DESK}/messages?wait={SECONDS}", json={"text": asked})
+        for path in ("/health", "/ready"):
+            assert CANARY not in (await served.client.get(path)).text
+    assert [
+        record for record in caplog.records if CANARY in str(vars(record)) and record.name.startswith("antiphon")
+    ] == []

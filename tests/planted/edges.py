@@ -41,8 +41,8 @@ BUGS = (
     Bug(
         "a fork shows the last words of its source",
         "engine/ledger/append.py",
-        "one_line(texts[-1], PREVIEW_LENGTH)",
-        "one_line(texts[0], PREVIEW_LENGTH)",
+        "text, made_of = texts[-1]",
+        "text, made_of = texts[0]",
         "gateway/test_page_sessions.py::test_a_fork_shows_only_words_that_it_holds",
     ),
     Bug(

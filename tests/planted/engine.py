@@ -4,6 +4,13 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a session answers calls of those who may not read what it holds",
+        "engine/access/callers.py",
+        "if not may_enter(session.taint, found.grant.clearance):",
+        "if session is None:",
+        "gateway/test_clearances.py::test_a_session_with_data_above_a_caller_answers_no_calls_of_theirs[sqlite]",
+    ),
+    Bug(
         "each page of found messages is the first",
         "engine/views/search.py",
         "        before = NEWEST if before is None else before\n",
@@ -855,16 +862,18 @@ BUGS = (
     Bug(
         "a session reads what is above it in the log of another",
         "store/events.py",
-        'readable = ANY if grant.clearance is EVERYTHING else flow("", grant.clearance)',
-        "readable = ANY",
+        "roles = \"role IS NOT NULL\" if include_tools else \"role IN ('user', 'assistant')\"\n"
+        '    readable = flow("", grant.clearance)',
+        "roles = \"role IS NOT NULL\" if include_tools else \"role IN ('user', 'assistant')\"\n"
+        '    readable = flow("", type(grant.clearance)(3, 2**62 - 1, person="people"))',
         "engine/test_classified_runs.py::"
         "test_a_session_reads_only_what_flows_to_it_of_a_session_that_holds_more_unread[sqlite]",
     ),
     Bug(
         "a user's reset ends the taint",
         "engine/sessions/resets.py",
-        "    if may_clear(standing):\n",
-        "    if standing:\n",
+        "    if not may_clear(standing):\n",
+        "    if not standing:\n",
         "engine/test_classified_runs.py::test_a_reset_by_somebody_else_than_an_owner_keeps_the_taint[sqlite]",
     ),
     Bug(
@@ -941,7 +950,7 @@ BUGS = (
     Bug(
         "a child learns that its risen requester was deleted",
         "store/sessions.py",
-        "if not taint.flows_to(PUBLIC):",
+        "if not is_public(taint):",
         "if False:",
         "engine/test_writing_down.py::test_a_child_does_not_learn_that_its_risen_requester_was_deleted[sqlite]",
     ),

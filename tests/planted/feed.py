@@ -4,6 +4,27 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a stream sends what is above its reader",
+        "feed/follow.py",
+        "yield view.encode(event) if may_enter(event.classification, clearance) else view.encode_hidden(event)",
+        "yield view.encode(event)",
+        "gateway/test_clearances.py::test_a_person_reads_a_session_that_rose_event_by_event[sqlite]",
+    ),
+    Bug(
+        "a piece of a reply is shown to readers below its prompt",
+        "feed/follow.py",
+        "        if not may_enter(delta.made_of, self.clearance):\n            return\n",
+        "",
+        "gateway/test_clearances.py::test_a_piece_of_a_reply_is_as_secret_as_its_prompt[sqlite]",
+    ),
+    Bug(
+        "an open stream keeps the clearance that it began with",
+        "feed/follow.py",
+        "        self.rights_changed += 1",
+        "        pass",
+        "gateway/test_clearances.py::test_an_open_stream_decides_anew_once_rights_have_changed[sqlite]",
+    ),
+    Bug(
         "a frame holds all of the tail",
         "feed/follow.py",
         "if size >= FRAME_BYTES or self.cursor >= limit:",
@@ -27,7 +48,7 @@ BUGS = (
     Bug(
         "a piece of a reply overtakes the events that it follows",
         "feed/follow.py",
-        "while self._deltas and self._deltas[0][0] <= self.cursor:",
+        "while self._deltas and self._deltas[0].after <= self.cursor:",
         "while self._deltas:",
         "gateway/test_sse.py::test_a_piece_waits_for_the_events_that_it_follows[sqlite]",
     ),

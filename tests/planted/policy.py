@@ -4,6 +4,20 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a token gives more than it may read",
+        "policy/authorize.py",
+        "if held is None or (wanted is not None and may_enter(wanted, held)):",
+        "if held is None or wanted is not None:",
+        "gateway/test_clearances.py::test_a_token_reads_no_more_than_its_clearance[sqlite]",
+    ),
+    Bug(
+        "a row shows the last words of a session to everybody who sees it",
+        "policy/shown.py",
+        "preview=session.preview if base and preview else None",
+        "preview=session.preview",
+        "gateway/test_clearances.py::test_a_person_reads_a_session_that_rose_event_by_event[sqlite]",
+    ),
+    Bug(
         "data above the caller is shown",
         "policy/reach.py",
         "if not may_enter(taint, reach.clearance):",

@@ -4,6 +4,27 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "lists show the last words of a session to everybody who sees it",
+        "store/sessions.py",
+        'when(all_of([base, flow("s.preview_", clearance)]), "s.preview")',
+        'Condition("s.preview")',
+        "gateway/test_clearances.py::test_a_person_reads_a_session_that_rose_event_by_event[sqlite]",
+    ),
+    Bug(
+        "a list of runs shows replies above its reader",
+        "store/runs.py",
+        "shown_run(_RUN.read(row), reach.clearance)",
+        "_RUN.read(row)",
+        "gateway/test_clearances.py::test_a_person_reads_a_session_that_rose_event_by_event[sqlite]",
+    ),
+    Bug(
+        "hidden children displace those that are seen",
+        "store/sessions.py",
+        'AND deleted_at IS NULL) "\n',
+        'AND deleted_at IS NULL ORDER BY id DESC LIMIT 1) "\n',
+        "store/test_reach.py::test_children_are_filtered_before_they_are_cut[sqlite]",
+    ),
+    Bug(
         "a new table forgets who was told of a cap",
         "store/schema/0019_people_usage.sql",
         "MAX(CASE WHEN day LIKE '% told' THEN 1 ELSE 0 END)",

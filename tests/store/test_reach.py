@@ -11,7 +11,7 @@ import pytest
 
 import antiphon.store
 from antiphon.domain.actor import Principal, PrincipalKind
-from antiphon.domain.classification import PUBLIC
+from antiphon.domain.classification import PUBLIC, Classification, Level
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.event import Event
 from antiphon.domain.ids import RunId, SessionRow
@@ -19,8 +19,9 @@ from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext, Session, SessionSummary
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import UNLIMITED, authorize
-from antiphon.policy.reach import Grant, Reach
+from antiphon.policy.reach import Grant, Reach, Viewer
 from antiphon.policy.system import SYSTEM_REACH
+from antiphon.policy.visibility import AgentToAgent, Visibility
 from antiphon.store import activities, deliveries, trees
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -141,6 +142,18 @@ async def test_every_list_keeps_to_its_reach(open_home: OpenHome) -> None:
         for what, seen in shared.items():
             assert seen == [name for name in everything[what] if "shared" in name], what
             assert len(everything[what]) == 2 * len(seen) > 0, what
+
+
+@requirement("list:2", "flow:3")
+async def test_children_are_filtered_before_they_are_cut(open_home: OpenHome) -> None:
+    async with open_home(settings()) as app:
+        parent = await open_peer(app, "parent")
+        seen = await open_peer(app, "seen", parent=parent.row)
+        await open_peer(app, "hidden", parent=parent.row, taint=Classification(Level.RESTRICTED))
+        viewer = Viewer(session=parent, visibility=Visibility.TREE, agent_to_agent=AgentToAgent())
+        reach = Reach(act=Act.LIST, viewer=viewer)
+        children = await app.database.read(rows.list_children, reach, [parent.row], 1)
+        assert [child.key for child in children] == [str(seen.key)]
 
 
 async def _let_in(tx: Transaction, sessions: tuple[SessionRow, ...]) -> None:

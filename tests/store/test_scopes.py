@@ -8,16 +8,18 @@ import pytest
 
 from antiphon.app import App
 from antiphon.domain.actor import OWNER, Principal, PrincipalKind
-from antiphon.domain.classification import PEOPLE, PUBLIC, Classification, Level
+from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification, Level
 from antiphon.domain.ids import AgentId, SessionRow
 from antiphon.domain.person import PersonRole
-from antiphon.domain.session import Session
+from antiphon.domain.session import Session, SessionSummary
+from antiphon.engine.ledger.append import shown_text
 from antiphon.engine.sessions.sessions import SessionFilter
 from antiphon.policy.acts import Act
 from antiphon.policy.authorize import UNLIMITED, authorize
 from antiphon.policy.decision import Deny
 from antiphon.policy.reach import Grant, Reach, decide, reach_of_session
 from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.shown import shown_session
 from antiphon.policy.standing import Standing
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
 from antiphon.store import sessions as rows
@@ -131,6 +133,36 @@ async def test_a_person_lists_what_it_takes_part_in_and_the_owner_all(world: Wor
         reach = authorize(standing_of(principal), UNLIMITED, Act.READ)
         assert isinstance(reach, Reach)
         assert await _compare(world, reach) == len(expected & {session.row for session in world.sessions}) > 0
+
+
+@requirement("flow:3", "flow:8")
+async def test_a_row_in_a_list_shows_what_policy_shows_of_the_session(world: World) -> None:
+    drawn = random.Random(SEED)
+    classes = [replace(taint, person=person) for taint in TAINTS for person in (None, "person:ann", PEOPLE)]
+    for session in world.sessions:
+        columns = {
+            **shown_text("preview", "last words", drawn.choice(classes)),
+            **shown_text("description", "first words", drawn.choice(classes)),
+            "input_tokens": 7,
+            "context_tokens": 5,
+            "aborted_last_run": 1,
+        }
+        await world.app.database.run(rows.update, session.row, columns)
+    names = [field for field in SessionSummary.__struct_fields__ if field != "participants"]
+    hidden = 0
+    for clearance in (*classes, EVERYTHING):
+        reach = Reach(act=Act.LIST, cleared=clearance)
+
+        async def listed(query: Query, reach: Reach = reach) -> list[SessionSummary]:
+            return await rows.list_page(query, reach, SessionFilter(include_inactive=True), limit=1_000, after=None)
+
+        for row in await world.app.database.read(listed):
+            stored = await world.app.database.read(rows.find_by_row, row.row)
+            assert stored is not None
+            shown = shown_session(stored, clearance)
+            assert [getattr(row, name) for name in names] == [getattr(shown, name) for name in names], clearance
+            hidden += (shown.preview is None) + (shown.description is None) + (not shown.usage.input_tokens)
+    assert hidden > 100
 
 
 async def _compare(world: World, reach: Reach | Deny) -> int:

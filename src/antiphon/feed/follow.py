@@ -275,6 +275,8 @@ class Reader:
         """Decides anew what it may read, or ends it."""
         assert self._decide_anew is not None
         self._decided_at = self._hub.rights_changed
+        self._deltas.clear()  # it could read them when they came
+        self.pending_length = 0
         try:
             grant = await self._decide_anew()
         except Unavailable:
@@ -349,8 +351,6 @@ class Reader:
         while self._deltas and self._deltas[0].after <= self.cursor:
             delta = self._deltas.popleft()
             self.pending_length -= _length(delta.piece)
-            if not may_enter(delta.made_of, self.clearance):
-                continue
             if isinstance(delta.piece, Delay | DelayOver):
                 yield self.view.encode_delay(delta.run, delta.piece)
             else:

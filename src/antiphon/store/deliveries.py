@@ -15,7 +15,7 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, SqlValue, Transaction
-from antiphon.store.scopes import within
+from antiphon.store.scopes import all_of, flow, within
 from antiphon.store.select_list import Combined, SelectList
 
 OUTBOX = SessionRow(0)
@@ -216,15 +216,15 @@ async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:
 
 
 async def find(query: Query, reach: Reach, id: str) -> Delivery | None:
-    """The text, if its session is in the reach."""
-    inside = await within(query, reach, "d.session")
+    """The text, if its session is in the reach, and it flows to the reach's clearance."""
+    inside = all_of([await within(query, reach, "d.session"), flow("d.", reach.clearance)])
     row = await query.fetch_one(f"{_SELECT} WHERE d.id = ? AND {inside.text}", (id, *inside.values))
     return None if row is None else _DELIVERY.read(row)
 
 
 async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: int) -> list[Delivery]:
-    """The newest deliveries of sessions in the reach, newest first."""
-    inside = await within(query, reach, "d.session")
+    """The newest deliveries of sessions in the reach that flow to its clearance, newest first."""
+    inside = all_of([await within(query, reach, "d.session"), flow("d.", reach.clearance)])
     conditions, values = [inside.text], list(inside.values)
     if where.statuses is not None:
         conditions.append(f"d.status IN ({', '.join('?' * len(where.statuses))})")

@@ -573,17 +573,17 @@ async def find_visible_by_label(
 
 
 async def list_children(query: Query, reach: Reach, parents: Sequence[SessionRow], limit: int) -> list[Child]:
-    """Living sessions in the reach that one of `parents` spawned, newest first; of the `limit` newest of all."""
+    """Living sessions in the reach that one of `parents` spawned, newest first, at most `limit`."""
     if not parents:
         return []
     inside = any_of(await branches(query, reach))
     rows = await query.fetch_all(
         "WITH s AS MATERIALIZED (SELECT id, parent, key, agent_id, incarnation, ancestor_0, ancestor_1, ancestor_2, "
         f"ancestor_3, ancestor_4 FROM sessions WHERE parent IN ({', '.join('?' * len(parents))}) "
-        "AND deleted_at IS NULL ORDER BY id DESC LIMIT ?) "
+        "AND deleted_at IS NULL) "
         "SELECT s.id, s.parent, s.key FROM s JOIN incarnations i ON i.id = s.incarnation "
-        f"WHERE {inside.text} ORDER BY s.id DESC",
-        (*parents, limit, *inside.values),
+        f"WHERE {inside.text} ORDER BY s.id DESC LIMIT ?",
+        (*parents, *inside.values, limit),
     )
     return [Child(*row) for row in rows]
 
