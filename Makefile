@@ -4,14 +4,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
+LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
+  tests/store/test_schema_origin.py tests/engine/test_clock_steps.py tests/cli/test_rights.py tests/gateway/test_matrix.py
 
-.PHONY: run test planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
+.PHONY: run test lists planted prove check bench bench-labelled bench-against bench-peers lock setup setup-dev soak clean
 
 run: setup  ## Start the gateway
 	@$(BIN)/antiphon serve
 
 test: setup-dev  ## All tests, on SQLite and on PostgreSQL; with ARGS only some, one after the other
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-n auto --dist worksteal)
+
+lists: setup-dev  ## The tests that compare the code with lists of all its parts: what narrow runs of tests miss
+	$(BIN)/python -m pytest -n auto $(LISTS)
 
 planted: setup-dev  ## Plant known bugs one by one: each has to turn its test red; with ARGS only some
 	$(BIN)/python -m tests.planted $(ARGS)

@@ -269,7 +269,7 @@ REQUIREMENTS = {
     "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),
     "flow:11": Requirement("Only the owner declassifies, exact bytes to one destination, once.", FLOW),
     "flow:12": Requirement("Effects, denials and reads are audited in a chain that can be verified.", FLOW),
-    "flow:13": Requirement("Data above an observer changes nothing that the observer sees.", FLOW),
+    "flow:13": Requirement("Data above an observer changes nothing that the observer sees."),
     "flow:14": Requirement("Presets give people this without the words; refusals are explained plainly.", FLOW),
     # 13. Gateway
     "gateway:1": Requirement("History pages over HTTP, and SSE that follows exactly once from a cursor."),

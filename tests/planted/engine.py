@@ -252,7 +252,7 @@ BUGS = (
     Bug(
         "a fork is less classified than what it was made of",
         "engine/sessions/forks.py",
-        "taint = source.base.join(source.taint) if incarnation.id == source.id else source.base",
+        "taint = source.base.join(incarnation.taint)",
         "taint = source.base",
         "engine/test_sessions.py::test_a_fork_is_as_classified_as_what_it_was_made_of[sqlite-of now]",
     ),
@@ -841,8 +841,8 @@ BUGS = (
     Bug(
         "an agent's classification leaves its new sessions public",
         "engine/sessions/sessions.py",
-        "base = command.base.join(attributes.taint or PUBLIC)",
-        "base = attributes.taint or PUBLIC",
+        "return command.base.join(command.attributes.taint or PUBLIC)",
+        "return command.attributes.taint or PUBLIC",
         "engine/test_classified_runs.py::test_the_sessions_of_a_classified_agent_begin_with_its_classification[sqlite]",
     ),
     Bug(

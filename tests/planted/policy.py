@@ -247,8 +247,8 @@ BUGS = (
     Bug(
         "a user decides for all agents",
         "policy/deciders.py",
-        "return self.agents is None or approval.agent_id in self.agents",
-        "return self.agents is None or bool(self.agents)",
+        "is_theirs = self.agents is None or approval.agent_id in self.agents",
+        "is_theirs = self.agents is None or bool(self.agents)",
         "engine/test_deciders.py::test_a_request_of_another_agent_is_as_good_as_missing[sqlite]",
     ),
     Bug(

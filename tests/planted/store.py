@@ -167,8 +167,8 @@ BUGS = (
     Bug(
         "a session that is made again has the description of the deleted one",
         "store/sessions.py",
-        "description = NULL, description_source = NULL, preview = NULL, send_policy",
-        "description_source = NULL, preview = NULL, send_policy",
+        "description = NULL, description_source = NULL, preview = NULL, preview_level",
+        "description_source = NULL, preview = NULL, preview_level",
         "engine/test_sessions.py::test_a_quiet_session_is_deleted_and_its_numbers_go_on[sqlite]",
     ),
     Bug(

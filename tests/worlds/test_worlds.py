@@ -40,6 +40,14 @@ def test_what_is_still_open_differs(name: str) -> None:
     assert differs, f"{name!r} is no longer open"
 
 
+@requirement("list:5", "flow:13")
+def test_no_list_counts_the_rows_of_hidden_sessions() -> None:
+    """Neither cursors nor the elements of the page do: here a session was opened before, in one world."""
+    questions = tuple(name for name in QUESTIONS if "page" in name or "list" in name)
+    plans = [Plan(1, (Step("open a session above", 0, "a"),), (), ()), Plan(2, (), questions, ())]
+    assert not (found := confirmed(plans)), "\n\n".join(map(str, found))
+
+
 def around(step: Step) -> tuple[Step, ...]:
     """The act between public ones."""
     return (Step("talk in the room", 1), Step("say something at length", 2), step, Step("talk in the room", 3))

@@ -1,6 +1,5 @@
 """Keeps a long conversation within the model's context. Contract: runs 9."""
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 
@@ -152,7 +151,7 @@ def _shortened(entry: Input, most: int) -> Input:
     content = (
         replace(part, text=part.text[-most:]) if isinstance(part, TextPart) else part for part in entry.message.content
     )
-    return dataclasses.replace(entry, message=replace(entry.message, content=tuple(content)))
+    return replace(entry, message=replace(entry.message, content=tuple(content)))
 
 
 def _text(message: Message) -> str:

@@ -16,13 +16,12 @@ from antiphon.agents.call_flow import (
 )
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput
 from antiphon.domain.agent import Effect
-from antiphon.domain.classification import EVERYTHING
+from antiphon.domain.classification import EVERYTHING, join_all
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.rules import Rules
 from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.policy.flow import WITHHELD, may_enter
-from antiphon.policy.session_tools import SESSION_TOOLS
 
 
 class OutsideGate:
@@ -50,14 +49,13 @@ class OutsideGate:
         if name == RUN_COMMAND:
             await self._callers.note_use(session, session.taint.join(tool.classification))
         output = await tool.call(ToolContext(found.caller), arguments)
-        clearance = found.standing.clearance
-        if not may_enter(EVERYTHING, clearance):
+        if not may_enter(EVERYTHING, found.clearance):
+            # What the session holds is cleared for the caller: nobody else finds it to act as.
             made_of = output.classification
-            if name in SESSION_TOOLS:
-                made_of = made_of.join(session.taint)
-            elif name == RUN_COMMAND:
-                made_of = made_of.join((await self._callers.session_of(found.caller))[0].workspace)
-            if not may_enter(made_of, clearance):
+            if name == RUN_COMMAND:
+                present, _ = await self._callers.session_of(found.caller)
+                made_of = join_all((made_of, session.workspace, present.workspace))
+            if not may_enter(made_of, found.clearance):
                 return answer_of(WITHHELD, is_error=False)
         return answer_of(output.text, is_error=output.is_error)
 

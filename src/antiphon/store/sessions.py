@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classification
+from antiphon.domain.classification import EVERYTHING, PEOPLE, Classification
 from antiphon.domain.ids import AgentId, SessionId, SessionRow
 from antiphon.domain.keys import SessionKey, SessionKind
 from antiphon.domain.message import JsonObject
@@ -26,6 +26,7 @@ from antiphon.domain.session import (
     SessionType,
     Source,
 )
+from antiphon.policy.flow import is_public
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
@@ -495,7 +496,7 @@ async def bury(tx: Transaction, session: SessionRow, *, taint: Classification, a
     own = ", ".join(f"ancestor_{depth} = NULL" for depth in range(MAX_DEPTH))
     # Children first: a unit that waits for this row may hold one of theirs.
     unset, values = "UPDATE sessions SET parent = NULL WHERE parent = ?", list[SqlValue]([session])
-    if not taint.flows_to(PUBLIC):
+    if not is_public(taint):
         unset = f"{unset} AND {_SEES}"
         values += (int(taint.level), taint.compartments, taint.person, taint.person, PEOPLE)
     await tx.execute(unset, values)

@@ -27,6 +27,8 @@ class FoundCaller:
     standing: Standing
     """That of the principal whose rights the call has."""
     session: Session
+    clearance: Classification
+    """What the caller may read."""
 
 
 class Callers:
@@ -91,4 +93,4 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
         call_id=f"{session.row}:{standing.principal}:{call_id}",
         run=None,
     )
-    return FoundCaller(caller, session.depth, standing, session)
+    return FoundCaller(caller, session.depth, standing, session, found.grant.clearance)

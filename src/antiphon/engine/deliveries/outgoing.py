@@ -140,14 +140,14 @@ async def _find_place(query: Query, command: SendOut) -> DeliveryContext | Refus
         for each in command.accounts
         if each.channel == channel and account in ("", each.account_id)
     }
-    is_owner = command.recipient == OWNER_NAME
+    is_to_owner = command.recipient == OWNER_NAME
     named = command.recipient.removeprefix(PERSON_PREFIX)
-    linked = await people.list_owners_accounts(query) if is_owner else await people.find_accounts(query, named)
+    linked = await people.list_owners_accounts(query) if is_to_owner else await people.find_accounts(query, named)
     found = _chosen([each for each in linked if (each.identity.channel, each.identity.account) in served])
     if found is not None:
         identity = found.identity
         return DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
-    if is_owner:
+    if is_to_owner:
         return Refusal(
             Conflict(
                 f"Owner has no linked account on channel {command.channel[:80]!r}. Write the text in the reply.",

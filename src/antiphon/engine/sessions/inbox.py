@@ -283,6 +283,17 @@ async def post_message(tx: Transaction, command: PostMessage) -> Posted | Refusa
     return _posted(session, message, seq, joined or command.run_id)
 
 
+async def _refuse_route(
+    query: Query, session: SessionHead, command: PostMessage, place: DeliveryContext
+) -> Refusal | None:
+    """The refusal of a message that its session may not take in. Reads nothing for a public one. Contract: flow 2."""
+    if is_public(command.route):
+        return None
+    whole = await rows.find_by_row(query, session.row)
+    assert whole is not None
+    return refuse_above(command.route, await find_ceiling(query, whole, command.rules.sinks, place=place))
+
+
 async def _speak(
     tx: Transaction,
     session: SessionHead,
@@ -297,17 +308,6 @@ async def _speak(
     await outbox.enqueue_message(
         tx, session, command.message, place, made_of=made_of, run_id=run_id, at_ms=command.at_ms
     )
-
-
-async def _refuse_route(
-    query: Query, session: SessionHead, command: PostMessage, place: DeliveryContext
-) -> Refusal | None:
-    """The refusal of a message that its session may not take in. Reads nothing for a public one. Contract: flow 2."""
-    if is_public(command.route):
-        return None
-    whole = await rows.find_by_row(query, session.row)
-    assert whole is not None
-    return refuse_above(command.route, await find_ceiling(query, whole, command.rules.sinks, place=place))
 
 
 async def _place_of_answers(

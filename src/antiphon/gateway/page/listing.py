@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from antiphon.domain.cursors import Cursors
+from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.run import RunStatus
 from antiphon.domain.session import Session, SessionStatus, SessionSummary
@@ -15,7 +18,8 @@ AT_FIRST = 30
 """How many children an opened session shows; asking for more adds as many."""
 MOST_CHILDREN = 300
 MOST_OPENED = 40
-_OPENED = re.compile(r"(\d{1,18})(?::(\d{1,4}))?")
+_OPENED = re.compile(r"([a-z2-7]{1,60})(?::(\d{1,4}))?")
+_FOLDS = ("opened sessions of the page",)
 _FAILED = {RunStatus.ERROR, RunStatus.TIMEOUT}
 
 
@@ -51,22 +55,33 @@ class Item:
         return bool(self.age or self.busy_below)
 
 
-def read_opened(text: str) -> dict[SessionRow, int]:
-    """The sessions that a page has open, each with the number of children shown. Ignores anything else in the text."""
-    found: dict[SessionRow, int] = {}
-    for part in text.split(",")[:MOST_OPENED]:
-        if match := _OPENED.fullmatch(part):
-            found[SessionRow(int(match[1]))] = min(max(int(match[2] or 0), AT_FIRST), MOST_CHILDREN)
-    return found
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """Names of sessions for the page to say which are open: sealed, as numbers of rows would count hidden sessions."""
+
+    cursors: Cursors
+
+    def name(self, row: SessionRow) -> str:
+        return self.cursors.seal(_FOLDS, row)
+
+    def read(self, text: str) -> dict[SessionRow, int]:
+        """The sessions that a page has open, each with the number of children shown. Ignores anything else."""
+        found: dict[SessionRow, int] = {}
+        for part in text.split(",")[:MOST_OPENED]:
+            if match := _OPENED.fullmatch(part):
+                with suppress(Invalid):
+                    row, _ = self.cursors.unseal(_FOLDS, match[1])
+                    found[SessionRow(row)] = min(max(int(match[2] or 0), AT_FIRST), MOST_CHILDREN)
+        return found
+
+    def write(self, opened: Mapping[SessionRow, int]) -> str:
+        names = {self.name(row): shown for row, shown in opened.items()}
+        return ",".join(f"{name}:{shown}" if shown != AT_FIRST else name for name, shown in names.items())
 
 
 def opened_around(session: Session) -> dict[SessionRow, int]:
     """The sessions that must be open to show this one."""
     return {row: AT_FIRST for row in session.ancestors if row is not None}
-
-
-def write_opened(opened: Mapping[SessionRow, int]) -> str:
-    return ",".join(f"{row}:{shown}" if shown != AT_FIRST else str(row) for row, shown in opened.items())
 
 
 def items_of(tree: Tree, opened: Mapping[SessionRow, int], now: datetime) -> list[Item]:

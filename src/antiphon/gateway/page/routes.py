@@ -32,7 +32,7 @@ from antiphon.gateway.operations.sessions import Search
 from antiphon.gateway.page.assets import DIRECTORY, HEADERS, asset
 from antiphon.gateway.page.conversation import PageConversation, conversation_head, read_between, read_conversation
 from antiphon.gateway.page.entries import PageEntry, asked_in, entries_of, entry_of, request_entry
-from antiphon.gateway.page.listing import Item, items_of, opened_around, plain_item, read_opened, write_opened
+from antiphon.gateway.page.listing import Folds, Item, items_of, opened_around, plain_item
 from antiphon.gateway.page.titles import titles_of
 from antiphon.gateway.sse import FollowResponse, event_view, frame
 from antiphon.policy.acts import Act
@@ -183,7 +183,7 @@ async def show_sessions(ask: Ask, params: ShowSessions) -> Response:
         search=params.search,
         shown=params.shown,
         current=params.session,
-        opened=read_opened(params.opened),
+        opened=Folds(ask.services.cursors).read(params.opened),
     )
     return _html("sessions.html", listed)
 
@@ -308,7 +308,7 @@ async def _listed(
     current: str | None,
     opened: Mapping[SessionRow, int],
 ) -> dict[str, object]:
-    shown = min(shown, MOST_LISTED)
+    shown, folds = min(shown, MOST_LISTED), Folds(gateway.services.cursors)
     hits: list[Hit] = []
     if wanted := search.strip()[:200]:
         where = SessionFilter(search=wanted, include_inactive=True)
@@ -326,7 +326,8 @@ async def _listed(
         "hits": hits,
         "search": search,
         "shown": shown,
-        "opened": write_opened(opened),
+        "opened": folds.write(opened),
+        "folds": folds,
         "more": min(shown + LISTED, MOST_LISTED) if has_more and shown < MOST_LISTED else None,
         "current": current,
         "to_approve": await gateway.services.approvals.count_open(principal),

@@ -36,7 +36,8 @@ ALTER TABLE incarnations ADD COLUMN workspace_seq BIGINT NOT NULL DEFAULT 0;
 UPDATE incarnations SET
   workspace_level = (SELECT MAX(o.taint_level) FROM incarnations o WHERE o.session = incarnations.session),
   workspace_compartments = (SELECT CASE WHEN MIN(o.taint_compartments) = MAX(o.taint_compartments)
-    THEN MAX(o.taint_compartments) ELSE (SELECT CAST(SUM(CAST(1 AS BIGINT) << c.bit) AS BIGINT) FROM compartments c) END
+    THEN MAX(o.taint_compartments) ELSE COALESCE((SELECT CAST(SUM(CAST(1 AS BIGINT) << c.bit) AS BIGINT) FROM compartments c),
+    MAX(o.taint_compartments)) END
     FROM incarnations o WHERE o.session = incarnations.session),
   workspace_integrity = (SELECT MAX(o.taint_integrity) FROM incarnations o WHERE o.session = incarnations.session),
   workspace_person = (SELECT CASE WHEN COUNT(DISTINCT o.taint_person) > 1 THEN 'people' ELSE MAX(o.taint_person) END

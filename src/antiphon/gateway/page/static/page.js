@@ -22,7 +22,7 @@ function refreshList() {
   }, LIST_PAUSE_MS);
 }
 
-// Which sessions are opened, and how many of their children are shown: `row` or `row:count`, with commas. The server
+// Which sessions are opened, and how many of their children are shown: `name` or `name:count`, with commas. The server
 // renders what is opened; this tab remembers it over reloads.
 
 function readOpened() {
