@@ -19,8 +19,12 @@ from antiphon.channels.webhook import retry_after
 from antiphon.config.config import Config
 from antiphon.config.sources import load_config
 from antiphon.domain.actor import OWNER
+from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Invalid
 from antiphon.domain.person import Identity, person_principal
+from antiphon.domain.run import Outcome, RunStatus
+from antiphon.engine.runs.context import RunContext
+from antiphon.engine.runs.runner import RunEnding
 from antiphon.gateway.guard import Receive, Scope, Send
 from antiphon.gateway.server import bind, serving
 from tests.claims import requirement
@@ -341,6 +345,49 @@ async def test_who_waits_is_told_what_would_be_sent_and_no_more(open_home: OpenH
         for text in ("hello", "!fail of secret things"):
             answer = (await ring(client, clock, message(text, text, wait=SECONDS))).json()
             assert answer["suppressed"] == "send_denied" and not {"reply", "error"} & answer.keys()
+
+
+class Risen:
+    """A runner whose replies and failures are made of secrets."""
+
+    def __init__(self) -> None:
+        self._outcomes = [
+            Outcome(status=RunStatus.OK, reply="the secret"),
+            Outcome(status=RunStatus.ERROR, error="the secret failed", code="secret_failure"),
+        ]
+
+    async def run(self, context: RunContext) -> RunEnding:
+        context.surroundings = Classification(Level.CONFIDENTIAL)
+        return RunEnding(outcome=self._outcomes.pop(0))
+
+
+@requirement("channels:1", "flow:4", "flow:7")
+@pytest.mark.parametrize("principal", ["guest", "owner"])
+async def test_who_waits_is_told_nothing_of_what_may_not_go_there(
+    open_home: OpenHome, clock: ManualClock, principal: str
+) -> None:
+    door = {"secret": SECRET, "principal": principal}
+    parts = Parts(clock=clock, runner=Risen())
+    async with (
+        serve(open_home, {"channels": {"webhook": {"door": door}}}, parts) as served,
+        new_client(served.url) as client,
+    ):
+        for number in range(2):
+            answer = (await ring(client, clock, message("hello", f"m-{number}", wait=SECONDS))).json()
+            assert (answer["status"], answer["suppressed"]) == ("ok", "flow")
+            assert not {"reply", "error", "code"} & answer.keys()
+
+
+@requirement("channels:1", "flow:7")
+async def test_a_webhook_of_the_owner_gets_what_its_clearance_allows(open_home: OpenHome, clock: ManualClock) -> None:
+    door = {"secret": SECRET, "principal": "owner", "clearance": {"level": "CONFIDENTIAL"}}
+    parts = Parts(clock=clock, runner=Risen())
+    async with (
+        serve(open_home, {"channels": {"webhook": {"door": door}}}, parts) as served,
+        new_client(served.url) as client,
+    ):
+        answer = (await ring(client, clock, message("hello", wait=SECONDS))).json()
+        assert (answer["status"], answer["reply"]) == ("ok", "the secret")
 
 
 @requirement("channels:1", "answers:5")

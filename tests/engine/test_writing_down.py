@@ -199,8 +199,8 @@ async def test_a_child_writes_up_blindly_to_a_requester_that_rose(open_home: Ope
         missing = await child.calls("sessions_wait", runIds=["run_of_nobody"])
         assert waited["status"] == "not_found"
         assert str(waited).replace(answer["runId"], "run_of_nobody") == str(missing)
-        await story.sees(boss.texts, lambda texts: "heard" in texts)
-        await story.settles()
+        await _opened(story)
+        assert "heard" in await boss.texts()
         again = await child.calls("sessions_wait", runIds=[answer["runId"]])
         assert again == waited  # also now that there is a run
         assert not any("heard" in text or "may not read" in text for text in await child.texts())
@@ -216,10 +216,9 @@ async def test_a_child_does_not_learn_that_its_risen_requester_was_deleted(open_
         boss, child = await _risen(story)
         before = await child.session()
         there = await _sends_counted(story, child, "a")
-        await story.settles()
         first = await child.calls("sessions_send", sessionKey=boss.key, message="hello", key="one")
-        await story.sees(boss.texts, lambda texts: "hello" in texts)
-        await story.settles()
+        await _opened(story)
+        assert "hello" in await boss.texts()
         await story.deletes(boss)
         after = await child.session()
         assert (after.parent_key, after.depth) == (before.parent_key, before.depth) == (boss.key, 1)
@@ -234,7 +233,7 @@ async def test_a_child_does_not_learn_that_its_risen_requester_was_deleted(open_
         assert (await child.session()).parent is None
         told = await child.calls("sessions_send", sessionKey=anew.key, message="hello")
         assert told["status"] == "not_found"
-        await story.settles()
+        await _opened(story)
         assert await anew.texts() == []
 
 
@@ -262,8 +261,14 @@ async def test_words_to_a_requester_that_rose_out_of_reach_are_dropped_silently(
         await boss.answers(BOOKS)
         answer = await child.calls("sessions_send", sessionKey="parent", message="of ann")
         assert answer["status"] == "accepted"
-        await story.sees(lambda: story.app.database.read(_sealed), lambda found: not found)
+        await _opened(story)
         assert not any("of ann" in text for text in await boss.texts())
+
+
+async def _opened(story: Story) -> None:
+    """Returns when no request is sealed any more, and the runs that answer them are over."""
+    await story.sees(lambda: story.app.database.read(_sealed), lambda found: not found)
+    await story.settles()
 
 
 async def _sealed(query: Query) -> list[Any]:

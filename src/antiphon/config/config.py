@@ -150,6 +150,9 @@ class Config(Section):
                     )
                 )
             },
+            owners=frozenset(
+                f"{WEBHOOK}:{name}" for name, section in self.channels.webhook.items() if section.principal == "owner"
+            ),
             providers={
                 name: clearance
                 for name, section in self.providers.items()

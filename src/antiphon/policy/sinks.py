@@ -16,6 +16,8 @@ class Sinks:
 
     channels: Mapping[str, Classification] = field(default_factory=dict[str, Classification])
     """By account, as `DeliveryContext.account_id` names it, of the channel: `webhook:<name>`."""
+    owners: frozenset[str] = frozenset()
+    """Accounts, named likewise, on which everybody is the owner."""
     providers: Mapping[str, Classification] = field(default_factory=dict[str, Classification])
     """By the provider's name; everything unless set."""
     commands: Classification | None = None
@@ -23,7 +25,10 @@ class Sinks:
 
     def of_place(self, place: DeliveryContext, recipient: Classification | None) -> Classification:
         """The meet of the channel and its recipient. Unknown recipients (None) are PUBLIC."""
-        channel = self.channels.get(f"{place.channel}:{place.account_id}", UNSET_CHANNEL)
+        account = f"{place.channel}:{place.account_id}"
+        channel = self.channels.get(account, UNSET_CHANNEL)
+        if account in self.owners:
+            return channel
         return channel.meet(PUBLIC if recipient is None else recipient)
 
     def of_provider(self, name: str) -> Classification:

@@ -478,20 +478,33 @@ class ReportWork(NamedTuple):
 
     usage: Usage
     started_at: datetime | None
+    is_public: bool
+    """Whether all of it was made of public data."""
 
 
 async def work_for(query: Query, report: str) -> ReportWork:
     row = await query.fetch_one(
         "SELECT SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(cost_microusd), SUM(steps), "
-        "MIN(started_at) FROM runs WHERE report = ?",
+        "MIN(started_at), MAX(CASE WHEN level > 0 OR compartments <> 0 OR person IS NOT NULL THEN 1 ELSE 0 END) "
+        "FROM runs WHERE report = ?",
         (report,),
     )
     assert row is not None
-    *sums, started_at = row
+    *sums, started_at, is_classified = row
     tokens_in, tokens_out, cached, cost, steps = (None if value is None else int(value) for value in sums)
     return ReportWork(
-        Usage(tokens_in or 0, tokens_out or 0, cached or 0, cost, steps or 0), codec.optional_moment(started_at)
+        Usage(tokens_in or 0, tokens_out or 0, cached or 0, cost, steps or 0),
+        codec.optional_moment(started_at),
+        is_public=not is_classified,
     )
+
+
+async def made_of_before(query: Query, run: Run) -> Classification:
+    """What the runs that it continues were made of."""
+    made_of, before = PUBLIC, run.continues
+    while before is not None and (earlier := await find(query, before)) is not None:
+        made_of, before = made_of.join(earlier.made_of), earlier.continues
+    return made_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,10 +110,14 @@ class Timers:
     async def _open_sealed(self) -> None:
         """Puts sealed requests into the logs of their targets. Contract: flow 4."""
         self._may_be_sealed = False
-        while sealed := await self._database.read(exchanges.list_sealed, BATCH):
-            for each in sealed:
-                at_ms, sides = self._clock.now_ms(), (SessionRow(each.requester), SessionRow(each.target))
-                await self._database.run(open_sealed, each.id, self._rules, at_ms, sessions=sides)
+        try:
+            while sealed := await self._database.read(exchanges.list_sealed, BATCH):
+                for each in sealed:
+                    at_ms, sides = self._clock.now_ms(), (SessionRow(each.requester), SessionRow(each.target))
+                    await self._database.run(open_sealed, each.id, self._rules, at_ms, sessions=sides)
+        except Unavailable:
+            self._may_be_sealed = True
+            raise
 
 
 async def _next_due(query: Query) -> int | None:

@@ -1,6 +1,7 @@
 """Queues texts for channels, in the transaction that causes them. Contract: channels 1, send 6, flow 7."""
 
 import hashlib
+from dataclasses import replace
 
 from msgspec import Struct
 
@@ -9,7 +10,7 @@ from antiphon.domain.classification import PUBLIC, Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
-from antiphon.domain.message import JsonObject, UserMessage, text_of
+from antiphon.domain.message import JsonObject
 from antiphon.domain.run import Run
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.silence import spoken
@@ -58,7 +59,6 @@ async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: O
     if not words.strip() or not is_external(place):
         return
     session, incarnation = outgoing.on_behalf_of or (run.session, run.session_id)
-    sinks = outgoing.sinks
     delivery = deliveries.NewDelivery(
         name=name_of(run.id),
         session=session,
@@ -67,14 +67,20 @@ async def enqueue(tx: Transaction, run: Run, place: DeliveryContext, outgoing: O
         place=place,
         text=words,
         made_of=outgoing.made_of,
-        is_suppressed=sinks is not None and not await may_leave(tx, outgoing.made_of, place, sinks),
     )
-    id = await deliveries.insert(tx, delivery, at_ms)
-    if delivery.is_suppressed:
-        data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
-        origin = Origin(session=session, incarnation=incarnation, run_id=run.id)
-        data |= {"code": FLOW, "error": NOT_CLEARED}
-        await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
+    await _queue(tx, delivery, outgoing.sinks, at_ms)
+
+
+async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks | None, at_ms: int) -> None:
+    place = delivery.place
+    if sinks is None or await may_leave(tx, delivery.made_of, place, sinks):
+        await deliveries.insert(tx, delivery, at_ms)
+        return
+    id = await deliveries.insert(tx, replace(delivery, is_suppressed=True), at_ms)
+    data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
+    origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
+    data |= {"code": FLOW, "error": NOT_CLEARED}
+    await tell(tx, origin, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
 
 
 async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, at_ms: int) -> None:
@@ -88,27 +94,26 @@ async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObjec
 async def enqueue_message(
     tx: Transaction,
     session: SessionHead,
-    message: UserMessage,
     place: DeliveryContext,
+    outgoing: Outgoing,
     *,
-    made_of: Classification,
+    message_id: str,
     run_id: RunId | None,
     at_ms: int,
 ) -> None:
     """Queues the text of a person's message for the place, before the reply of the run that answers it."""
-    text = text_of(message.content)
-    if not text.strip():
+    if not outgoing.text.strip():
         return
     delivery = deliveries.NewDelivery(
-        name=name_of(f"{session.row} {message.message_id}"),
+        name=name_of(f"{session.row} {message_id}"),
         session=session.row,
         incarnation=SessionId(session.id),
         run_id=run_id,
         place=place,
-        text=text,
-        made_of=made_of,
+        text=outgoing.text,
+        made_of=outgoing.made_of,
     )
-    await deliveries.insert(tx, delivery, at_ms)
+    await _queue(tx, delivery, outgoing.sinks, at_ms)
 
 
 def name_of(cause: str) -> str:

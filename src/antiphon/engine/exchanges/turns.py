@@ -42,6 +42,7 @@ from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import append_words, derived_id, made_by, words_from
 from antiphon.engine.ledger.queue import queue_run
 from antiphon.policy.flow import may_enter
+from antiphon.policy.sinks import Sinks
 from antiphon.store import exchanges as rows_of_exchanges
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -54,13 +55,16 @@ _PURPOSES = {ExchangeStage.TURN: Purpose.EXCHANGE_TURN, ExchangeStage.ANNOUNCE: 
 WITHHELD = "[A reply is waiting that this session may not read: it is classified higher. The owner can release it.]"
 
 
-async def follow_run(tx: Transaction, run: Run, open_calls: Collection[str], at_ms: int) -> None:
+async def follow_run(
+    tx: Transaction, run: Run, open_calls: Collection[str], at_ms: int, *, sinks: Sinks | None = None
+) -> None:
     """Advances the exchange that the ended run belongs to, and those whose requests it sent.
 
-    `open_calls` names the run's calls whose results were never stored.
+    `open_calls` names the run's calls whose results were never stored. With `sinks`, a text for a channel is checked
+    now, too.
     """
     if run.exchange is not None:
-        await _advance(tx, run, run.exchange, at_ms)
+        await _advance(tx, run, run.exchange, at_ms, sinks=sinks)
     if run.has_sent:
         for exchange in await rows_of_exchanges.list_answered(tx, run.id):
             sides = await _find_sides(tx, exchange)
@@ -107,7 +111,7 @@ async def _find_sides(query: Query, exchange: Exchange) -> Sides | None:
     return None if requester is None or target is None else Sides(requester, target)
 
 
-async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> None:
+async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int, *, sinks: Sinks | None) -> None:
     exchange = await rows_of_exchanges.find(tx, exchange_id)
     if exchange is None or exchange.stage is ExchangeState.DONE:
         return
@@ -125,7 +129,7 @@ async def _advance(tx: Transaction, run: Run, exchange_id: str, at_ms: int) -> N
             done, announcement = on_announce_ended(exchange, ended)
             await rows_of_exchanges.update(tx, done, at_ms)
             if announcement is not None:
-                outgoing = Outgoing(text=announcement, made_of=run.made_of)
+                outgoing = Outgoing(text=announcement, made_of=run.made_of, sinks=sinks)
                 await outbox.enqueue(tx, run, sides.target.delivery, outgoing, at_ms=at_ms)
             return
     await _carry_out(tx, step, sides, said, at_ms=at_ms)

@@ -46,6 +46,7 @@ from antiphon.engine.reports.parking import CancelledContinuation, Continued
 from antiphon.engine.reports.result import find_result
 from antiphon.engine.reports.settle import put_away
 from antiphon.policy.flow import may_enter
+from antiphon.policy.sinks import Sinks
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store import spawns
@@ -71,6 +72,8 @@ class _Scene:
     """The run that waits for the result."""
     announced: Run | None = None
     """The run that worded it."""
+    sinks: Sinks | None = None
+    """By which its words are checked when they are queued."""
 
     def record_of(self, report: Report) -> ChildRecord:
         """The record of the report, as it is now."""
@@ -143,13 +146,18 @@ async def end_parked(tx: Transaction, run: Run, at_ms: int) -> list[CancelledCon
     return await _follow_continued(tx, continued, session, at_ms)
 
 
-async def follow_end(tx: Transaction, run: Run, owed: Report | None, at_ms: int) -> list[CancelledContinuation]:
-    """Carries out the consequences of a run that has ended and is not continued."""
+async def follow_end(
+    tx: Transaction, run: Run, owed: Report | None, at_ms: int, *, sinks: Sinks | None = None
+) -> list[CancelledContinuation]:
+    """Carries out the consequences of a run that has ended and is not continued.
+
+    With `sinks`, a text for the requester's channel is checked now, too, not only when it is claimed.
+    """
     called_off: list[CancelledContinuation] = []
     if owed is not None and owed.stage is ReportState.OPEN:
         called_off += await record(tx, owed, run, at_ms)
     if run.announces is not None:
-        await _follow_announcement(tx, run, run.announces, at_ms)
+        await _follow_announcement(tx, run, run.announces, at_ms, sinks=sinks)
     if run.has_spawned:
         await _follow_children(tx, run, at_ms)
     return called_off
@@ -325,7 +333,7 @@ async def _follow_records(
         await answer(tx, session, reports, origin=origin, at_ms=at_ms)
 
 
-async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int) -> None:
+async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms: int, *, sinks: Sinks | None) -> None:
     """The child's turn that should word its result has ended."""
     report = await spawns.find_report(tx, report_id)
     if report is None or report.stage is not ReportState.ANNOUNCING:
@@ -342,7 +350,9 @@ async def _follow_announcement(tx: Transaction, run: Run, report_id: str, at_ms:
             may_flow=may_enter(made_of, requester.taint),
         )
     text = announced_text(run.status, run.reply or "", text_of(asked.parts))
-    scene = _Scene(report=report, child=child, requester=requester, record=Kept(asked.parts, made_of), announced=run)
+    scene = _Scene(
+        report=report, child=child, requester=requester, record=Kept(asked.parts, made_of), announced=run, sinks=sinks
+    )
     await _carry_out(tx, scene, on_announce_ended(report, text, situation), at_ms)
 
 
@@ -366,6 +376,7 @@ async def _carry_out(
                 outgoing = Outgoing(
                     text=text,
                     made_of=scene.record.made_of,
+                    sinks=scene.sinks,
                     on_behalf_of=(scene.requester.row, SessionId(scene.requester.id)),
                 )
                 await outbox.enqueue(tx, scene.announced, report.place, outgoing, at_ms=at_ms)

@@ -45,7 +45,9 @@ async def find_result(tx: Transaction, report: Report, run: Run, *, child: Sessi
         runtime_ms=max(0, ended_ms - milliseconds(started_at)),
         usage=work.usage,
     )
-    return Result(finding, run.made_of.join(words.made_of))
+    made_of = run.made_of.join(words.made_of)
+    # The numbers are those of all the work, also of runs that were continued by one that never began.
+    return Result(finding, made_of if work.is_public else made_of.join(await ledger.made_of_before(tx, run)))
 
 
 class _FoundWords(NamedTuple):

@@ -361,7 +361,8 @@ async def finish_run(tx: Transaction, fence: Fence, command: FinishRun) -> Ended
         await outbox.enqueue(tx, run, run.place or found.place, outgoing, at_ms=at_ms)
     elif run.purpose.speaks_for_itself and outcome.code in TOLD_CAPS:
         await _tell_of_cap(tx, run, run.place or found.place, outcome, at_ms=at_ms)
-    await _follow(tx, ended, owed, {call_name(run.id, call) for call in unfinished}, at_ms=at_ms)
+    open_names = {call_name(run.id, call) for call in unfinished}
+    await _follow(tx, ended, owed, open_names, sinks=command.sinks, at_ms=at_ms)
     successors = command.successors
     following = None if successors is None else await _claim_next(tx, run.session, successors, at_ms)
     return Ended(ended, following, is_last=successors is not None and following is None)
@@ -405,7 +406,15 @@ async def end_continued_run(tx: Transaction, run: Run, at_ms: int) -> None:
     await follow_run(tx, replace(ended, exchange=None), (), at_ms)
 
 
-async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Collection[str], *, at_ms: int) -> None:
+async def _follow(
+    tx: Transaction,
+    run: Run,
+    owed: Report | None,
+    open_calls: Collection[str],
+    *,
+    sinks: Sinks | None = None,
+    at_ms: int,
+) -> None:
     """Carries out the end's consequences for exchanges, for the session that spawned the run, and for its children."""
     if run.is_parked:
         await follow_run(tx, replace(run, exchange=None), open_calls, at_ms)
@@ -413,9 +422,9 @@ async def _follow(tx: Transaction, run: Run, owed: Report | None, open_calls: Co
         return
     if run.has_spawned and _takes_children_along(run, owed):
         await _call_off_children(tx, run)
-    await follow_run(tx, run, open_calls, at_ms)
+    await follow_run(tx, run, open_calls, at_ms, sinks=sinks)
     if owed is not None or run.announces is not None or run.has_spawned:
-        await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms), at_ms)
+        await _end_all(tx, await reports.follow_end(tx, run, owed, at_ms, sinks=sinks), at_ms)
 
 
 async def _end_all(tx: Transaction, called_off: Sequence[CancelledContinuation], at_ms: int) -> None:

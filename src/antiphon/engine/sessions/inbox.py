@@ -25,6 +25,7 @@ from antiphon.domain.message import (
     Role,
     UserMessage,
     check_content,
+    text_of,
 )
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.run import Purpose, Run, RunStatus
@@ -35,6 +36,7 @@ from antiphon.engine.access.ceilings import find_ceiling, refuse_above
 from antiphon.engine.access.reach import FoundHead, find_head, refuse_act
 from antiphon.engine.access.send_policy import may_post
 from antiphon.engine.deliveries import outbox
+from antiphon.engine.deliveries.outbox import Outgoing
 from antiphon.engine.ledger.append import Arrival, Words, append_words
 from antiphon.engine.ledger.queue import join_run, queue_run
 from antiphon.engine.refusal import Refusal, accepted
@@ -305,8 +307,10 @@ async def _speak(
 ) -> None:
     """Sends the message through the session's channel. Contract: sessions 4."""
     made_of = classify_message(standing, command.route).join(session.end.base)
+    message = command.message
+    outgoing = Outgoing(text=text_of(message.content), made_of=made_of, sinks=command.rules.sinks)
     await outbox.enqueue_message(
-        tx, session, command.message, place, made_of=made_of, run_id=run_id, at_ms=command.at_ms
+        tx, session, place, outgoing, message_id=message.message_id, run_id=run_id, at_ms=command.at_ms
     )
 
 
