@@ -243,16 +243,13 @@ REQUIREMENTS = {
     ),
     "flow:3": Requirement(
         "Readers see only what flows to them; the rest does not exist.",
-        remaining="the tools of sessions; people, tokens and subscribers with a clearance come with information flow",
+        remaining="that a message above a group came shows in the time of its row",
     ),
     "flow:4": Requirement(
         "Sending down is refused; writing up blindly is always accepted.",
         remaining="a send of the owner that parks as a release comes with releases",
     ),
-    "flow:5": Requirement(
-        "A child starts at its parent's taint, with at most its clearance.",
-        remaining="that what a child takes in raises it comes with information flow",
-    ),
+    "flow:5": Requirement("A child starts at its parent's taint, with at most its clearance."),
     "flow:6": Requirement(
         "A result above the parent becomes a notice, to be accepted or released.",
         remaining="accepting and releasing come with information flow",
@@ -263,7 +260,7 @@ REQUIREMENTS = {
     ),
     "flow:8": Requirement(
         "Derived data carries the join of its inputs.",
-        remaining="working memory, columns and the results of runs come with information flow",
+        remaining="working memory comes with memory",
     ),
     "flow:9": Requirement("Fixed checks, then rules as data, then code hooks; rules only tighten.", FLOW),
     "flow:10": Requirement("Effects under untrusted content need approval by default.", FLOW),
