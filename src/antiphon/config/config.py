@@ -181,7 +181,7 @@ class Config(Section):
         except Invalid as error:
             raise Invalid(
                 f"{self._at(*place, 'compartments')}: {error.message} "
-                "Create it first, without this setting: `antiphon compartments add`.",
+                "Create it first: `antiphon compartments add`.",
                 code="invalid_config",
             ) from error
 

@@ -1,11 +1,13 @@
 """`antiphon compartments`: names for data that belongs together. Contract: flow 1."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
+from antiphon.domain.message import JsonObject
 
 app = typer.Typer(no_args_is_help=True, help="List and create compartments, which classifications may name.")
 
@@ -14,12 +16,10 @@ app = typer.Typer(no_args_is_help=True, help="List and create compartments, whic
 @command
 def list_compartments(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List compartments in the order of their creation."""
-    from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show_json, show_table
     from antiphon.cli.rendering.rows import rows_of
 
-    with connect(home, config) as client:
-        answer = client.get("/compartments")
+    answer = _answer(home, config, None)
     if as_json:
         show_json(answer)
         return
@@ -37,12 +37,31 @@ def add_compartment(
     as_json: JsonOption = False,
 ) -> None:
     """Create a compartment. Its name is never reused."""
-    from antiphon.cli.connection.connect import connect
     from antiphon.cli.rendering.output import show, show_json
 
-    with connect(home, config) as client:
-        answer = client.post("/compartments", {"name": name})
+    answer = _answer(home, config, name)
     if as_json:
         show_json(answer)
     else:
         show(f"Compartment {answer['name']} can be used in classifications now.")
+
+
+def _answer(home_option: Path | None, config_option: Path | None, name: str | None) -> JsonObject:
+    """All compartments, or the one with the name, which is created; by the gateway if one has the home."""
+    from antiphon.cli.connection.connect import connect
+    from antiphon.cli.connection.gateway_file import find_gateway
+    from antiphon.cli.connection.home import config_of, home_of
+
+    home = home_of(home_option)
+    config = config_of(home, config_option)
+    if find_gateway(home) is not None:
+        with connect(home, config_option) as client:
+            return client.get("/compartments") if name is None else client.post("/compartments", {"name": name})
+    from antiphon.cli.homes.compartments import use_compartments
+    from antiphon.domain.actor import OWNER
+    from antiphon.wire import compartments as wire
+    from antiphon.wire.encoding import plain_json
+
+    if name is None:
+        return plain_json(wire.compartment_list(use_compartments(home, config, lambda them: them.list(OWNER))))
+    return plain_json(wire.compartment(use_compartments(home, config, lambda them: them.create(OWNER, name)), name))
