@@ -245,10 +245,12 @@ def _quoted(person: str) -> str:
 
 
 def read_by(shown: JsonObject) -> str:
-    """The clearance of a person or token, in a few words; empty for none."""
+    """What a person or token may read, in a few words; empty for a token that reads what its person may."""
+    if shown.get("role") == PersonRole.OWNER.value:
+        return "everything"
     clearance = shown.get("clearance")
     if not isinstance(clearance, dict):
-        return ""
+        return "PUBLIC" if "role" in shown else ""
     compartments, is_everybodys = clearance.get("compartments"), clearance.get("person") == "people"
     words = [str(clearance["level"])]
     if isinstance(compartments, list):
