@@ -62,7 +62,7 @@ async def test_each_guest_and_all_guests_together_have_a_cap_and_others_go_on(op
             run = await say(app, who)
             assert (run.code, run.status) == (code, RunStatus.OK if code is None else RunStatus.ERROR), who
         last = await say(app, EVE, "stored all the same")
-        assert last.error is not None and "30 of 30 tokens" in last.error and "limits.guest" in last.error
+        assert last.error is not None and "30 tokens a day" in last.error and "limits.guest" in last.error
         assert "stored all the same" in texts(await read_log(app, "agent:main:test:direct:eve"))
         clock.pass_time(timedelta(days=1))
         assert (await say(app, EVE)).code is None
