@@ -4,6 +4,20 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a session reads what it gave its children before its reset",
+        "engine/children/govern.py",
+        "        if giver == own.id:\n",
+        "        if giver is not None:\n",
+        "engine/test_hidden_tasks.py::test_after_a_reset_a_session_does_not_read_what_it_gave_its_children[sqlite]",
+    ),
+    Bug(
+        "the notice that a result waits is public, with the child's name in it",
+        "engine/reports/follow.py",
+        "Kept(withheld_parts(finding), child.base)",
+        "Kept(withheld_parts(finding), PUBLIC)",
+        "engine/test_hidden_tasks.py::test_a_notice_that_a_result_waits_is_as_classified_as_the_name_in_it[sqlite]",
+    ),
+    Bug(
         "a session answers calls of those who may not read what it holds",
         "engine/access/callers.py",
         "if not may_enter(session.taint, found.grant.clearance):",

@@ -18,6 +18,28 @@ BUGS = (
         "gateway/test_clearances.py::test_a_person_reads_a_session_that_rose_event_by_event[sqlite]",
     ),
     Bug(
+        "a filter tells how a run ended that is above its reader",
+        "store/runs.py",
+        "shown = _shown_status(reach.clearance)",
+        'shown = Condition("r.status")',
+        "gateway/test_hidden_names.py::test_no_filter_tells_how_a_run_ended_that_is_above_the_reader[sqlite]",
+    ),
+    Bug(
+        "a session is found by a name that its finder may not have",
+        "store/sessions.py",
+        '_conditions(where, flow("s.base_", reach.clearance))',
+        "_conditions(where, ANY)",
+        "gateway/test_hidden_names.py::test_no_filter_finds_a_session_by_a_name_that_is_above_the_reader[sqlite]",
+    ),
+    Bug(
+        "who is at work names sessions whose names are above the reader",
+        "store/activities.py",
+        "label, preview = when(base, _LABEL), ",
+        "label, preview = Condition(_LABEL), ",
+        "gateway/test_hidden_names.py::"
+        "test_who_is_at_work_does_not_name_a_session_whose_name_is_above_the_reader[sqlite]",
+    ),
+    Bug(
         "hidden children displace those that are seen",
         "store/sessions.py",
         'AND deleted_at IS NULL) "\n',

@@ -75,9 +75,10 @@ class LastRun:
     ended_at: datetime | None
 
 
+_LABEL = "COALESCE(s.label, s.display_name)"
 _ACTIVITY = SelectList(
     Activity,
-    "r.session, s.key AS session_key, COALESCE(s.label, s.display_name) AS label, r.agent_id, r.id AS run, r.seq, "
+    f"r.session, s.key AS session_key, {_LABEL} AS label, r.agent_id, r.id AS run, r.seq, "
     "r.status, r.created_at, r.started_at, r.process, s.preview, s.pending_approvals, "
     "CASE WHEN r.status = 'awaiting_approval' THEN 0 ELSE r.is_parked END AS is_parked, placed.runs AS unfinished",
     status=codec.member_of(RunStatus),
@@ -110,8 +111,9 @@ async def list_activities(
     values: tuple[SqlValue, ...] = () if sessions is None else tuple(sessions) * 3
     inside = await within(query, reach, "r.session")
     columns = "SELECT r.id, r.session, r.seq, r.mode, r.status, r.is_parked FROM runs r WHERE"
-    preview = when(all_of([flow("s.base_", reach.clearance), flow("s.preview_", reach.clearance)]), "s.preview")
-    shown = _ACTIVITY.text.replace("s.preview", preview.text)
+    base = flow("s.base_", reach.clearance)
+    label, preview = when(base, _LABEL), when(all_of([base, flow("s.preview_", reach.clearance)]), "s.preview")
+    shown = _ACTIVITY.text.replace(_LABEL, label.text).replace("s.preview", preview.text)
     rows = await query.fetch_all(
         f"WITH unfinished AS ({columns} r.status IN ('running', 'awaiting_approval') AND r.is_parked = 0{these} "
         f"UNION ALL {columns} r.status = 'queued'{these} UNION ALL {columns} r.is_parked = 1{these}), "
@@ -123,7 +125,7 @@ async def list_activities(
         "JOIN runs r ON r.id = placed.id JOIN sessions s ON s.id = r.session WHERE placed.place = 1 "
         f"AND {inside.text} "
         "ORDER BY CASE r.status WHEN 'queued' THEN 1 ELSE 0 END, COALESCE(r.started_at, r.created_at), r.id LIMIT ?",
-        (*values, *preview.values, *inside.values, limit),
+        (*values, *label.values, *preview.values, *inside.values, limit),
     )
     found = [(_ACTIVITY.read(activity), waiting_for, wait_until) for *activity, waiting_for, wait_until, _ in rows]
     total = next((total for *_, total in rows), 0)
@@ -144,22 +146,22 @@ async def _read_awaited(
 ) -> dict[RunId, list[AwaitedSession]]:
     """By run: the sessions in the reach whose runs or, if it is parked, whose results it waits for."""
     awaited: dict[RunId, list[AwaitedSession]] = {}
-    inside = await within(query, reach, "s.id")
+    inside, label = await within(query, reach, "s.id"), when(flow("s.base_", reach.clearance), _LABEL)
     if ids := sorted({run for runs in waiting.values() for run in runs}):
         rows = await query.fetch_all(
-            "SELECT w.id, s.key, COALESCE(s.label, s.display_name) FROM runs w JOIN sessions s ON s.id = w.session "
+            f"SELECT w.id, s.key, {label.text} FROM runs w JOIN sessions s ON s.id = w.session "
             f"WHERE w.id IN ({', '.join('?' * len(ids))}) "
             f"AND (w.is_parked = 1 OR w.status IN ('queued', 'running', 'awaiting_approval')) AND {inside.text}",
-            (*ids, *inside.values),
+            (*label.values, *ids, *inside.values),
         )
         sessions = {run: AwaitedSession(key, label) for run, key, label in rows}
         awaited = {waiter: [sessions[run] for run in runs if run in sessions] for waiter, runs in waiting.items()}
     if parked:
         rows = await query.fetch_all(
-            "SELECT t.waiter, s.key, COALESCE(s.label, s.display_name) FROM reports t "
+            f"SELECT t.waiter, s.key, {label.text} FROM reports t "
             "JOIN sessions s ON s.id = t.child "
             f"WHERE t.stage = 'open' AND t.waiter IN ({', '.join('?' * len(parked))}) AND {inside.text} ORDER BY t.id",
-            (*parked, *inside.values),
+            (*label.values, *parked, *inside.values),
         )
         for waiter, key, label in rows:
             awaited.setdefault(waiter, []).append(AwaitedSession(key, label))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from antiphon.domain.words import folded
 from antiphon.store.database import SqlValue
-from antiphon.store.scopes import Condition, all_of
+from antiphon.store.scopes import ANY, Condition, all_of
 from antiphon.store.step import Asking, Statement
 
 NAMES = ("key", "label", "display_name")
@@ -34,13 +34,21 @@ def with_folded(columns: Mapping[str, SqlValue]) -> Mapping[str, SqlValue]:
     return {**columns, **{f"folded_{name}": _fold(columns[name]) for name in changed}}
 
 
-def has_words(search: str) -> Condition:
-    """Each word of the search, between blanks, is a part of a name or of the key of `sessions s`."""
+def has_words(search: str, readable: Condition) -> Condition:
+    """Each word of the search, between blanks, is a part of the key of `sessions s`, or of a `readable` name."""
     words = folded(search).split()[:MAX_WORDS]
     if any("\0" in word for word in words):
         return Condition("1 = 0")  # no name holds NUL, at which one database ends the pattern
-    is_named = " OR ".join(f"COALESCE(s.folded_{name}, s.{name}) LIKE ? ESCAPE '!'" for name in NAMES)
-    return all_of([Condition(f"({is_named})", (_part(word),) * len(NAMES)) for word in words] or [Condition("1 = 1")])
+    key, *names = (f"COALESCE(s.folded_{name}, s.{name}) LIKE ? ESCAPE '!'" for name in NAMES)
+    is_named = f"{key} OR ({readable.text} AND ({' OR '.join(names)}))"
+    if readable is ANY:
+        is_named = " OR ".join((key, *names))
+    found = [
+        Condition(f"({is_named})", (part, *readable.values, *[part] * len(names)))
+        for word in words
+        if (part := _part(word))
+    ]
+    return all_of(found or [Condition("1 = 1")])
 
 
 def fold_names(since_ms: int = 0) -> Asking:

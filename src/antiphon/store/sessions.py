@@ -31,7 +31,7 @@ from antiphon.policy.reach import Reach
 from antiphon.store import codec
 from antiphon.store.database import Query, Row, SqlValue, Transaction
 from antiphon.store.names import has_words, with_folded
-from antiphon.store.scopes import MAX_DEPTH, Condition, all_of, any_of, branches, flow, when
+from antiphon.store.scopes import ANY, MAX_DEPTH, Condition, all_of, any_of, branches, flow, when
 from antiphon.store.select_list import Combined, SelectList
 
 
@@ -597,7 +597,7 @@ async def list_page(
     query: Query, reach: Reach, where: SessionFilter, *, limit: int, after: ListCursor | None
 ) -> list[SessionSummary]:
     """Living sessions in the reach, newest first, at most `limit`."""
-    conditions = _conditions(where)
+    conditions = _conditions(where, flow("s.base_", reach.clearance))
     if after is not None:
         conditions.append(Condition("(s.updated_at, s.id) < (?, ?)", (after.updated_at_ms, after.row)))
     if reach.is_everything:
@@ -620,7 +620,8 @@ async def _list_branch(
     return [_SUMMARY.read(row) for row in rows]
 
 
-def _conditions(where: SessionFilter) -> list[Condition]:
+def _conditions(where: SessionFilter, readable: Condition) -> list[Condition]:
+    """`readable` is met by sessions whose names the reader may have; no other is found by them. Contract: flow 3."""
     conditions = [Condition("s.deleted_at IS NULL")]
     if not where.include_inactive:
         conditions.append(Condition("s.status <> 'inactive'"))
@@ -630,11 +631,12 @@ def _conditions(where: SessionFilter) -> list[Condition]:
         kinds = sorted(where.kinds) or [""]
         conditions.append(Condition(f"s.kind IN ({', '.join('?' * len(kinds))})", tuple(kinds)))
     if where.label is not None:
-        conditions.append(Condition("s.label = ?", (unicodedata.normalize("NFC", where.label),)))
+        labelled = Condition("s.label = ?", (unicodedata.normalize("NFC", where.label),))
+        conditions.append(labelled if readable is ANY else all_of([labelled, readable]))
     if where.updated_since is not None:
         conditions.append(Condition("s.updated_at >= ?", (codec.milliseconds(where.updated_since),)))
     if where.search is not None:
-        conditions.append(has_words(where.search))
+        conditions.append(has_words(where.search, readable))
     return conditions
 
 

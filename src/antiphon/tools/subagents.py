@@ -65,14 +65,15 @@ def _shown(child: ChildView) -> dict[str, Any]:
         "runId": child.run_id,
         "status": "running" if child.is_at_work and (run is None or run.status.is_terminal) else _status(child),
         "mode": child.mode.value,
-        "task": one_line(child.task, TASK_LENGTH),
         "createdAt": milliseconds(child.created_at),
     }
-    if child.session.label is not None:
-        shown["label"] = child.session.label
-    if child.is_withheld:
+    if not child.is_hidden:
+        shown["task"] = one_line(child.task, TASK_LENGTH)
+        if child.session.label is not None:
+            shown["label"] = child.session.label
+    if child.is_withheld or child.is_hidden:
         shown["withheld"] = True
-    elif run is not None and run.ended_at is not None and not child.is_at_work:
+    if not child.is_withheld and run is not None and run.ended_at is not None and not child.is_at_work:
         shown["endedAt"] = milliseconds(run.ended_at)
     return shown
 

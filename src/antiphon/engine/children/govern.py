@@ -1,7 +1,7 @@
 """How a session controls its own children: listing, cancelling and steering. Contract: spawn 8."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -65,6 +65,8 @@ class ChildView:
     """Whether it has any work, for any requester."""
     is_withheld: bool
     """Whether how its run ended, and when, may not flow to the requester. Contract: flow 4."""
+    is_hidden: bool
+    """Whether what it was given, task and label, may not: its requester held more then. Contract: flow 3."""
     created_at: datetime
 
 
@@ -156,7 +158,8 @@ async def _list(
     own = sessions.get(caller.session)
     clearance = PUBLIC if own is None else own.taint
     runs = await ledger.find_ends(query, [each.report for each in found if each.report is not None])
-    return [
+    hidden = set[SessionRow]() if own is None else await _find_hidden(query, own, found, sessions)
+    views = [
         ChildView(
             session=session,
             run_id=each.report,
@@ -165,11 +168,35 @@ async def _list(
             mode=each.spawn.mode,
             is_at_work=each.is_at_work,
             is_withheld=(run := runs.get(each.report)) is not None and not may_enter(run.made_of, clearance),
+            is_hidden=each.spawn.child in hidden,
             created_at=session.created_at,
         )
         for each in found
         if each.report is not None and (session := sessions.get(each.spawn.child)) is not None
     ]
+    return [view for view in views if not (view.is_hidden and name is not None and view.session.label == name)]
+
+
+async def _find_hidden(
+    query: Query, own: Session, found: Sequence[spawns.Governed], sessions: Mapping[SessionRow, Session]
+) -> set[SessionRow]:
+    """The children that were given more than the session may read now: before its reset, or by one that is gone.
+
+    A child's base is at least what it was given, so nothing is read where that flows to the session.
+    """
+    hidden: set[SessionRow] = set()
+    for each in found:
+        child = sessions.get(each.spawn.child)
+        if child is None or may_enter(child.base, own.taint):
+            continue
+        report = await spawns.find_report(query, each.spawn.run)
+        giver = None if child.parent != own.row or report is None else report.requester_incarnation
+        if giver == own.id:
+            continue
+        ended = None if giver is None else await rows.find_incarnation(query, giver)
+        if ended is None or not may_enter(ended.taint, own.taint):
+            hidden.add(child.row)
+    return hidden
 
 
 async def _find_own(query: Query, caller: Caller, name: str) -> ChildView | Refusal:

@@ -5,6 +5,7 @@ The record enters the requester's log in the transaction that ends the child's w
 Contract: spawn 7, 8.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.finding import record_parts, withheld_parts
+from antiphon.domain.finding import Finding, record_parts, withheld_parts
 from antiphon.domain.ids import RunId, SessionId
 from antiphon.domain.message import text_of
 from antiphon.domain.report import (
@@ -180,10 +181,11 @@ async def record(
     may_flow = True
     if requester is not None and report.requester_incarnation is not None:
         result = await find_result(tx, report, run, child=child, at_ms=at_ms)
-        may_flow = may_enter(result.made_of, await _taint_of(tx, requester, report.requester_incarnation))
+        clearance = await _taint_of(tx, requester, report.requester_incarnation)
+        may_flow = may_enter(result.made_of, clearance)
         kept = Kept(record_parts(result.finding), result.made_of)
         if not may_flow:
-            kept = Kept(withheld_parts(result.finding), PUBLIC)
+            kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)
         parked = None if report.waiter is None else await ledger.find(tx, report.waiter)
     situation = await _look_around(tx, report, requester, may_flow=may_flow, may_word=may_word)
     consequences = on_child_ended(report, situation)
@@ -218,6 +220,18 @@ async def _hold_requester(tx: Transaction, report: Report) -> Report | None:
             return current
         report = current
     return report
+
+
+async def _notice_of(
+    query: Query, report: Report, finding: Finding, child: Session, *, requester: Session, clearance: Classification
+) -> Kept:
+    """The notice that a result waits: as classified as the child's name, which stays out if it may not go there."""
+    if may_enter(child.base, clearance):
+        return Kept(withheld_parts(finding), child.base)
+    spawn = await spawns.find(query, child.row)
+    if spawn is not None and spawn.run == report.id and child.parent == requester.row:
+        return Kept(withheld_parts(finding), clearance)  # the name is of the very incarnation that hears of it
+    return Kept(withheld_parts(dataclasses.replace(finding, name=finding.session_key)), PUBLIC)
 
 
 async def _taint_of(query: Query, session: Session, incarnation: SessionId) -> Classification:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from antiphon.domain.classification import Classification
+from antiphon.domain.finding import read_record
 from antiphon.domain.ids import MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.message import (
     Part,
@@ -49,7 +50,9 @@ def record_words(record: ChildRecord, answers: tuple[str, ...] = (), *, is_conti
     assert report.requester_incarnation is not None
     step = ReportStep(id=report.id, stage=ReportStage.RECORD, answers=answers, is_continued=is_continued)
     # The child's own text, the second of three parts, without the frame around it.
-    said = f"{flat(child.label or 'sub-agent')}: {text_of(parts[1:2])}"
+    found, label = read_record(parts), flat(child.label or "")
+    is_named = bool(label) and found is not None and found.name == label  # a notice may leave it out
+    said = f"{label if is_named else 'sub-agent'}: {text_of(parts[1:2])}"
     return words_from(
         child,
         _message(child, parts, step),
