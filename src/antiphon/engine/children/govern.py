@@ -64,7 +64,7 @@ class ChildView:
     is_at_work: bool
     """Whether it has any work, for any requester."""
     is_withheld: bool
-    """Whether how its run ended, and when, may not flow to the requester. Contract: flow 4."""
+    """Whether the requester may not learn how and when its run ended. Contract: flow 4."""
     created_at: datetime
 
 
