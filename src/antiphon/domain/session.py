@@ -136,7 +136,7 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     description_made_of: Classification = PUBLIC
     """Like `preview_made_of`."""
     clearance: Classification | None = None
-    """None sets no limit beyond the agent's."""
+    """None sets no limit."""
     parent: SessionRow | None = None
     depth: int = 0
     ancestors: tuple[SessionRow | None, ...] = ()
