@@ -62,6 +62,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "people get": ("{person}", OWNERS),
     "people invite": ("--name Nick", OWNERS),
     "people link": ("{person}", OWNERS),
+    "people clear": ("{person} --level INTERNAL", OWNERS),
     "people role": ("{person} guest", OWNERS),
     "people suspend": ("{person}", OWNERS),
     "people resume": ("{person}", OWNERS),
