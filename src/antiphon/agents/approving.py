@@ -78,7 +78,7 @@ class Judge:
     workspace: Workspace
 
     async def judge(self, context: RunContext, calls: Sequence[OpenCall]) -> list[JudgedCall]:
-        """Every call, in order; a call that may not carry what it carries is refused before anybody is asked.
+        """Every call, in order. A call that brings or carries too much is refused before anybody is asked.
 
         Reads nothing if none needs an approval, the run has never asked, and everything is public.
         """

@@ -17,14 +17,14 @@ def brought_by(tool: Tool, workspace: Classification) -> Classification:
 
 
 def carried_by(tool: Tool, context: Classification, workspace: Classification) -> Classification:
-    """What a call takes along: what it was made of, and for a command the workspace."""
+    """What a call takes along: the context that it was made of, and the workspace if it is a command."""
     return context.join(_workspace_of(tool, workspace))
 
 
 def sink_of(tool: Tool, sinks: Sinks, *, leaves: bool) -> Classification:
     """What a call may carry; `leaves` says whether a command can leave its sandbox."""
     if tool.schema.name in SESSION_TOOLS:
-        return EVERYTHING  # each decides by its target
+        return EVERYTHING  # each of them decides by its own target
     if tool.schema.name == RUN_COMMAND:
         return sinks.of_commands(tool.classification) if leaves else EVERYTHING
     only_reads = tool.effects <= {Effect.READS}
@@ -32,7 +32,7 @@ def sink_of(tool: Tool, sinks: Sinks, *, leaves: bool) -> Classification:
 
 
 def may_leave(effects: frozenset[Effect], agent: Agent | None) -> bool:
-    """Whether a command with these effects reaches a network or the host; yes for an agent that nobody knows."""
+    """Whether a command with these effects reaches a network or the host; true for an unknown agent."""
     return Effect.DELETES in effects or agent is None or agent.command_limits.network
 
 

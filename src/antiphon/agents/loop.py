@@ -396,7 +396,7 @@ def _unreadable(seqs: Sequence[int]) -> RunEnding:
 
 
 def _above(session: Session, held: Classification) -> RunEnding:
-    """The end of a run that holds more than may go to the place where it answers. Contract: flow 2."""
+    """The end of a run whose session holds more than its ceiling. Contract: flow 2."""
     if session.clearance is None or may_enter(held, session.clearance):
         return _failed(
             "place_clearance",
@@ -418,7 +418,7 @@ def _kept_from(provider: str) -> RunEnding:
 
 
 def _capped(cap: Cap, limit: str) -> RunEnding:
-    """Names the limit, and not what was used: sessions that the reader does not see share it. Contract: flow 13."""
+    """Names the limit, not the sum: sessions that the reader does not see share the budget. Contract: flow 13."""
     return _failed(
         cap.code,
         f"The {cap.name} is reached: {limit} a day (UTC). Messages are still stored. "

@@ -1,6 +1,6 @@
-"""Carries out calls from outside a run, as far as what they carry and bring may flow. Contract: flow 3, 7, tools 1.
+"""Carries out tool calls from outside, if what they carry and bring may flow. Contract: flow 3, 7, tools 1.
 
-Such a call acts as its session: it carries the session's taint, and its answer goes to the person who calls.
+Such a call acts as its session, so it carries the session's taint. Its answer goes to the person who calls.
 """
 
 import json
@@ -50,7 +50,7 @@ class OutsideGate:
             await self._callers.note_use(session, session.taint.join(tool.classification))
         output = await tool.call(ToolContext(found.caller), arguments)
         if not may_enter(EVERYTHING, found.clearance):
-            # What the session holds is cleared for the caller: nobody else finds it to act as.
+            # The session's taint flows to the caller: `Callers.find` refuses everybody else.
             made_of = output.classification
             if name == RUN_COMMAND:
                 present, _ = await self._callers.session_of(found.caller)

@@ -146,7 +146,7 @@ def _chat(webhook: WebhookSettings, message: WebhookMessage) -> DeliveryContext:
 def _with_end(answer: PostedShape, run: Run, reply: ChannelReply, webhook: WebhookSettings) -> PostedShape:
     """Everyone sees the code of an error. Only the owner sees its text, which may name hosts, settings and budgets.
 
-    A place that may not have the reply is not told either that the run failed. Contract: flow 4, 7.
+    A place that may not have the reply does not learn that the run failed either. Contract: flow 4, 7.
     """
     if reply.is_withheld:
         return replace(answer, status=RunStatus.OK, suppressed=reply.suppressed)

@@ -180,8 +180,7 @@ class Config(Section):
             )
         except Invalid as error:
             raise Invalid(
-                f"{self._at(*place, 'compartments')}: {error.message} "
-                "Create it first: `antiphon compartments add`.",
+                f"{self._at(*place, 'compartments')}: {error.message} Create it first: `antiphon compartments add`.",
                 code="invalid_config",
             ) from error
 

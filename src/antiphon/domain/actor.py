@@ -18,7 +18,7 @@ class PrincipalKind(StrEnum):
 class Principal:
     """A person, a channel, an agent session or the system. It names who acts, never what they may.
 
-    Equal whatever its clearance is. Contract: access 1, runs 7.
+    Two are equal even if their clearances differ. Contract: access 1, runs 7.
     """
 
     kind: PrincipalKind

@@ -108,7 +108,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     """The answer of that call, as JSON."""
     made_of: Classification = PUBLIC
-    """What the session holds that asks; read with the request and not stored with it."""
+    """What the asking session holds; read with the request, not stored with it."""
 
     @property
     def is_pending(self) -> bool:

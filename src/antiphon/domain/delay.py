@@ -35,7 +35,7 @@ LivePiece = str | Delay | DelayOver | None
 
 
 class Delta(Struct, frozen=True, gc=False):
-    """A piece that is shown live and not stored. It may be lost."""
+    """A piece, as readers see it live. It is not stored and may be lost."""
 
     run: RunId
     after: int

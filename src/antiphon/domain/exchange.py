@@ -21,7 +21,7 @@ class ExchangeState(StrEnum):
     """What an exchange waits for."""
 
     SEALED = "sealed"
-    """Its request, of which the caller learns nothing more, waits to be put into the target's log."""
+    """Its request waits to enter the target's log; the caller learns nothing more of it."""
 
     REQUEST = "request"
     """The target's answer to the request."""
@@ -35,7 +35,7 @@ class ExchangeState(StrEnum):
 
 
 BLIND = "blind"
-"""The code of a request to the caller's requester, which it may know but not see: nothing comes back of it."""
+"""The code of a request to a requester that the caller knows but does not see: nothing comes back."""
 
 
 class Side(StrEnum):
@@ -82,7 +82,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
 
     @property
     def is_blind(self) -> bool:
-        """Whether the caller learns nothing of what became of it. Contract: flow 4."""
+        """Whether the caller learns nothing of what becomes of it. Contract: flow 4."""
         return self.code == BLIND
 
     def side(self, session: SessionRow) -> Side:
@@ -176,7 +176,8 @@ def on_request_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) ->
 def on_requester_ended(exchange: Exchange, around: Surroundings, *, has_result: bool) -> ExchangeTransition:
     """Handles the end of the requester's run after its call was answered: turn 1 may begin.
 
-    Its prompt is the first reply only if the requester lacks it as the result; then it must be allowed to have it.
+    If the requester has the first reply as its result already, the turn has no prompt. Otherwise the first reply is the
+    prompt, if it may flow to the requester.
     """
     assert exchange.stage is ExchangeState.ANSWERED
     assert exchange.first_reply is not None
@@ -193,7 +194,7 @@ def on_turn_ended(exchange: Exchange, ended: RunEnd, around: Surroundings) -> Ex
     side = _side_of(exchange.turn)
     other = _side_of(exchange.turn + 1)
     if side is Side.REQUESTER and not around.may_flow:
-        # A write-down: the target learns no more of it than of a turn that was skipped. Contract: flow 4.
+        # A write-down. To the target it looks like a turn that was skipped. Contract: flow 4.
         return _finish(exchange, (), around)
     exchange = replace(exchange, latest_reply=ended.reply)
     if not around.may_flow:

@@ -130,13 +130,13 @@ class Session(SessionSummary, frozen=True, kw_only=True):
     workspace: Classification = PUBLIC
     """What the workspace of the present incarnation was made of."""
     workspace_seq: int = 0
-    """A part of the name of its directory; 0 for the directory that the session began with."""
+    """A part of the name of the workspace's directory; 0 for the directory that the session began with."""
     preview_made_of: Classification = PUBLIC
-    """Besides its base, which everything in it has at least."""
+    """Besides the session's base, which everything in the session has at least."""
     description_made_of: Classification = PUBLIC
     """Like `preview_made_of`."""
     clearance: Classification | None = None
-    """None sets no limit beyond the agent's."""
+    """None sets no limit."""
     parent: SessionRow | None = None
     depth: int = 0
     ancestors: tuple[SessionRow | None, ...] = ()

@@ -60,12 +60,12 @@ ReadLogs = Callable[[Mapping[SessionRow, int]], Awaitable[Mapping[SessionRow, Lo
 
 
 DecideAnew = Callable[[], Awaitable[Grant | None]]
-"""The grant with which a reader may go on now; None for a reader that may not. Raises `Unavailable`."""
+"""The grant with which a reader may go on; None if it may not. Raises `Unavailable`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What a follower may read, and how that is decided again."""
+    """What a follower may read, and the function that decides it again."""
 
     grant: Grant
     decide_anew: DecideAnew | None = None
@@ -93,7 +93,7 @@ class View:
     """Does slow work for `encode` in advance, off the event loop."""
     encode_delay: Callable[[RunId, Delay | DelayOver], Frame] = _without_delays
     encode_hidden: Callable[[Event], Frame] = _without_hidden
-    """What readers get in the place of an event that does not flow to their clearance; nothing of what it says."""
+    """What readers get instead of an event that does not flow to their clearance. It contains nothing of the event."""
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ def decide_call(
 ) -> Allow | NeedsApproval:
     """Whether a call of the tool may run at once, with the rights of the principal.
 
-    Session tools always may, except for the one that sends texts out.
+    Session tools always may, except for `message`, which sends texts out.
     """
     if tool in NEVER_ASK:
         return ALLOW

@@ -25,7 +25,7 @@ class Deciding:
     agents: frozenset[AgentId] | None
     """None for all agents."""
     clearance: Classification
-    """What the session holds that asks must flow to it: the calls are made of that. Contract: flow 3."""
+    """What the asking session holds must flow to it, because the calls were made of that. Contract: flow 3."""
 
     def covers(self, approval: Approval) -> bool:
         is_theirs = self.agents is None or approval.agent_id in self.agents

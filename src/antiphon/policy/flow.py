@@ -1,4 +1,4 @@
-"""Decides whether content may go to a place: into a session, a prompt, a tool, a provider. Contract: flow 1 to 7."""
+"""Decides whether data may flow into a session, a prompt or a sink. Contract: flow 1 to 7."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -40,7 +40,7 @@ def is_public(content: Classification) -> bool:
 
 
 def ceiling(session: Session, place: Classification | None) -> Classification:
-    """What a run of the session may take in: its clearance met with that of its place; None for no place outside."""
+    """What a run of the session may take in: the meet of its clearance and its place's; None for no place outside."""
     own = EVERYTHING if session.clearance is None else session.clearance
     return own if place is None else own.meet(place)
 
@@ -48,8 +48,8 @@ def ceiling(session: Session, place: Classification | None) -> Classification:
 def admitted(entries: Iterable[Entry], ceiling: Classification) -> Iterator[Entry]:
     """The entries of a prompt, as far as they flow to the ceiling. Contract: flow 2.
 
-    A call whose result does not flow keeps its place with `WITHHELD` as its result. What a summary replaced does not
-    come back where the summary is left out.
+    A call whose result does not flow keeps its place with `WITHHELD` as its result. If a summary is left out, the
+    messages that it replaced stay out too.
     """
     for entry in entries:
         if may_enter(entry.classification, ceiling):

@@ -161,7 +161,7 @@ def decide_participation(reach: Reach, session: SessionRow, id: SessionId, *, is
 
     The session does not vanish for them if it rises above their clearance: they see less of it. Contract: flow 3.
 
-    A bound token reaches its session alone, and that only while its maker does; a channel the sessions whose present
+    A bound token reaches only its session, as long as its maker does. A channel reaches the sessions whose present
     `id` is in its namespace. Contract: access 1, 2.
     """
     assert reach.viewer is None

@@ -36,7 +36,7 @@ SESSION_TOOLS = frozenset(
 """The names of Antiphon's own tools."""
 
 NEVER_ASK = SESSION_TOOLS - {MESSAGE_TOOL}
-"""The session tools whose calls no person has to approve: what they do stays in the home."""
+"""The session tools whose calls no person has to approve, because their effects stay in the home."""
 
 SPAWN_FAMILY = frozenset({"sessions_spawn", WAIT_TOOL, YIELD_TOOL, "subagents"})
 """The tools with which a session governs its children."""

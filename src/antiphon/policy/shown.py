@@ -12,8 +12,8 @@ from antiphon.policy.flow import may_enter
 def shown_session(session: Session, clearance: Classification) -> Session:
     """The row without what was made of data that may not go to the reader.
 
-    Preview and description have classifications of their own, and its names that of its base. How its runs ended and
-    what they used is made of all that they took in.
+    Preview and description have classifications of their own; label and display name have that of its base. How its
+    runs ended and what they used was made of all that they took in.
     """
     made_of = (session.base, session.preview_made_of, session.description_made_of, session.taint)
     base, preview, description, taint = (may_enter(each, clearance) for each in made_of)
@@ -30,9 +30,9 @@ def shown_session(session: Session, clearance: Classification) -> Session:
 
 
 def shown_run(run: Run, clearance: Classification) -> Run:
-    """The run, whole or with no more than that it is at work or has ended.
+    """The run, whole if it flows to the clearance; otherwise only that it is at work or has ended.
 
-    One of which the reader sees no more looks as if it had ended well.
+    Then an ended run has the status `ok`, however it ended.
     """
     if may_enter(run.made_of, clearance):
         return run

@@ -1,4 +1,4 @@
-"""What may go to places outside the sessions: channels, model providers, tools and commands. Contract: flow 7."""
+"""What may go to sinks: channels with their recipients, model providers, tools and commands. Contract: flow 7."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from antiphon.domain.classification import EVERYTHING, PEOPLE, PUBLIC, Classific
 from antiphon.domain.session import DeliveryContext
 
 UNSET_CHANNEL = Classification(Level.PUBLIC, person=PEOPLE)
-"""The clearance of a channel whose settings name none: public data, of whichever persons its recipients admit."""
+"""The clearance of a channel whose settings name none: public data, of any person whose data the recipient may read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Sinks:
         return self.providers.get(name, EVERYTHING)
 
     def of_commands(self, declared: Classification) -> Classification:
-        """What a command with network, or on the host, may have seen; `declared` is what its output is made of."""
+        """What may go to a command with network or on the host; `declared` is what its output is made of."""
         return _of_anybody(declared) if self.commands is None else self.commands
 
 
@@ -52,5 +52,5 @@ def clearance_of_tool(
 
 
 def _of_anybody(declared: Classification) -> Classification:
-    """As a clearance: sinks that name no person take data of any."""
+    """The same as a clearance: a sink that names no person takes everybody's data."""
     return declared if declared.person is not None else replace(declared, person=PEOPLE)

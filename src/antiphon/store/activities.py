@@ -190,7 +190,7 @@ async def read_requests(query: Query, reach: Reach, activities: Sequence[Activit
 async def find_last_runs(query: Query, reach: Reach, sessions: Sequence[SessionRow]) -> dict[SessionRow, LastRun]:
     """For each of these sessions that is in the reach and has an ended run.
 
-    What does not flow to the reach's clearance looks like a run that ended well, without its time. Contract: flow 4.
+    A run that does not flow to the reach's clearance has the status `ok`, and no time. Contract: flow 4.
     """
     if not sessions:
         return {}

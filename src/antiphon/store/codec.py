@@ -145,7 +145,7 @@ def classification(level: int, compartments: int, integrity: int, person: str | 
 
 
 def optional_clearance(level: int | None, compartments: int | None, person: str | None) -> Classification | None:
-    """None if no level is stored. Integrity means nothing for a clearance, and is as bad as can be."""
+    """None if no level is stored. Integrity decides nothing in a clearance, so it is untrusted."""
     return None if level is None else classification(level, compartments or 0, 1, person)
 
 

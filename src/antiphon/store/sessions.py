@@ -124,7 +124,7 @@ s.depth AS ancestor_count, s.ancestor_0, s.ancestor_1, s.ancestor_2, s.ancestor_
 _FROM_PRESENT = "FROM sessions s JOIN incarnations i ON i.id = s.incarnation LEFT JOIN sessions p ON p.id = s.parent"
 _SELECT = f"SELECT {SESSION.text} {_FROM_PRESENT}"
 _USED = ("s.context_tokens", "s.aborted_last_run", "s.input_tokens", "s.output_tokens", "s.cached_tokens", "s.steps")
-"""What tells of the runs of a session, as a number; its cost besides."""
+"""The numbers that tell something of a session's runs; the cost comes on top."""
 
 
 @lru_cache(maxsize=256)
@@ -374,7 +374,7 @@ async def insert(tx: Transaction, new: NewSession, at_ms: int) -> SessionRow:
     row = await tx.fetch_one(statement, stored)
     assert row is not None
     session, last_seq = row
-    if last_seq:  # children of the deleted one may not have learned that it is gone; this one is not their parent
+    if last_seq:  # children that it had risen above kept it as their parent; the new session is not
         await tx.execute("UPDATE sessions SET parent = NULL WHERE parent = ?", (session,))
     await start_incarnation(tx, session, new.id, first_seq=last_seq + 1, at_ms=at_ms)
     return session

@@ -14,7 +14,7 @@ Attempt = Callable[[AttackScene, str], Awaitable[str]]
 """Tries one route over one transport; returns all that the observer gets to see."""
 
 PERSON: Final = Classification(Level.PUBLIC, person=f"person:{PEOPLE[0]}")
-"""The clearance of a user to whom no other was given."""
+"""The clearance of a user who was given no other."""
 TOOLS: Final = ("tool", "HTTP", "MCP")
 
 
@@ -30,7 +30,7 @@ class AttackRoute:
     needs_sight: bool = False
     """Whether data arrives only where the sender sees the observer's session, too."""
     carries: bool = True
-    """Whether legal data arrives on it. Some routes carry nothing to anybody, whoever asks."""
+    """Whether legal data arrives on it. Some routes carry nothing to anybody."""
 
 
 def _reads(tool_name: str, **arguments: Any) -> Attempt:
@@ -226,7 +226,7 @@ async def _events(scene: AttackScene, transport: str) -> str:
 
 
 async def _outward(scene: AttackScene, transport: str) -> str:
-    """A reply to a place of which nobody knows who reads it: what leaves is public."""
+    """A reply to a place with an unknown recipient: only public data leaves."""
     await scene.opens("outward", scene.pair.source)
     before = len(scene.channel.taken)
     place = DeliveryContext(channel=CHANNEL, to=scene.number)

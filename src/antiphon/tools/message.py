@@ -12,7 +12,7 @@ from antiphon.policy.session_tools import MESSAGE_TOOL
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Sends a text out through a channel, to a person with a linked account there or to an account by its id. Returns "
+    "Sends a text out through a channel, to a person with a linked account there or to that account by its id. Returns "
     "at once; the text is delivered in the background. Use it to reach somebody who is not part of this conversation: "
     "the reply of this turn goes to its own chat anyway."
 )
@@ -32,7 +32,7 @@ class MessageArguments(Arguments):
     recipient: str = Field(
         min_length=1,
         max_length=200,
-        description="The name or id of a person, the id of an account on the channel, or 'owner'.",
+        description="The name or id of a person, the id of their linked account, or 'owner'.",
     )
     text: str = Field(description="The text to send.")
 

@@ -67,7 +67,7 @@ def _run(awaited: AwaitedRun) -> dict[str, Any]:
         status = "running" if run.status.is_terminal else run.status.value
         return {"runId": awaited.run_id, "status": status}
     if awaited.is_withheld:
-        return {"runId": awaited.run_id, "status": "ok", "withheld": True}  # also that it failed says what it holds
+        return {"runId": awaited.run_id, "status": "ok", "withheld": True}  # its real status would say something of it
     shown: dict[str, Any] = {"runId": awaited.run_id, "status": run.status.value}
     if run.reply is not None and (run.reply or run.status is RunStatus.OK):
         shown["reply"] = run.reply

@@ -79,7 +79,7 @@ def _shown(child: ChildView) -> dict[str, Any]:
 
 
 def _status(child: ChildView) -> str:
-    """A run that ended above its requester is `ok`: also that it failed says what it holds."""
+    """The status of its run; `ok` for a run above the requester, because the real status would say something of it."""
     if child.is_withheld:
         return RunStatus.OK.value
     return "unknown" if child.run is None else child.run.status.value

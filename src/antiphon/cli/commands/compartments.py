@@ -47,7 +47,7 @@ def add_compartment(
 
 
 def _answer(home_option: Path | None, config_option: Path | None, name: str | None) -> JsonObject:
-    """All compartments, or the one with the name, which is created; by the gateway if one has the home."""
+    """All compartments, or the new one with the name. Asks the gateway if one has the home open."""
     from antiphon.cli.connection.connect import connect
     from antiphon.cli.connection.gateway_file import find_gateway
     from antiphon.cli.connection.home import config_of, home_of

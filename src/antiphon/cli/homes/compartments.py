@@ -23,7 +23,10 @@ from antiphon.version import VERSION
 def use_compartments(
     home: Path, config: Config, use: Callable[[HomeCompartments], Awaitable[Compartments]]
 ) -> Compartments:
-    """Runs nothing else on the home. Raises `StoreUnusable`, also for a home that another process has open."""
+    """Calls `use` with the home's compartments and starts nothing else; returns its answer.
+
+    Raises `StoreUnusable`, also for a home that another process has open.
+    """
 
     async def run() -> Compartments:
         clock = SystemClock()

@@ -35,8 +35,8 @@ class RunCommandSection(Section):
     classification: ClassificationSection | None = None
     """The classification of the output of commands; public and trusted unless set."""
     clearance: ClearanceSection | None = None
-    """What commands with network, or on the host, may have seen: the session's context and its workspace. Unless set,
-    their `classification`."""
+    """What commands with network or on the host may take along: the session's context and its workspace. Unless set,
+    data up to their `classification`."""
 
 
 class ApprovalSection(Section):

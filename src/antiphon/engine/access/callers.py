@@ -78,7 +78,7 @@ async def find_caller(query: Query, rights: Rights, target: NamedTarget, call_id
         return found
     session, standing = found.session, await find_standing(query, rights.principal)
     if not may_enter(session.taint, found.grant.clearance):
-        # Whatever the session answers is made of what it holds. Contract: flow 3.
+        # Its answers are made of all that it holds. Contract: flow 3.
         return Refusal(
             Denied(
                 f"Session holds data that is not cleared for you: {target_name(target)!r}. An owner can clear you for "

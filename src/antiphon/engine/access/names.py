@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class PersonNames:
     """The names of persons, read again whenever one is invited, merged or removed, in every process.
 
-    And those of compartments, which never change: they are read once an event belongs to one that is not known yet.
+    Holds the names of compartments too. They never change, so they are read only when an event has an unknown one.
     """
 
     def __init__(self, database: Database, notifier: Notifier) -> None:
@@ -41,7 +41,7 @@ class PersonNames:
         self._senders: dict[str, ShownPerson] = {}
         """Of senders on channels, those that were read lately."""
         self.compartments = NO_COMPARTMENTS
-        """Those that were read so far."""
+        """The names that were read so far."""
         self._is_stale = True
         self._changed = anyio.Event()
         self._reading_now = anyio.Lock()

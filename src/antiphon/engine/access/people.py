@@ -171,7 +171,7 @@ class People:
         return await self._change(principal, id, is_suspended=False)
 
     async def clear(self, principal: Principal, id: str, clearance: NamedClassification | None) -> KnownPerson:
-        """Says what the person may read, besides their own data: from now on, also on open streams.
+        """Says what the person may read from now on besides their own data, also on open streams.
 
         None for public data. Owners read everything, whatever is said here. Raises `Invalid` for an unknown level or
         compartment, and for a person in the clearance other than `people`; `Denied` (`clearance_beyond_maker`) for more

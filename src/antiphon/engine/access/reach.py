@@ -94,7 +94,7 @@ class Found:
     def as_named(self) -> Session:
         """The session with the id, the taint and the part of the log of that incarnation. Contract: keys 6.
 
-        As the grant shows it. Contract: flow 3.
+        What is above the grant's clearance is left out. Contract: flow 3.
         """
         ended, session = self.incarnation, shown_session(self.session, self.grant.clearance)
         if ended.last_seq is None:

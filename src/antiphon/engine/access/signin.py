@@ -48,7 +48,8 @@ class SignIn:
     async def new_link_code(self, principal: Principal, *, held: frozenset[TokenScope] = ALL_SCOPES) -> str:
         """A code that signs in one browser as the owner who asks, once, within ten minutes. Raises `Denied`.
 
-        `held` are the scopes of the credential that asks: a browser has all, so it needs them too, and no clearance.
+        `held` are the scopes of the credential that asks. A browser has all scopes and no clearance of its own, so the
+        credential must be the same.
         """
         code, rights = self._ids.random_hex(48), Rights(principal, self._rules)
         if refusal := refuse_credential(held) or refuse_clearance(principal, None):

@@ -91,8 +91,9 @@ class Tokens:
     ) -> tuple[Token, str]:
         """A new token bound to the session, and its secret, which is shown only once.
 
-        It has the session's rights, as far as its maker's go when it is used, and calls no tool while the session holds
-        data above its clearance. Raises `NotFound` for the session, and like `create_for_person` for the clearance.
+        It has the session's rights, within its maker's rights at the time of use. It calls no tool while the session
+        holds data above its clearance. Raises `NotFound` for the session, and like `create_for_person` for the
+        clearance.
         """
         new, secret = self._draw(name, life, clearance)
         command = BindToken(rights=Rights(principal, self._rules), target=target, new=new)
@@ -287,7 +288,7 @@ def refuse_credential(held: frozenset[TokenScope], wanted: frozenset[TokenScope]
 
 
 def refuse_clearance(maker: Principal, wanted: Classification | None) -> Refusal | None:
-    """The refusal if the credential that asks may not read what the wanted one would; None for all of its person's."""
+    """The refusal of a wanted clearance above the asking credential's; `wanted` is None for all that its person may."""
     decision = decide_new_clearance(maker.clearance, wanted)
     return Refusal(Denied(decision.reason, code=decision.rule)) if isinstance(decision, Deny) else None
 

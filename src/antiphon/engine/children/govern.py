@@ -64,9 +64,9 @@ class ChildView:
     is_at_work: bool
     """Whether it has any work, for any requester."""
     is_withheld: bool
-    """Whether how its run ended, and when, may not flow to the requester. Contract: flow 4."""
+    """Whether the requester may not learn how and when its run ended. Contract: flow 4."""
     is_hidden: bool
-    """Whether what it was given, task and label, may not: its requester held more then. Contract: flow 3."""
+    """Whether it may not learn the task and label that it gave, because it held more then. Contract: flow 3."""
     created_at: datetime
 
 

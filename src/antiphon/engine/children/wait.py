@@ -41,7 +41,7 @@ class AwaitedRun:
     run_id: RunId
     run: Run
     is_withheld: bool
-    """Whether what it ended with may not flow to the caller: its reply, error, code and how it ended."""
+    """Whether its end (status, reply, error, code) may not flow to the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     sinks: Sinks | None = None
     """If set, the text is checked now too, not only when it is claimed, and suppressed if it may not go."""
     on_behalf_of: tuple[SessionRow, SessionId] | None = None
-    """The incarnation of the session as which it is sent, if not the run's own."""
+    """The session and incarnation in whose name it is sent, if not the run's own."""
 
 
 def is_external(place: DeliveryContext) -> bool:
@@ -85,7 +85,7 @@ async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks
 
 async def tell(tx: Transaction, origin: Origin, type: EventType, data: JsonObject, *, at_ms: int) -> None:
     """Appends what became of a text to the incarnation that it belongs to, even after a reset."""
-    # It names the text and its place, and says nothing of the text.
+    # The event names the text and its place, and contains nothing of the text.
     event = NewEvent(type=type, actor=str(SYSTEM), classification=PUBLIC, run_id=origin.run_id, data=data)
     addition = Addition(incarnation=origin.incarnation, events=[event], at_ms=at_ms)
     await append_events(tx, origin.session, addition)

@@ -50,10 +50,10 @@ class OutgoingMessages:
     async def send(self, caller: Caller, channel: str, recipient: str, text: str) -> str:
         """Queues the text and returns the id of its delivery; the same call again returns the same id.
 
-        `channel` is `<channel>` or `<channel>:<account>`; `recipient` is a platform id, the name or id of a person
-        with a linked account, or `owner`. Raises `NotFound` alike for a channel and for a recipient that is unknown,
+        `channel` is `<channel>` or `<channel>:<account>`; `recipient` is the id of a linked account, the name or id
+        of its person, or `owner`. Raises `NotFound` alike for a channel and for a recipient that is unknown,
         `Conflict` (`no_place`, `idempotency_key_reused`), `Denied` (`write_down`, `send_denied`, `sandboxed`),
-        `Invalid` (`empty_message`).
+        `Invalid` (`empty_message`), `TooLarge` (`message_too_large`).
         """
         if not text.strip():
             raise Invalid("Message is empty. Write some text.", code="empty_message")

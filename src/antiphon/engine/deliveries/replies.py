@@ -26,7 +26,7 @@ class ChannelReply:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether nothing may be told of how the run ended, because the place may not have what it was made of."""
+        """Whether the place may not learn how the run ended, because of what the run was made of."""
         return self.suppressed == FLOW
 
 

@@ -1,9 +1,9 @@
-"""Puts sealed requests into the logs of their targets: words to a requester that its child does not see.
+"""Puts sealed requests into the logs of their targets: blind messages of children to their requesters.
 
 Contract: flow 4.
 
-The unit that seals a request is the same whether the target exists or not. A unit of its own looks, here, where the
-caller sees nothing of it.
+The unit that stores a sealed request is the same whether the target exists or not. The unit here looks for the target
+later, where the caller sees nothing of it.
 """
 
 from msgspec.structs import replace

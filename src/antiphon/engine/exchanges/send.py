@@ -183,7 +183,7 @@ def _check_text(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Unseen:
-    """The caller's requester, which it knows, and which it does not see: risen above it, and perhaps gone since."""
+    """The caller's requester, which has risen above the caller and may have been deleted since."""
 
     source: Session
     """The caller's own session."""
@@ -268,7 +268,7 @@ async def send_message(tx: Transaction, command: SendMessage, rules: Rules) -> S
 async def _send_sealed(
     tx: Transaction, unseen: _Unseen, command: SendMessage, *, origin: Run | None, rules: Rules
 ) -> Sent:
-    """Stores the request without looking whether its target exists; `sealed` puts it into the log. Contract: flow 4.
+    """Stores the request without looking for its target; `sealed` puts it into the log. Contract: flow 4.
 
     The caller could otherwise tell from what this unit does whether its requester still exists.
     """
@@ -385,7 +385,7 @@ async def _find_answer(query: Query, exchange: Exchange) -> SendAnswer | None:
     if not run.is_over:
         return None
     if not may_enter(run.made_of, PUBLIC):
-        # The caller's session may have been begun anew since the run ended, without what it held.
+        # Since the run ended, the caller's session may have been reset, and no longer holds what it held.
         requester = await rows.find_by_row(query, exchange.requester)
         if requester is None or not may_enter(run.made_of, requester.taint):
             current = replace(current, is_withheld=True)

@@ -205,7 +205,7 @@ def _text_from_action(exchange: Exchange, action: Action, sides: Sides, said: Sa
         case Announce():
             texts = (exchange.request, exchange.first_reply or "", exchange.latest_reply or "")
             content, side = tuple(TextPart(text=text) for text in texts), Side.TARGET
-            made_of = made_by(sides.target)  # it has all of them already
+            made_of = made_by(sides.target)  # which holds all these texts
             step = ExchangeStep(id=exchange.id, stage=ExchangeStage.ANNOUNCE)
         case RecordWords(side, words, is_error):
             text = WITHHELD if words is None else f"The request failed: {words}" if is_error else words

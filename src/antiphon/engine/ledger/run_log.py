@@ -43,7 +43,7 @@ class Steps(Struct, frozen=True, gc=False):
     made_of: Classification = PUBLIC
     """What the end of the run was made of, if it ends with them; PUBLIC for fixed words."""
     sinks: Sinks | None = None
-    """The clearances of places, if the events are results, which may be above the session's ceiling."""
+    """The clearances of sinks, if the events are results; these may be above the session's ceiling."""
     uses_workspace: bool = False
     """Whether they were made of the workspace too."""
     is_withheld: bool = False
@@ -87,14 +87,14 @@ async def record_steps(
             for spender in spenders_of(await find_standing(tx, run.principal)):
                 await add_spent(tx, day_of(at_ms), spender, spent)
     if steps.is_withheld and end is not None:
-        end = end._replace(taint=EVERYTHING)  # which nothing raises
+        end = end._replace(taint=EVERYTHING)  # nothing raises it
     return await append_steps(tx, run, steps.events, at_ms=at_ms, set=set or {}, add=add, end=end)
 
 
 async def made_by_run(query: Query, run: Run, events: Sequence[Event]) -> Classification:
     """What the run took in and said, of these events of it.
 
-    What was withheld from it or not read yet is above its incarnation's taint and counts for nothing.
+    What was withheld from the run, or not read yet, is above its incarnation's taint and does not count.
     """
     made_of = join_all(event.classification for event in events)
     if is_public(made_of) or (incarnation := await rows.find_incarnation(query, run.session_id)) is None:

@@ -74,7 +74,7 @@ class _Scene:
     announced: Run | None = None
     """The run that worded it."""
     sinks: Sinks | None = None
-    """By which its words are checked when they are queued."""
+    """If set, its words are checked when they are queued."""
 
     def record_of(self, report: Report) -> ChildRecord:
         """The record of the report, as it is now."""
@@ -235,7 +235,7 @@ async def _notice_of(
 
 
 async def _taint_of(query: Query, session: Session, incarnation: SessionId) -> Classification:
-    """That of the session's incarnation, which may have ended: late results go there even after a reset."""
+    """The taint of the session's incarnation, which may have ended: late results go there even after a reset."""
     if session.id == incarnation:
         return session.taint
     ended = await rows.find_incarnation(query, incarnation)
@@ -322,7 +322,7 @@ class _Came:
 
 
 def _standing_of(report: Report, child: Session | None, requester: Session) -> Situation:
-    """What decides later on, when the record is in the log: what the child words is made of all that it holds."""
+    """What decides once the record is in the log. A text that the child words is made of all that the child holds."""
     return Situation(
         is_present=requester.id == report.requester_incarnation,
         may_flow=child is not None and may_enter(child.taint, requester.taint),

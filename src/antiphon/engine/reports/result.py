@@ -18,7 +18,7 @@ from antiphon.store.database import Transaction
 
 
 class Result(NamedTuple):
-    """The result of a child that ended, whoever may have it."""
+    """The result of a child that ended, before it is decided who may have it."""
 
     finding: Finding
     made_of: Classification
@@ -46,7 +46,7 @@ async def find_result(tx: Transaction, report: Report, run: Run, *, child: Sessi
         usage=work.usage,
     )
     made_of = run.made_of.join(words.made_of)
-    # The numbers are those of all the work, also of runs that were continued by one that never began.
+    # The numbers cover all the work, also runs whose continuation never began.
     return Result(finding, made_of if work.is_public else made_of.join(await ledger.made_of_before(tx, run)))
 
 

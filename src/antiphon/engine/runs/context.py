@@ -127,7 +127,7 @@ class RunContext:
         transcript = self._transcript
         assert transcript is not None
         if not is_public(self.surroundings.join(self._taint).join(transcript.made_of(self.run.id))):
-            self.ceiling = PUBLIC  # if this read is cut, the run ends with nothing of what it has not taken in
+            self.ceiling = PUBLIC  # if this read is cancelled, the run ends without what it has not taken in
             found = await self._database.read(_find_ceiling, self.run, sinks)
             if found is None:
                 raise Fenced
@@ -222,7 +222,8 @@ class RunContext:
         """Stores that a call begins; must return before the call has any effect. Contract: runs 8, access 1.
 
         It does not begin if the principal whose rights it has is not any more what it was when the call was judged, if
-        the standing approval that allowed it does not count any more, or if the workspace holds more than it may take.
+        the standing approval that allowed it does not count any more, or if the workspace holds more than the call may
+        take along.
         """
         begun = NewEvent(
             type=EventType.TOOL_CALL,
@@ -261,7 +262,7 @@ class RunContext:
     ) -> None:
         """Stores the result of a call; `source` is what the tool added to the context.
 
-        A result above the session's ceiling does not raise the session, and later prompts say that it is withheld.
+        A result above the session's ceiling does not raise the session; later prompts show it as withheld.
         """
         event = NewEvent(
             type=EventType.TOOL_RESULT,
@@ -397,7 +398,7 @@ class RunContext:
 
 
 class _Admitted(NamedTuple):
-    """What the entries of a prompt were made of that flow to a ceiling."""
+    """What those entries of a prompt were made of that flow to a ceiling."""
 
     last_seq: int
     ceiling: Classification

@@ -204,7 +204,7 @@ async def record(tx: Transaction, fence: Fence, steps: Steps, at_ms: int) -> int
 
 
 async def _taken_in(query: Query, found: InLog, steps: Steps) -> Steps:
-    """The steps with what they were made of, withheld if that is above the session's ceiling. Contract: flow 2, 8."""
+    """The steps with what they were made of; withheld if that is above the session's ceiling. Contract: flow 2, 8."""
     workspace, taint = found.end.workspace, found.end.taint
     if steps.uses_workspace and workspace is not None:
         steps = replace(
@@ -224,11 +224,11 @@ class WorkspaceUse(Struct, frozen=True, kw_only=True):
     """How a call uses the workspace."""
 
     carried: Classification
-    """What the call is made of; it takes the workspace with it."""
+    """What the call was made of; the workspace goes along."""
     left: Classification
     """What the call leaves in the workspace."""
     clearance: Classification
-    """What the call may take with it: everything for a command that stays in its sandbox."""
+    """What the call may take along: everything for a command that stays in its sandbox."""
 
 
 class BeginCall(Struct, frozen=True, kw_only=True):
@@ -315,7 +315,7 @@ class FinishRun(Struct, frozen=True, kw_only=True):
     successors: Claimant | None = None
     """The process that claims the session's next run in the same unit."""
     sinks: Sinks | None = None
-    """By which the reply is checked when it is queued, besides when it is claimed; None for fixed words."""
+    """If set, the reply is checked when it is queued, not only when it is claimed; None for fixed words."""
     at_ms: int
 
 

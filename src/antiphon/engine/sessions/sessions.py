@@ -512,7 +512,7 @@ def _refuse_label(session: Session, label: str) -> Invalid | None:
 
 
 _MADE_OF = shown_text("description", None, PUBLIC).keys() - {"description"}
-"""Columns that come with another one."""
+"""The columns that say what a description was made of; they change with it."""
 
 
 async def _change(
@@ -607,7 +607,7 @@ def session_columns(changes: Mapping[str, object]) -> dict[str, SqlValue]:
             case "clearance", _:
                 columns |= clearance_columns(None)
             case "description", _:
-                # The words of whoever changes it, whatever was there before.
+                # The new words have no part of the old description.
                 assert value is None or isinstance(value, str)
                 columns |= shown_text(name, value, PUBLIC)
             case "queue_mode", str():

@@ -149,7 +149,7 @@ class Workspaces:
         return self.of(session.agent_id, session.row, session.created_at, session.workspace_seq)
 
     def list_of(self, agent_id: AgentId, row: SessionRow, created_at: datetime) -> list[Workspace]:
-        """Those of all its incarnations that exist. Blocks, and raises like `list_all`."""
+        """The existing workspaces of all its incarnations. Blocks, and raises like `list_all`."""
         name = _name(row, created_at)
         with _explained(self.directory), suppress(FileNotFoundError):
             return [

@@ -142,8 +142,8 @@ async def change_role(ask: Ask, params: ChangeRole) -> wire.PersonShape:
     target=TargetKind.PERSON,
 )
 async def patch_person(ask: Ask, params: PatchPerson) -> wire.PersonShape:
-    """Changes what a person may read, besides their own data; null for public data. It acts at once, on open streams
-    too.
+    """Changes what a person may read besides their own data; null for public data. It acts at once, also on open
+    streams.
     """
     if params.clearance is UNSET:
         return await _shown(ask, await ask.services.people.get(ask.principal, params.person_id))

@@ -57,7 +57,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Folds:
-    """Names of sessions for the page to say which are open: sealed, as numbers of rows would count hidden sessions."""
+    """The names by which the page says which sessions are open; sealed, because row numbers count hidden sessions."""
 
     cursors: Cursors
 
