@@ -4,6 +4,14 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a message to a person goes to an account that is called like that person",
+        "engine/deliveries/outgoing.py",
+        "    if not named:\n        return linked[0] if linked and not is_person else None\n",
+        "    if linked:\n        return linked[0]\n",
+        "tools/test_message.py::"
+        "test_an_account_that_is_called_like_a_person_does_not_get_what_is_said_to_that_person[sqlite]",
+    ),
+    Bug(
         "a session reads what it gave its children before its reset",
         "engine/children/govern.py",
         "        if giver == own.id:\n",
