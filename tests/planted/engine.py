@@ -366,7 +366,7 @@ BUGS = (
     Bug(
         "a result above its requester is told",
         "engine/reports/follow.py",
-        "kept = Kept(withheld_parts(result.finding), PUBLIC)",
+        "kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)",
         "kept = Kept(record_parts(result.finding), PUBLIC)",
         "engine/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level[sqlite]",
     ),
