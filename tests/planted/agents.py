@@ -4,6 +4,21 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a call from outside answers with what its session has taken in meanwhile",
+        "agents/outside_gate.py",
+        "made_of = made_of.join(await self._callers.held_by(found))",
+        "pass",
+        "gateway/test_hidden_outcomes.py::"
+        "test_a_reply_that_comes_after_the_caller_rose_does_not_go_to_a_client_below[sqlite]",
+    ),
+    Bug(
+        "whoever asked for an approved call has its outcome, whatever they may read",
+        "agents/calls.py",
+        "if not self._gate.may_tell(found, tool, approval):",
+        "if answer is None:",
+        "gateway/test_hidden_outcomes.py::test_the_outcome_of_an_approved_call_does_not_go_to_a_client_below[sqlite]",
+    ),
+    Bug(
         "a call whose outcome is unknown is made again",
         "agents/loop.py",
         "        if call.is_begun and not tool.is_idempotent:",

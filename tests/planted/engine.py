@@ -4,6 +4,14 @@ from tests.planted.bug import Bug
 
 BUGS = (
     Bug(
+        "a message to a person goes to an account that is called like that person",
+        "engine/deliveries/outgoing.py",
+        "    if not named:\n        return linked[0] if linked and not is_person else None\n",
+        "    if linked:\n        return linked[0]\n",
+        "tools/test_message.py::"
+        "test_an_account_that_is_called_like_a_person_does_not_get_what_is_said_to_that_person[sqlite]",
+    ),
+    Bug(
         "a session reads what it gave its children before its reset",
         "engine/children/govern.py",
         "        if giver == own.id:\n",
@@ -358,7 +366,7 @@ BUGS = (
     Bug(
         "a result above its requester is told",
         "engine/reports/follow.py",
-        "kept = Kept(withheld_parts(result.finding), PUBLIC)",
+        "kept = await _notice_of(tx, report, result.finding, child, requester=requester, clearance=clearance)",
         "kept = Kept(record_parts(result.finding), PUBLIC)",
         "engine/test_spawn.py::test_a_result_above_the_requester_is_recorded_as_a_notice_that_names_no_level[sqlite]",
     ),

@@ -202,3 +202,25 @@ async def test_a_message_answers_its_codes_and_no_others(open_home: OpenHome) ->
         assert {code for code, _ in seen} == declared(app, "message")
         assert seen <= set(documented().items())
         assert all(each.status is not DeliveryStatus.DEAD for each in await story.deliveries())
+
+
+@requirement("message:1", "access:3")
+async def test_an_account_that_is_called_like_a_person_does_not_get_what_is_said_to_that_person(
+    open_home: OpenHome,
+) -> None:
+    async with telling(open_home, Parts(channels=[FakeChannel()])) as story:
+        app, desk = story.app, await story.opens("desk")
+        ann = await invite(app, "Ann")
+
+        async def arrives(tx: Transaction) -> None:
+            await tx.execute(
+                "INSERT INTO people (id, name, role, agents, created_at) VALUES ('w-1', 'Mallory', 'guest', '', 0)"
+            )
+
+        await app.database.run(arrives)
+        for to in ("Ann", ann, f"person:{ann}"):
+            await link(app, to, "w-1")  # a guest chooses the name of their account
+        await link(app, "+1", ann)
+        for recipient in ("Ann", ann, f"person:{ann}"):
+            assert (await says(desk, recipient))["status"] == "accepted"
+        assert {sent.place.to for sent in await story.deliveries()} == {"+1"}

@@ -30,6 +30,7 @@ from antiphon.engine.ledger.waits import LONGEST_WAIT
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
 from antiphon.policy.approvals import RUN_COMMAND, NeedsApproval, decide_call
+from antiphon.policy.flow import WITHHELD
 
 MAX_IDEMPOTENCY_KEY = 200
 PENDING = (
@@ -110,7 +111,8 @@ class ToolCalls:
             return await self._call_approved(found, tool, arguments, need, has_key=has_key)
         if has_key and may_ask(tool) and (asked := await self._approvals.find(found.caller.call_id)) is not None:
             # It had to ask when it came first; that it need not now does not make it another call.
-            return await self._resume(asked, _RepeatedCall(name, _text_of(arguments), found.caller.call_id, True))
+            repeated = _RepeatedCall(name, _text_of(arguments), found.caller.call_id, True)
+            return await self._resume(asked, repeated, found, tool)
         return await self._gate.run(found, tool, arguments)
 
     async def _call_approved(
@@ -129,9 +131,9 @@ class ToolCalls:
         approval = await self._approvals.ask(caller, origin, asked)
         if isinstance(approval, StandingApproval):
             return await self._gate.run(found, tool, arguments)
-        return await self._resume(approval, _RepeatedCall(asked.tool, asked.arguments, origin, has_key))
+        return await self._resume(approval, _RepeatedCall(asked.tool, asked.arguments, origin, has_key), found, tool)
 
-    async def _resume(self, approval: Approval, repeated: _RepeatedCall) -> JsonObject:
+    async def _resume(self, approval: Approval, repeated: _RepeatedCall, found: FoundCaller, tool: Tool) -> JsonObject:
         """What became of the call that was asked about."""
         bytes_of = (repeated.tool, hash_of_text(repeated.arguments))
         stored = next((call for call in approval.calls if (call.tool, call.sha256) == bytes_of), None)
@@ -142,6 +144,8 @@ class ToolCalls:
         answer = await self._answer(approval, stored)
         if answer is None:
             return _pending(approval, UNDER_WAY)
+        if not self._gate.may_tell(found, tool, approval):
+            answer = answer_of(WITHHELD, is_error=False)
         if not repeated.has_key:
             await self._approvals.forget(approval, repeated.origin)
         return answer

@@ -16,12 +16,14 @@ from antiphon.agents.call_flow import (
 )
 from antiphon.agents.toolset import Tool, ToolContext, ToolOutput
 from antiphon.domain.agent import Effect
+from antiphon.domain.approval import Approval
 from antiphon.domain.classification import EVERYTHING, join_all
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.callers import Callers, FoundCaller
 from antiphon.engine.rules import Rules
 from antiphon.policy.approvals import RUN_COMMAND
 from antiphon.policy.flow import WITHHELD, may_enter
+from antiphon.policy.session_tools import SESSION_TOOLS
 
 
 class OutsideGate:
@@ -50,14 +52,21 @@ class OutsideGate:
             await self._callers.note_use(session, session.taint.join(tool.classification))
         output = await tool.call(ToolContext(found.caller), arguments)
         if not may_enter(EVERYTHING, found.clearance):
-            # The session's taint flows to the caller: `Callers.find` refuses everybody else.
+            # What the session held when the caller was found is cleared for the caller; it may have risen meanwhile.
             made_of = output.classification
-            if name == RUN_COMMAND:
+            if name in SESSION_TOOLS:
+                made_of = made_of.join(await self._callers.held_by(found))
+            elif name == RUN_COMMAND:
                 present, _ = await self._callers.session_of(found.caller)
                 made_of = join_all((made_of, session.workspace, present.workspace))
             if not may_enter(made_of, found.clearance):
                 return answer_of(WITHHELD, is_error=False)
         return answer_of(output.text, is_error=output.is_error)
+
+    def may_tell(self, found: FoundCaller, tool: Tool, approval: Approval) -> bool:
+        """Whether the caller may have the outcome of the approved call, which had the rights of a whole person."""
+        brought = brought_by(tool, found.session.workspace)
+        return may_enter(brought.join(approval.made_of), found.clearance)
 
 
 def answer_of(text: str, *, is_error: bool) -> JsonObject:

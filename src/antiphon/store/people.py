@@ -123,7 +123,9 @@ class LinkedAccount(NamedTuple):
     identity: Identity
     person: PersonId
     is_by_account: bool
-    """Whether the account's own id was named, not its person."""
+    """Whether the account's own id was named."""
+    is_by_person: bool = False
+    """Whether its person was named, by id or name."""
 
 
 _LINKED = (
@@ -137,15 +139,18 @@ async def find_accounts(query: Query, named: str) -> list[LinkedAccount]:
 
     Guests are not found by their names, which they choose themselves.
     """
-    rows = await query.fetch_all(
-        "SELECT n.channel, n.account, n.platform_id, q.id "
-        + _LINKED.format(
-            "(n.platform_id = ? OR q.id = ? OR (q.name = ? AND q.role <> 'guest') "
-            "OR q.id = (SELECT m.merged_into FROM people m WHERE m.id = ?))"
-        ),
-        (named, named, named, named),
+    person = (
+        "(q.id = ? OR (q.name = ? AND q.role <> 'guest') OR q.id = (SELECT m.merged_into FROM people m WHERE m.id = ?))"
     )
-    return [_linked(*row, is_by_account=row[2] == named) for row in rows]
+    rows = await query.fetch_all(
+        f"SELECT n.channel, n.account, n.platform_id, q.id, CASE WHEN COALESCE({person}, FALSE) THEN 1 ELSE 0 END "
+        + _LINKED.format(f"(n.platform_id = ? OR {person})"),
+        [named] * 7,
+    )
+    return [
+        _linked(*row, is_by_account=row[2] == named)._replace(is_by_person=bool(is_by_person))
+        for *row, is_by_person in rows
+    ]
 
 
 async def list_owners_accounts(query: Query) -> list[LinkedAccount]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from antiphon.domain.classification import Classification
+from antiphon.domain.classification import EVERYTHING, Classification
 from antiphon.domain.errors import Denied, NotFound
 from antiphon.domain.session import Session
 from antiphon.domain.targets import NamedTarget
@@ -53,6 +53,10 @@ class Callers:
             raise NotFound("Session not found: the caller's own session was deleted.")
         return session, standing
 
+    async def held_by(self, found: FoundCaller) -> Classification:
+        """All that the session holds by now, and held in the incarnation that the caller was found as."""
+        return await self._database.read(_find_held, found.session)
+
     async def ceiling_of(self, session: Session) -> Classification:
         """What the session may take in."""
         return await self._database.read(find_ceiling, session, self._rules.sinks)
@@ -61,6 +65,16 @@ class Callers:
         """Stores that a call from outside leaves data in the session's workspace, before it does. Contract: flow 8."""
         if session.workspace.join(left) != session.workspace:
             await self._database.run(raise_workspace, session.row, session.id, left, sessions=(session.row,))
+
+
+async def _find_held(query: Query, found: Session) -> Classification:
+    present = await rows.find_by_row(query, found.row)
+    if present is None:
+        return EVERYTHING  # nobody can tell any more
+    if present.id == found.id:
+        return present.taint
+    ended = await rows.find_incarnation(query, found.id)
+    return EVERYTHING if ended is None else present.taint.join(ended.taint)
 
 
 async def _find_present(query: Query, caller: Caller) -> tuple[Session | None, Standing]:

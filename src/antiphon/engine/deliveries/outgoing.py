@@ -143,7 +143,10 @@ async def _find_place(query: Query, command: SendOut) -> DeliveryContext | Refus
     is_to_owner = command.recipient == OWNER_NAME
     named = command.recipient.removeprefix(PERSON_PREFIX)
     linked = await people.list_owners_accounts(query) if is_to_owner else await people.find_accounts(query, named)
-    found = _chosen([each for each in linked if (each.identity.channel, each.identity.account) in served])
+    is_person = command.recipient.startswith(PERSON_PREFIX)
+    found = _chosen(
+        [each for each in linked if (each.identity.channel, each.identity.account) in served], is_person=is_person
+    )
     if found is not None:
         identity = found.identity
         return DeliveryContext(channel=identity.channel, to=identity.platform_id, account_id=identity.account or None)
@@ -162,9 +165,14 @@ async def _find_place(query: Query, command: SendOut) -> DeliveryContext | Refus
     )
 
 
-def _chosen(linked: Sequence[LinkedAccount]) -> LinkedAccount | None:
-    """The account with that id, else the first of the one person with that name or id."""
-    by_account = [each for each in linked if each.is_by_account]
-    if by_account:
-        return by_account[0]
-    return linked[0] if len({each.person for each in linked}) == 1 else None
+def _chosen(linked: Sequence[LinkedAccount], *, is_person: bool) -> LinkedAccount | None:
+    """An account of the one person with that id or name, else the account with that id.
+
+    Guests choose the ids of their accounts, so these do not stand before persons; `is_person` finds persons alone.
+    """
+    named = [each for each in linked if each.is_by_person]
+    if not named:
+        return linked[0] if linked and not is_person else None
+    if len({each.person for each in named}) > 1:
+        return None
+    return next((each for each in named if each.is_by_account), named[0])
