@@ -592,7 +592,7 @@ _TOOL_QUESTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "list": ("sessions_list", {}),
     "list with messages": ("sessions_list", {"messageLimit": 3, "includeInactive": True}),
     "list by label": ("sessions_list", {"label": "vault{n}"}),
-    "list by search": ("sessions_list", {"search": "{n}", "limit": 200}),
+    "list by search": ("sessions_list", {"search": "peer{n}", "limit": 200}),
     "list by secret search": ("sessions_list", {"search": "{canary}"}),
     "history of a known session": ("sessions_history", {"sessionKey": "agent:main:cli:peer{n}", "includeTools": True}),
     "history of its own": ("sessions_history", {"sessionKey": "current", "includeTools": True}),
