@@ -8,8 +8,8 @@ _DRAWN = re.compile(
     r"|\b[0-9a-f]{32}\b|\b[0-9a-f]{12}\b"  # of new sessions and incarnations
     r"|\b[a-z2-7]{52}\b"  # cursors, sealed: a cursor in any other form stays as it is
 )
-_CUT = re.compile(r"…(?:[a-z]{2,6}_)?[0-9a-f-]{3,}|(?:[a-z]{2,6}_)?[0-9a-f-]{3,}…")
-"""What a snippet leaves of an id at its end or beginning."""
+_CUT = re.compile(r"…(?:[a-z]{2,6}_)?[0-9a-f-]{3,}|(?:[a-z]{2,6}_)?[0-9a-f-]{3,}(?:\\*\n|\\+n)?…")
+"""What a snippet, or a text that was cut, leaves of an id at its end or beginning."""
 
 
 class Naming:
