@@ -32,6 +32,11 @@ def figures_of(tree: Path, ids: list[str]) -> dict[tuple[str, str], float]:
     """What the tree's own benches measure, run by its own Python and packages."""
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"}
     command = [tree / ".venv/bin/python", "-c", RUN, *ids]
+    return measured(command, environment, tree)
+
+
+def measured(command: list[str | Path], environment: dict[str, str], tree: Path) -> dict[tuple[str, str], float]:
+    """The figures that a run of `RUN` prints, by what was measured and its name."""
     done = subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     line = next(line for line in done.stdout.splitlines() if line.startswith("ROWS"))
     return {

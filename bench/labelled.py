@@ -3,20 +3,19 @@
 `PAIRS` says how many runs of each; 5 unless set. The table ends with what one comparison costs.
 """
 
-import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from antiphon.domain.classification import Classification, Integrity, Level, join_all
 from antiphon.policy.flow import may_enter
-from bench.against import RUN
+from bench.against import RUN, measured
 from bench.labels import VARIABLE
 from bench.measure import micros, p50
 
@@ -27,16 +26,7 @@ REPETITIONS = 2_000
 
 def figures_of(ids: list[str], *, labelled: bool) -> dict[tuple[str, str], float]:
     environment = {**os.environ, VARIABLE: "1" if labelled else "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *ids], env=environment, check=True, stdout=subprocess.PIPE, text=True
-    )
-    line = next(line for line in done.stdout.splitlines() if line.startswith("ROWS"))
-    return {
-        (f"{row['id']} {row['what'][:50]}", name): float(value)
-        for row in json.loads(line.removeprefix("ROWS"))
-        for name, value in row["figures"].items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    return measured([sys.executable, "-c", RUN, *ids], environment, Path.cwd())
 
 
 def time_decisions() -> dict[str, float]:
