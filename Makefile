@@ -49,7 +49,7 @@ soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecti
 	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
 
 lock:  ## Bring the lock files up to date with pyproject.toml
-	$(UV) $(LOCK) pyproject.toml --extra metrics --extra anthropic --extra postgres --group build -o lock/run.txt
+	$(UV) $(LOCK) pyproject.toml --extra metrics --extra anthropic --extra postgres --extra telegram --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
 
 setup: .venv/run.stamp

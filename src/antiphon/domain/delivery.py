@@ -25,6 +25,8 @@ NOT_CLEARED = (
 
 
 class DeliveryStatus(StrEnum):
+    STREAMING = "streaming"
+    """The reply of a run that is still being written; `parts` names the message that shows it so far."""
     QUEUED = "queued"
     CLAIMED = "claimed"
     """A process is sending it, or was sending it when it died."""
@@ -59,7 +61,11 @@ class Delivery(Struct, frozen=True, kw_only=True):
     process: ProcessId | None = None
     """The process that claimed it."""
     platform_id: str | None = None
-    """The platform's id for it."""
+    """The platform's id for it; of its first part, if it has several."""
+    parts: tuple[str, ...] = ()
+    """The platform's ids of the parts that are sent, in their order: sending goes on after them."""
+    approval: str | None = None
+    """The request for approval that it shows, with buttons."""
     error: str | None = None
     code: str | None = None
     created_at: datetime

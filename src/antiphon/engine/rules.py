@@ -13,6 +13,7 @@ from antiphon.domain.queue_mode import QueueMode
 from antiphon.domain.session import Session
 from antiphon.policy.approvals import ApprovalRules
 from antiphon.policy.caps import PersonCaps
+from antiphon.policy.chats import ChatRules
 from antiphon.policy.rights import RoleTools
 from antiphon.policy.send import SendPolicy
 from antiphon.policy.shares import Shares
@@ -107,6 +108,7 @@ class Rules:
     role_tools: RoleTools = field(default_factory=RoleTools)
     approval: ApprovalRules = field(default_factory=ApprovalRules)
     sinks: Sinks = field(default_factory=Sinks)
+    chats: ChatRules = field(default_factory=ChatRules)
     names_provider: bool = False
     """Whether rows of sessions also give their channel as `provider`, its name in S0."""
 
