@@ -288,6 +288,7 @@ class Config(Section):
             person_caps=self.limits.person_caps(),
             subagent_tools=frozenset(self.tools.subagents.tools),
             role_tools=self.access.roles.tools(),
+            role_commands=self.access.roles.role_commands(),
             user_agents=frozenset(map(AgentId, self.access.roles.user.agents)),
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),

@@ -12,10 +12,12 @@ from antiphon.config.sections.addresses import WebAddress
 from antiphon.config.sections.agents import DEFAULT_AGENT, AgentName
 from antiphon.config.sections.classification import ClassificationSection, ClearanceSection
 from antiphon.config.sections.section import Section
+from antiphon.domain.commands import CommandName
 from antiphon.domain.errors import Invalid
 from antiphon.domain.keys import DmScope, direct_key, parse_agent_id
 from antiphon.domain.queue_mode import QueueMode
 from antiphon.policy.chats import ChannelAccess
+from antiphon.policy.commands import GRANTABLE, RoleCommands
 from antiphon.policy.rights import RoleTools
 from antiphon.policy.trigger import OwnerTrigger
 
@@ -134,16 +136,31 @@ def _without(name: str, advice: str) -> Callable[[JsonValue], JsonValue]:
     return check
 
 
-_NO_COMMANDS = BeforeValidator(_without("commands", "no chat has commands yet. Name tools in 'tools'"))
 _NO_OWNER = BeforeValidator(
     _without("owner", "owners may do everything. Make the person a user with `antiphon people role`")
 )
+
+
+def _granted(name: str) -> str:
+    """The name, without a slash before it; raises `ValueError` unless it is a command that people below owner may have."""
+    try:
+        found = CommandName(name.removeprefix("/"))
+    except ValueError:
+        found = None
+    if found not in GRANTABLE:
+        raise ValueError(f"{name!r} is no command of theirs; use some of {', '.join(sorted(GRANTABLE))}")
+    return found.value
+
+
+GrantedCommand = Annotated[str, AfterValidator(_granted)]
 
 
 class GuestSection(Section):
     tools: tuple[str, ...] = ()
     """Further tools for runs that guests cause: Python functions, `<server>__<tool>` of MCP servers, `run_command`,
     `sessions_spawn`. Their session tools reach only the session that the guest writes in."""
+    commands: tuple[GrantedCommand, ...] = ("help", "status", "stop", "new", "link")
+    """The commands that guests may type in their chats; others of theirs are ignored."""
 
 
 class UserSection(Section):
@@ -155,17 +172,27 @@ class UserSection(Section):
     approve: tuple[AgentName, ...] = ()
     """Agents whose calls users may approve and deny, once each, but never their own. They see the calls, also of
     sessions that they do not see."""
+    commands: tuple[GrantedCommand, ...] = (
+        *("help", "status", "stop", "new", "reset", "session", "agent", "who", "approve", "deny", "link"),
+    )
+    """The commands that users may type in their chats; others of theirs are ignored. Only owners switch agents, change
+    the conversation of a group, and use `/send`."""
 
 
 class RolesSection(Section):
-    user: Annotated[UserSection, _NO_COMMANDS] = UserSection()
+    user: UserSection = UserSection()
     """People who were invited."""
-    guest: Annotated[GuestSection, _NO_COMMANDS] = GuestSection()
+    guest: GuestSection = GuestSection()
     """Anyone else who writes, such as the peers of a webhook."""
 
     def tools(self) -> RoleTools:
         named = self.user.tools
         return RoleTools(guest=frozenset(self.guest.tools), user=None if named is None else frozenset(named))
+
+    def role_commands(self) -> RoleCommands:
+        return RoleCommands(
+            guest=frozenset(map(CommandName, self.guest.commands)), user=frozenset(map(CommandName, self.user.commands))
+        )
 
 
 class AccessSection(Section):
