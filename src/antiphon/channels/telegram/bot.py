@@ -1,12 +1,14 @@
 """Everything of one bot. Importing this module imports the client library: only programs with a bot do it."""
 
+from dataclasses import replace
+
 import anyio
 from telegram.error import TelegramError
 
 from antiphon.channels.telegram.channel import TelegramChannel
 from antiphon.channels.telegram.client import TelegramClient
-from antiphon.channels.telegram.loop import TelegramLoop
-from antiphon.channels.telegram.settings import TelegramMode, TelegramSettings
+from antiphon.channels.telegram.loop import WEBHOOK_IS_SET, TelegramLoop, trouble_of
+from antiphon.channels.telegram.settings import WEBHOOK_PATH, BotLook, TelegramMode, TelegramSettings
 from antiphon.channels.telegram.webhook import TelegramWebhook
 from antiphon.clock import Clock
 from antiphon.domain.commands import LANGUAGES, commands_for
@@ -15,6 +17,8 @@ from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.reception import Reception
 
 _NAME_SECONDS = 5.0
+LOOK_SECONDS = 4
+"""Long enough for another program that polls to ask again, which ends the look."""
 
 
 class TelegramBot:
@@ -51,6 +55,28 @@ class TelegramBot:
         except TelegramError:
             return None
         return None
+
+    async def look(self, *, may_poll: bool) -> BotLook:
+        """What Telegram says about the bot; nothing is changed or confirmed."""
+        bot, settings = self._client.bot, self._settings
+        try:
+            me, hook = await bot.get_me(), await bot.get_webhook_info()
+            is_own = hook.url.endswith(WEBHOOK_PATH)
+            look = BotLook(
+                name=me.username or "",
+                reads_groups=bool(me.can_read_all_group_messages),
+                other_webhook=hook.url if hook.url and not is_own else None,
+            )
+            if settings.mode is TelegramMode.WEBHOOK:
+                said = hook.last_error_message
+                return replace(look, trouble=f"Telegram could not post updates: {said[:200]}") if said else look
+            if look.other_webhook is not None:
+                return replace(look, trouble=WEBHOOK_IS_SET)
+            if may_poll:
+                await self._client.fetch_updates(None, wait_seconds=LOOK_SECONDS)
+        except TelegramError as error:
+            return BotLook(trouble=trouble_of(error))
+        return look
 
 
 def _secret_of(home_key: HomeKey) -> str:

@@ -55,7 +55,7 @@ class TelegramChannel:
         return FORM
 
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
-        """Sends the part, or replaces the message that it names; sends anew if that message is gone."""
+        """Sends the part, or replaces the message that it names."""
         place = _place_of(delivery.place)
         if part.replaces is not None and part.replaces.isdecimal():
             replaced = int(part.replaces)
@@ -65,8 +65,7 @@ class TelegramChannel:
             except BadRequest as error:
                 if "not modified" in error.message.lower():
                     return part.replaces
-                if not _is_gone(error):
-                    raise failure_of(error) from error
+                raise failure_of(error) from error
             except TelegramError as error:
                 raise failure_of(error) from error
         try:

@@ -20,7 +20,7 @@ from telegram.error import (
 from telegram.request import HTTPXRequest, RequestData, RequestParameter
 
 from antiphon.channels.telegram.settings import WANTED, TelegramSettings
-from antiphon.domain.delivery import DeliveryFailed
+from antiphon.domain.delivery import GONE, DeliveryFailed
 
 REQUEST_SECONDS: Final = 20.0
 """How long a request may take that does not wait for anything."""
@@ -77,14 +77,14 @@ class TelegramClient:
         await self._polling.shutdown()
         await self.bot.request.shutdown()
 
-    async def fetch_updates(self, offset: int | None) -> list[object]:
+    async def fetch_updates(self, offset: int | None, *, wait_seconds: int = POLL_SECONDS) -> list[object]:
         """The updates from the offset on, as they came; waits for the first one. Raises `TelegramError`."""
-        asked: dict[str, object] = {"timeout": POLL_SECONDS, "allowed_updates": list(WANTED)}
+        asked: dict[str, object] = {"timeout": wait_seconds, "allowed_updates": list(WANTED)}
         if offset is not None:
             asked["offset"] = offset
         data = RequestData([RequestParameter.from_input(name, value) for name, value in asked.items()])
         url = f"{self.bot.base_url}/getUpdates"
-        found: object = await self._polling.post(url, data, read_timeout=POLL_SECONDS + REQUEST_SECONDS)
+        found: object = await self._polling.post(url, data, read_timeout=wait_seconds + REQUEST_SECONDS)
         if not isinstance(found, list):
             raise TelegramError("Answer is not a list of updates")
         return found  # pyright: ignore[reportUnknownVariableType]
@@ -100,7 +100,7 @@ def failure_of(error: TelegramError) -> DeliveryFailed:
         case Forbidden():
             return DeliveryFailed(
                 "Telegram refuses: the bot was blocked there, or is no member of the group.",
-                code="channel_refused",
+                code=GONE,
                 is_permanent=True,
             )
         case InvalidToken():
@@ -111,7 +111,8 @@ def failure_of(error: TelegramError) -> DeliveryFailed:
             )
         case BadRequest():
             said = error.message[:200]
-            return DeliveryFailed(f"Telegram refuses the message: {said}.", code="channel_refused", is_permanent=True)
+            code = GONE if "chat not found" in said.lower() else "channel_refused"
+            return DeliveryFailed(f"Telegram refuses the message: {said}.", code=code, is_permanent=True)
         case Conflict() | ChatMigrated():
             return DeliveryFailed("Telegram could not take the message now.", code="channel_failed")
         case NetworkError():

@@ -60,9 +60,18 @@ class TelegramLoop:
         self._languages = languages
         self._trouble: str | None = None
         self._pause = FIRST_PAUSE
+        self._scope = anyio.CancelScope()
+
+    def stop(self) -> None:
+        """Takes nothing more in and lets other processes serve the bot. May be called twice, and before `run`."""
+        self._scope.cancel()
 
     async def run(self) -> None:
-        """Serves until cancelled, whenever no other process does."""
+        """Serves until stopped, whenever no other process does."""
+        with self._scope:
+            await self._run()
+
+    async def _run(self) -> None:
         await self._client.open()
         while True:
             try:
@@ -168,7 +177,7 @@ class TelegramLoop:
 
     async def _wait_after(self, error: TelegramError) -> None:
         """Notes what is wrong and waits: longer each time, or as long as Telegram says."""
-        await self._note(_trouble_of(error))
+        await self._note(trouble_of(error))
         pause = self._pause
         if isinstance(error, RetryAfter):
             wish = error.retry_after
@@ -195,7 +204,7 @@ class TelegramLoop:
         self._trouble = trouble
 
 
-def _trouble_of(error: TelegramError) -> str:
+def trouble_of(error: TelegramError) -> str:
     match error:
         case InvalidToken():
             return WRONG_TOKEN

@@ -46,3 +46,16 @@ class TelegramSettings:
     def webhook_url(self) -> str | None:
         """The address that Telegram posts to; None without a public address."""
         return None if self.public_url is None else self.public_url.rstrip("/") + WEBHOOK_PATH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BotLook:
+    """What Telegram says about a bot."""
+
+    name: str = ""
+    reads_groups: bool = False
+    """False in privacy mode."""
+    other_webhook: str | None = None
+    """The address that updates are posted to, if it is not Antiphon's own."""
+    trouble: str | None = None
+    """Why the bot cannot be served."""

@@ -161,7 +161,7 @@ def position_of(update: object) -> int | None:
 def read_update(update: object, me: Me) -> Read | None:
     """What the update brings; None if it is nothing for Antiphon. Raises `msgspec.ValidationError` for a broken one."""
     found = msgspec.convert(update, _Update)
-    position = found.update_id + 1
+    position = found.update_id
     if found.message is not None:
         return _read_message(found.message, me, position)
     if found.callback_query is not None:
