@@ -1,0 +1,30 @@
+"""`/link` and `/start`: one person's chats on several channels. Contract: access 3, channels 3."""
+
+from antiphon.domain.codes import code_from_hex
+from antiphon.domain.commands import ChatCommand
+from antiphon.domain.keys import ChatType
+from antiphon.domain.person import person_of
+from antiphon.engine.chats import linking
+from antiphon.engine.chats.chat import Chat
+from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.refusal import Refusal
+from antiphon.store.database import Transaction
+
+IN_PRIVATE = "Send /link in a private chat: whoever reads a code can use it."
+ELSEWHERE = "Codes of /link are redeemed in chats of channels, by the account that is to be linked."
+
+
+async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occasion) -> str:
+    """Makes a code for the sender, or redeems one that they were given in another chat of theirs."""
+    if chat.chat_type is not ChatType.DIRECT:
+        return IN_PRIVATE
+    if command.argument is None:
+        person = person_of(chat.standing.principal)
+        assert person is not None
+        code = code_from_hex(occasion.drawn)
+        await linking.store_code(tx, person, code, at_ms=occasion.at_ms)
+        return f"Your code is {code}. Send /link {code} in your other chat within an hour. It works once."
+    if chat.identity is None:
+        return ELSEWHERE
+    linked = await linking.redeem(tx, chat.identity, command.argument, occasion.rules, at_ms=occasion.at_ms)
+    return linked.error.message if isinstance(linked, Refusal) else linked
