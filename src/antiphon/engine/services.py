@@ -15,6 +15,7 @@ from antiphon.engine.access.people import People
 from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
+from antiphon.engine.chats.commands import ChatCommands
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
@@ -45,6 +46,7 @@ class Services:
     sessions: Sessions
     inbox: Inbox
     senders: Senders
+    commands: ChatCommands
     runs: Runs
     approvals: Approvals
     standing_approvals: StandingApprovals

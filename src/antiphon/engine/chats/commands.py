@@ -205,6 +205,7 @@ class ChatCommands:
         """
         command = parse(text)
         if command is None:
+            accepted(await self._database.read(find_session, Rights(principal, self._rules), Act.READ, target))
             return None
         occasion = self.occasion()
         answer = accepted(
