@@ -16,6 +16,7 @@ from antiphon.engine.access.signin import SignIn
 from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.commands import ChatCommands
+from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.exchanges.send import Exchanges
 from antiphon.engine.ledger.waits import Waits
@@ -47,6 +48,7 @@ class Services:
     inbox: Inbox
     senders: Senders
     commands: ChatCommands
+    peer_chats: PeerChats
     runs: Runs
     approvals: Approvals
     standing_approvals: StandingApprovals

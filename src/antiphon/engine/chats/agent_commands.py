@@ -3,10 +3,11 @@
 from antiphon.domain.agent import Agent
 from antiphon.domain.commands import ChatCommand, Subcommand
 from antiphon.domain.words import folded
-from antiphon.engine.chats import routing
 from antiphon.engine.chats.chat import Chat
 from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.chats.routing import change_route
 from antiphon.engine.chats.session_commands import FIXED, can_switch
+from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.policy.rights import may_open
 from antiphon.store.database import Transaction
@@ -27,7 +28,16 @@ async def perform_agent(tx: Transaction, chat: Chat, command: ChatCommand, occas
             agent = _find(rules, wanted)
             if agent is None:
                 return f'Unknown agent "{wanted[:LONGEST_SHOWN]}". Run /agent list.'
-            await routing.choose_agent(tx, chat, agent.id, at_ms=occasion.at_ms)
+            changed = await change_route(
+                tx,
+                chat.route.address,
+                agent_id=agent.id,
+                session_key=None,
+                by=chat.standing.principal,
+                at_ms=occasion.at_ms,
+            )
+            if isinstance(changed, Refusal):
+                return changed.error.message
             return f"Agent switched to {agent.name} for {_place(chat)}. New messages in this chat will use that agent."
         case _:
             agent = rules.agents.get(current)

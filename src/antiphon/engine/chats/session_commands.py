@@ -14,9 +14,9 @@ from antiphon.domain.session_ids import parse_session_id
 from antiphon.domain.targets import NamedTarget
 from antiphon.domain.words import folded
 from antiphon.engine.access.reach import reach_of
-from antiphon.engine.chats import routing
 from antiphon.engine.chats.chat import Chat, Route
 from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.chats.routing import change_route
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.sessions.sessions import OpenSession, SessionAttributes, open_session
 from antiphon.policy.acts import Act
@@ -53,8 +53,7 @@ async def perform_session(tx: Transaction, chat: Chat, command: ChatCommand, occ
         case Subcommand.NEW:
             return await _begin(tx, chat, command.argument, occasion)
         case Subcommand.MAIN:
-            await routing.choose_session(tx, chat, None, at_ms=occasion.at_ms)
-            return f"Switched to session {MAIN}."
+            return await _choose(tx, chat, None, occasion, said=f"Switched to session {MAIN}.")
         case Subcommand.SWITCH:
             return await _switch(tx, chat, command.argument or "", occasion)
         case _:
@@ -113,11 +112,25 @@ async def _begin(tx: Transaction, chat: Chat, name: str | None, occasion: Occasi
     opened = await open_session(tx, _opening(chat, key, label, occasion), occasion.rules)
     if isinstance(opened, Refusal):
         return opened.error.message
-    await routing.choose_session(tx, chat, opened.session.key, at_ms=occasion.at_ms)
     left = chat.session
     if left is not None and left.status is SessionStatus.IDLE:
         await rows.update(tx, left.row, {"status": SessionStatus.INACTIVE.value})
-    return f'Created session "{label}". New messages in this chat will use it.'
+    said = f'Created session "{label}". New messages in this chat will use it.'
+    return await _choose(tx, chat, opened.session.key, occasion, said=said)
+
+
+async def _choose(tx: Transaction, chat: Chat, key: SessionKey | None, occasion: Occasion, *, said: str) -> str:
+    """Lets the chat use that session from its next message on, or its own; the agent stays."""
+    route = chat.route
+    changed = await change_route(
+        tx,
+        route.address,
+        agent_id=route.agent_id if route.is_stored else None,
+        session_key=key,
+        by=chat.standing.principal,
+        at_ms=occasion.at_ms,
+    )
+    return changed.error.message if isinstance(changed, Refusal) else said
 
 
 def _next_name(taken: list[SessionSummary]) -> str:
@@ -162,13 +175,12 @@ def _opening(chat: Chat, key: SessionKey, label: str, occasion: Occasion) -> Ope
 
 async def _switch(tx: Transaction, chat: Chat, name: str, occasion: Occasion) -> str:
     if name == str(chat.route.base_key):
-        await routing.choose_session(tx, chat, None, at_ms=occasion.at_ms)
-        return f"Switched to session {MAIN}."
+        return await _choose(tx, chat, None, occasion, said=f"Switched to session {MAIN}.")
     found = _named(await _chats(tx, chat), name)
     if found is None:
         return UNKNOWN.format(name[:MAX_LABEL_LENGTH])
-    await routing.choose_session(tx, chat, found.key, at_ms=occasion.at_ms)
-    return f"Switched to session {shown_label(chat.route, found)}."
+    said = f"Switched to session {shown_label(chat.route, found)}."
+    return await _choose(tx, chat, found.key, occasion, said=said)
 
 
 def _named(chats: list[SessionSummary], name: str) -> SessionSummary | None:
