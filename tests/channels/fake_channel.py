@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import anyio
 
+from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
 from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
 from tests.waiting import SECONDS
@@ -35,12 +36,17 @@ class Act(StrEnum):
 class FakeChannel:
     """Implements `Channel`. Takes texts at once, unless the test scripts or holds them."""
 
-    def __init__(self, account: str | None = None, *, timeout_seconds: float = 30.0) -> None:
+    def __init__(
+        self, account: str | None = None, *, timeout_seconds: float = 30.0, form: ChannelForm = PLAIN_FORM
+    ) -> None:
         self.name = NAME
         self.account = account
         self.timeout_seconds = timeout_seconds
+        self.form = form
         self.taken: list[Delivery] = []
         """What arrived, repetitions included."""
+        self.parts: list[DeliveryPart] = []
+        """The parts of that, likewise."""
         self.asked: list[Delivery] = []
         """Every request, in the order in which they began."""
         self.most_at_once = 0
@@ -68,14 +74,14 @@ class FakeChannel:
 
     @property
     def texts(self) -> list[str]:
-        return [delivery.text for delivery in self.taken]
+        return [part.text for part in self.parts]
 
     async def until_asked(self, count: int) -> None:
         with anyio.fail_after(SECONDS):
             while len(self.asked) < count:
                 await self._changed.wait()
 
-    async def send(self, delivery: Delivery) -> str | None:
+    async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         act = self._script.popleft() if self._script else Act.TAKE
         self.asked.append(delivery)
         self._changed.set()
@@ -86,15 +92,16 @@ class FakeChannel:
         try:
             if self._held is not None:
                 await self._held.wait()
-            return await self._act(act, delivery)
+            return await self._act(act, delivery, part)
         finally:
             self._at_once.remove(delivery.place)
 
-    async def _act(self, act: Act, delivery: Delivery) -> str:
+    async def _act(self, act: Act, delivery: Delivery, part: DeliveryPart) -> str:
         if act is Act.TAKE_SLOWLY:
             await anyio.sleep(SLOW_SECONDS)
         if act in (Act.TAKE, Act.TAKE_SLOWLY, Act.TAKE_AND_DROP, Act.TAKE_AND_HANG):
             self.taken.append(delivery)
+            self.parts.append(part)
         match act:
             case Act.TAKE | Act.TAKE_SLOWLY:
                 return f"platform-{len(self.taken)}"

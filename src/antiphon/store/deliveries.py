@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from antiphon.domain.classification import Classification
 from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
-from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.session import DeliveryContext
 from antiphon.policy.reach import Reach
 from antiphon.store import codec
@@ -27,16 +27,17 @@ _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
     "d.account_id, d.thread_id, d.text, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, d.ended_at, "
-    "d.process, d.platform_id, d.level AS made_of_level, d.compartments AS made_of_compartments, "
+    "d.process, d.platform_id, d.parts, d.approval, d.level AS made_of_level, d.compartments AS made_of_compartments, "
     "d.integrity AS made_of_integrity, d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
     due_at=codec.moment,
     created_at=codec.moment,
     ended_at=codec.moment,
     made_of=codec.combined_classification("made_of"),
+    parts=Combined(codec.platform_ids, text="parts"),
     place=Combined(DeliveryContext, channel="channel", to="recipient", account_id="account_id", thread_id="thread_id"),
 )
-_SELECT = f"SELECT {_DELIVERY.text} FROM deliveries d JOIN sessions s ON s.id = d.session"
+_SELECT = f"SELECT {_DELIVERY.text} FROM deliveries d LEFT JOIN sessions s ON s.id = d.session"
 _WAITS = "d.status IN ('queued', 'claimed')"
 _IS_FREE = (
     "((d.status = 'queued' AND d.due_at <= ?) OR (d.status = 'claimed' AND (d.process = ? OR NOT EXISTS "
@@ -60,7 +61,7 @@ class Head(NamedTuple):
     """The first text that waits for its place."""
 
     id: str
-    session: SessionRow
+    session: SessionRow | None
     account: ChannelAccount
 
 
@@ -77,8 +78,8 @@ class NewDelivery:
 
     name: str
     """20 characters that distinguish it from all others; the time and these are its id."""
-    session: SessionRow
-    incarnation: SessionId
+    session: SessionRow | None
+    incarnation: SessionId | None
     run_id: RunId | None
     place: DeliveryContext
     text: str
@@ -86,6 +87,10 @@ class NewDelivery:
     """What the text was made of. Contract: flow 7."""
     is_suppressed: bool = False
     """Whether it may not go to its place; then it is kept, and not sent."""
+    replaces: str | None = None
+    """The platform's id of a message that shows an earlier text of it."""
+    approval: ApprovalId | None = None
+    """The request for approval that it shows."""
 
     def id_at(self, number: int) -> str:
         return f"dlv_{number:011x}{self.name}"
@@ -106,8 +111,8 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
-        "level, compartments, integrity, person, status, code, error, due_at, created_at, ended_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "platform_id, approval, level, compartments, integrity, person, status, code, error, due_at, created_at, "
+        "ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             new.session,
@@ -118,6 +123,8 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             place.account_id,
             place.thread_id,
             new.text,
+            new.replaces,
+            new.approval,
             *codec.classification_values(new.made_of),
             status.value,
             code,
@@ -200,6 +207,29 @@ async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue
         )
         == 1
     )
+
+
+async def delete_claimed(tx: Transaction, claimed: Delivery) -> bool:
+    """Deletes the row of the claim; False if the claim is no longer the newest."""
+    return (
+        await tx.change(
+            "DELETE FROM deliveries WHERE id = ? AND status = 'claimed' AND process = ? AND attempts = ?",
+            (claimed.id, claimed.process, claimed.attempts),
+        )
+        == 1
+    )
+
+
+async def is_known_broken(query: Query, delivery: Delivery, code: str) -> bool:
+    """Whether the text that ended before it at its place was given up with the same code."""
+    place = delivery.place
+    row = await query.fetch_one(
+        "SELECT d.status, d.code FROM deliveries d WHERE d.status IN ('sent', 'dead') AND d.channel = ? "
+        "AND d.recipient = ? AND COALESCE(d.account_id, '') = ? AND COALESCE(d.thread_id, '') = ? AND d.id <> ? "
+        "ORDER BY d.ended_at DESC, d.id DESC LIMIT 1",
+        (place.channel, place.to, place.account_id or "", place.thread_id or "", delivery.id),
+    )
+    return row is not None and (row[0], row[1]) == (DeliveryStatus.DEAD, code)
 
 
 async def queue_anew(tx: Transaction, delivery: Delivery, at_ms: int) -> bool:

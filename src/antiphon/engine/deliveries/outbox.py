@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from antiphon.domain.actor import SYSTEM
 from antiphon.domain.classification import PUBLIC, Classification
-from antiphon.domain.delivery import FLOW, NOT_CLEARED
+from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.ids import RunId, SessionId, SessionRow
 from antiphon.domain.message import JsonObject
@@ -77,6 +77,8 @@ async def _queue(tx: Transaction, delivery: deliveries.NewDelivery, sinks: Sinks
         await deliveries.insert(tx, delivery, at_ms)
         return
     id = await deliveries.insert(tx, replace(delivery, is_suppressed=True), at_ms)
+    if delivery.session is None or delivery.incarnation is None:
+        return
     data: JsonObject = {"deliveryId": id, "channel": place.channel, "to": place.to}
     origin = Origin(session=delivery.session, incarnation=delivery.incarnation, run_id=delivery.run_id)
     data |= {"code": FLOW, "error": NOT_CLEARED}
@@ -114,6 +116,43 @@ async def enqueue_message(
         made_of=outgoing.made_of,
     )
     await _queue(tx, delivery, outgoing.sinks, at_ms)
+
+
+async def queue_withdrawal(tx: Transaction, shown: Delivery, at_ms: int) -> None:
+    """Queues that the message is deleted which the text, now withheld, was to replace."""
+    withdrawal = deliveries.NewDelivery(
+        name=name_of(f"withdraw {shown.id}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=shown.place,
+        text="",
+        made_of=PUBLIC,
+        replaces=shown.replaces,
+    )
+    await deliveries.insert(tx, withdrawal, at_ms)
+
+
+async def enqueue_notice(
+    tx: Transaction, place: DeliveryContext, text: str, *, name: str, at_ms: int, made_of: Classification = PUBLIC
+) -> None:
+    """Queues Antiphon's own words for the place: the answer to a command, a code for a stranger, a refusal.
+
+    They belong to no session, so no send policy applies. `name` distinguishes their cause from all others. The text is
+    checked when it is claimed, like any other. Does nothing for a place that is not outside.
+    """
+    if not text.strip() or not is_external(place):
+        return
+    notice = deliveries.NewDelivery(
+        name=name_of(f"notice {name}"),
+        session=None,
+        incarnation=None,
+        run_id=None,
+        place=place,
+        text=text,
+        made_of=made_of,
+    )
+    await deliveries.insert(tx, notice, at_ms)
 
 
 def name_of(cause: str) -> str:

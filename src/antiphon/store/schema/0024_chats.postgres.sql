@@ -5,3 +5,4 @@ ALTER TABLE deliveries ADD COLUMN parts TEXT;
 ALTER TABLE deliveries ADD COLUMN approval TEXT;
 CREATE INDEX deliveries_by_approval ON deliveries (approval) WHERE approval IS NOT NULL;
 CREATE INDEX deliveries_streaming ON deliveries (run_id) WHERE status = 'streaming';
+CREATE INDEX deliveries_ended ON deliveries (channel, recipient, ended_at) WHERE status IN ('sent', 'dead');

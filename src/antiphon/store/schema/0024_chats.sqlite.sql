@@ -38,3 +38,4 @@ CREATE INDEX deliveries_by_status ON deliveries (status, id);
 CREATE INDEX deliveries_by_session ON deliveries (session);
 CREATE INDEX deliveries_by_approval ON deliveries (approval) WHERE approval IS NOT NULL;
 CREATE INDEX deliveries_streaming ON deliveries (run_id) WHERE status = 'streaming';
+CREATE INDEX deliveries_ended ON deliveries (channel, recipient, ended_at) WHERE status IN ('sent', 'dead');
