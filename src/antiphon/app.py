@@ -60,6 +60,8 @@ from antiphon.engine.access.tokens import Tokens
 from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.accounts import Accounts
+from antiphon.engine.chats.commands import ChatCommands
+from antiphon.engine.chats.peer_chats import PeerChats
 from antiphon.engine.chats.reception import Reception
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
@@ -428,6 +430,8 @@ def _build(
         sessions=sessions,
         inbox=inbox,
         senders=Senders(database, rules, clock),
+        commands=ChatCommands(database, rules, clock=clock, ids=ids),
+        peer_chats=PeerChats(database, rules),
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),

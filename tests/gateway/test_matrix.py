@@ -53,6 +53,7 @@ LEAST: Mapping[str, str] = {
     "sessions.fork": USERS,  # with an agent that is open to them
     "sessions.post": EVERYONE,
     "sessions.append": EVERYONE,
+    "commands.run": EVERYONE,  # each command has rights of its own besides
     "sessions.history": EVERYONE,
     "sessions.events": EVERYONE,
     "sessions.transcript": EVERYONE,
@@ -105,7 +106,7 @@ OF_CHANNELS = frozenset(
     {
         *(f"sessions.{verb}" for verb in ("list", "get", "patch", "cancel", "post", "append", "history", "events")),
         *("sessions.transcript", "sessions.tree", "search.find", "trees.list", "runs.list", "runs.get", "runs.wait"),
-        "runs.cancel",
+        *("runs.cancel", "commands.run"),
     }
 )
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
@@ -233,7 +234,7 @@ class World:
             del given["personId"]
         client = self.clients[cell.who]
         said = filled(operation, **given) | EXTRA.get(operation.name, {})
-        if cell.who == "channel" and operation.name in ("sessions.post", "sessions.append"):
+        if cell.who == "channel" and operation.name in ("sessions.post", "sessions.append", "commands.run"):
             said["sender"] = {"id": "4711"}
         return request_of(client, operation, said)
 
@@ -251,6 +252,7 @@ class World:
 EXTRA: Mapping[str, Json] = {
     "sessions.create": {"agentId": "main"},
     "sessions.patch": {"description": "x"},
+    "commands.run": {"text": "/help"},
     "tools.invoke": {"name": "session_status"},
     "people.role": {"role": "user"},
     "people.patch": {"clearance": {"level": "INTERNAL"}},

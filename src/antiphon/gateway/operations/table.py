@@ -6,6 +6,7 @@ from types import MappingProxyType
 from antiphon.gateway.operations import (
     access,
     approvals,
+    commands,
     compartments,
     deliveries,
     health,
@@ -39,6 +40,7 @@ TABLE = table_of(
     (
         *sessions.OPERATIONS,
         *messages.OPERATIONS,
+        *commands.OPERATIONS,
         *search.OPERATIONS,
         *trees.OPERATIONS,
         *runs.OPERATIONS,
