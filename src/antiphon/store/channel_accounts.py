@@ -96,3 +96,14 @@ async def list_all(query: Query) -> list[AccountRow]:
         "FROM channel_accounts ORDER BY channel, account"
     )
     return [AccountRow(*row) for row in found]
+
+
+async def advance_unserved(tx: Transaction, channel: str, account: str, position: int | None) -> None:
+    """Like `advance`, for an account that no process has to serve: its platform posts to the gateway."""
+    await tx.execute(
+        "INSERT INTO channel_accounts (channel, account, position) VALUES (?, ?, ?) "
+        "ON CONFLICT (channel, account) DO UPDATE SET position = CASE "
+        "WHEN channel_accounts.position >= excluded.position THEN channel_accounts.position "
+        "ELSE COALESCE(excluded.position, channel_accounts.position) END",
+        (channel, account, position),
+    )

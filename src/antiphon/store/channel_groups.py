@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from antiphon.domain.session import DeliveryContext
 from antiphon.store import codec
 from antiphon.store.database import Query, Transaction
 from antiphon.store.select_list import SelectList
@@ -125,4 +126,9 @@ async def move_answers(tx: Transaction, channel: str, account: str, address: str
         "UPDATE deliveries SET recipient = ? WHERE channel = ? AND recipient = ? AND COALESCE(account_id, 'default') = ? "
         "AND status IN ('queued', 'claimed', 'streaming')",
         (new_address, channel, address, account),
+    )
+    old, new = (DeliveryContext(channel=channel, to=to, account_id=account) for to in (address, new_address))
+    await tx.execute(
+        "UPDATE runs SET place = ? WHERE place = ? AND status IN ('queued', 'running', 'awaiting_approval')",
+        (codec.place_text(new), codec.place_text(old)),
     )

@@ -4,54 +4,27 @@ Only after the unit has committed may the platform be told that the message was 
 its first answer, even if its chat was routed elsewhere meanwhile. Contract: channels 1, access 3, groups 1.
 """
 
+from collections import OrderedDict
+
 from msgspec import Struct
 
 from antiphon.clock import Clock
-from antiphon.domain.ids import Ids
-from antiphon.domain.inbound import ButtonPress, ChatChange, Inbound
-from antiphon.engine.chats.accounts import Lease
+from antiphon.domain.codes import RANDOM_DIGITS, code_from_hex
+from antiphon.domain.errors import AntiphonError, Limited
+from antiphon.domain.ids import Ids, MessageId, RunId
+from antiphon.domain.inbound import ButtonPress, ChangeKind, ChatChange, Inbound, Sender
+from antiphon.domain.keys import SessionKey
+from antiphon.domain.session import DeliveryContext, Source
+from antiphon.engine.chats.accounts import Lease, LeaseLost
+from antiphon.engine.chats.chat import account_of
+from antiphon.engine.chats.entry import Drawn, target_of
+from antiphon.engine.chats.groups import ask_owners, find_group, leave_group, move_group
+from antiphon.engine.chats.take_in import Moved, TakeIn, arrival_of, foresee, hold, shown, take_in
+from antiphon.engine.chats.uploads import Uploads
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
+from antiphon.engine.sessions.sessions import Sessions
 from antiphon.engine.sessions.workspaces import Workspaces
+from antiphon.store import arrivals
 from antiphon.store.arrivals import Outcome
-from antiphon.store.database import Database
-
-
-class Received(Struct, frozen=True, kw_only=True):
-    """What became of something that a channel brought."""
-
-    outcome: Outcome
-    posted: Posted | None = None
-    """The message, if it was stored."""
-    is_repeated: bool = False
-    """Whether it had come before; this is its first answer."""
-    toast: str | None = None
-    """What the person who pressed a button sees at once."""
-
-
-class Reception:
-    """The entry of channels. Adapters call it for each update, in their order, and keep nothing themselves."""
-
-    def __init__(
-        self, database: Database, rules: Rules, workspaces: Workspaces, *, clock: Clock, ids: Ids
-    ) -> None:
-        self._database = database
-        self._rules = rules
-        self._workspaces = workspaces
-        self._clock = clock
-        self._ids = ids
-
-    async def receive(self, inbound: Inbound, lease: Lease | None = None) -> Received:
-        """Takes a message in. Without a lease, as for a platform that posts to the gateway, any process may.
-
-        Raises `LeaseLost`, after which the loop ends, and `Unavailable`, after which it tries again.
-        """
-        raise NotImplementedError
-
-    async def press(self, press: ButtonPress, lease: Lease | None = None) -> Received:
-        """Decides as the person who pressed; the answer's `toast` says what became of it. Raises like `receive`."""
-        raise NotImplementedError
-
-    async def change(self, change: ChatChange, lease: Lease | None = None) -> Received:
-        """Notes what happened to a chat: owners are asked about a new group. Raises like `receive`."""
-        raise NotImplementedError
+from antiphon.store.database import Database, Transaction
