@@ -1,14 +1,25 @@
 """`antiphon pair`: people who wait to be admitted to a channel, and codes that link accounts. Contract: access 3."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from antiphon.cli.commands.options import ConfigOption, HomeOption, JsonOption
 from antiphon.cli.exits import command
 from antiphon.domain.message import JsonObject
 
-app = typer.Typer(help="Admit people who wrote on a channel, and link your own accounts.")
+
+
+class PairGroup(TyperGroup):
+    """`antiphon pair CODE` admits somebody, without another word."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = args and (args[0] in self.commands or args[0].startswith("-"))
+        return super().resolve_command(ctx, args if known else ["approve", *args])
+
+
+app = typer.Typer(cls=PairGroup, help="Admit people who wrote on a channel, and link your own accounts.")
 WhoArgument = Annotated[str, typer.Argument(metavar="CODE", help="The code that the person was given, or the id.")]
 
 
@@ -57,10 +68,17 @@ def list_waiting(home: HomeOption = None, config: ConfigOption = None, as_json: 
 @app.command("approve")
 @command
 def approve(
-    who: WhoArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
+    who: WhoArgument,
+    into: Annotated[
+        str | None, typer.Option("--as", metavar="PERSON", help="Whose account it is; a new guest's unless set.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Admit somebody as a guest; what they wrote is answered now."""
-    _decide(who, "approve", "Admitted", home=home, config=config, as_json=as_json)
+    """Admit somebody; what they wrote is answered now. `antiphon pair CODE` does the same."""
+    body: JsonObject = {} if into is None else {"into": into}
+    _decide(who, "approve", body, home=home, config=config, as_json=as_json)
 
 
 @app.command("refuse")
@@ -69,7 +87,7 @@ def refuse(
     who: WhoArgument, home: HomeOption = None, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """Refuse somebody; what they wrote is deleted."""
-    _decide(who, "refuse", "Refused", home=home, config=config, as_json=as_json)
+    _decide(who, "refuse", {}, home=home, config=config, as_json=as_json)
 
 
 @app.command("link")
@@ -89,7 +107,7 @@ def link(home: HomeOption = None, config: ConfigOption = None, as_json: JsonOpti
 
 
 def _decide(
-    who: str, act: str, said: str, *, home: HomeOption, config: ConfigOption, as_json: bool
+    who: str, act: str, body: JsonObject, *, home: HomeOption, config: ConfigOption, as_json: bool
 ) -> None:
     from urllib.parse import quote
 
@@ -97,8 +115,11 @@ def _decide(
     from antiphon.cli.rendering.output import show, show_json
 
     with connect(home, config) as client:
-        answer: JsonObject = client.post(f"/pairings/{quote(who, safe='')}/{act}", {})
+        answer = client.post(f"/pairings/{quote(who, safe='')}/{act}", body)
     if as_json:
         show_json(answer)
-    else:
-        show(f"{said}: {answer['name']}, {answer['channel']} {answer['platformId']}.")
+        return
+    sender = answer.get("pairing", answer)
+    assert isinstance(sender, dict)
+    named = f"{sender['name']}, {sender['channel']} {sender['platformId']}"
+    show(f"Admitted: {named}, as {answer['personId']}." if act == "approve" else f"Refused: {named}.")

@@ -18,6 +18,11 @@ class NamedPairing(Params, frozen=True, kw_only=True):
     """Its id, or the code that the person was given."""
 
 
+class ApprovePairing(NamedPairing, frozen=True, kw_only=True):
+    into: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """The person whose account it is; a guest of its own unless set."""
+
+
 @operation("pairings.list", NoParams, wire.PairingList, Http(method="GET", path="/pairings"), scope=TokenScope.ADMIN)
 async def list_pairings(ask: Ask, params: NoParams) -> wire.PairingList:
     """Lists the people who wait to be admitted, the oldest first."""
@@ -27,15 +32,15 @@ async def list_pairings(ask: Ask, params: NoParams) -> wire.PairingList:
 
 @operation(
     "pairings.approve",
-    NamedPairing,
-    wire.PairingShape,
+    ApprovePairing,
+    wire.AdmittedShape,
     Http(method="POST", path="/pairings/{pairing}/approve"),
     scope=TokenScope.ADMIN,
     target=TargetKind.PAIRING,
 )
-async def approve_pairing(ask: Ask, params: NamedPairing) -> wire.PairingShape:
-    """Admits somebody as a guest. What they wrote first is posted now, and answered."""
-    return wire.pairing(await ask.services.pairings.approve(ask.principal, params.pairing))
+async def approve_pairing(ask: Ask, params: ApprovePairing) -> wire.AdmittedShape:
+    """Admits somebody, as a guest or as the person `into`. What they wrote first is posted now, and answered."""
+    return wire.admitted(await ask.services.pairings.approve(ask.principal, params.pairing, into=params.into))
 
 
 @operation(
@@ -47,7 +52,7 @@ async def approve_pairing(ask: Ask, params: NamedPairing) -> wire.PairingShape:
     target=TargetKind.PAIRING,
 )
 async def refuse_pairing(ask: Ask, params: NamedPairing) -> wire.PairingShape:
-    """Refuses somebody. What they wrote is deleted, and they are told nothing."""
+    """Refuses somebody, who is not told, and gets no other code for a day. What they wrote is deleted."""
     return wire.pairing(await ask.services.pairings.refuse(ask.principal, params.pairing))
 
 
