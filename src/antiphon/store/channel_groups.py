@@ -35,6 +35,11 @@ class ChannelGroup(Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     created_at: datetime
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether owners were asked about it, and have not answered."""
+        return self.state is GroupState.ASKED
+
 
 _GROUP = SelectList(
     ChannelGroup,
