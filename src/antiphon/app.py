@@ -61,8 +61,15 @@ from antiphon.engine.approvals.outside import OutsideApprovals
 from antiphon.engine.approvals.standing import StandingApprovals
 from antiphon.engine.chats.accounts import Accounts
 from antiphon.engine.chats.commands import ChatCommands
+from antiphon.engine.chats.groups import Groups
+from antiphon.engine.chats.linking import Links
+from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.peer_chats import PeerChats
+<<<<<<< HEAD
 from antiphon.engine.chats.reception import Reception
+=======
+from antiphon.engine.chats.routing import Routes
+>>>>>>> commands
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
@@ -432,6 +439,10 @@ def _build(
         senders=Senders(database, rules, clock),
         commands=ChatCommands(database, rules, clock=clock, ids=ids),
         peer_chats=PeerChats(database, rules),
+        pairings=Pairings(database, rules, clock=clock, ids=ids),
+        groups=Groups(database, rules, clock),
+        routes=Routes(database, rules, clock),
+        links=Links(database, rules, clock=clock, ids=ids),
         runs=Runs(database, rules, clock),
         approvals=Approvals(database, waits, rules, clock=clock, ids=ids),
         standing_approvals=StandingApprovals(database),

@@ -86,6 +86,16 @@ LEAST: Mapping[str, str] = {
     "people.resume": OWNERS,
     "people.merge": OWNERS,
     "people.remove": OWNERS,
+    "pairings.list": OWNERS,
+    "pairings.approve": OWNERS,
+    "pairings.refuse": OWNERS,
+    "link-codes.create": EVERYONE,  # for an account of their own
+    "groups.list": OWNERS,
+    "groups.allow": OWNERS,
+    "groups.refuse": OWNERS,
+    "routes.list": OWNERS,
+    "routes.set": OWNERS,
+    "routes.clear": OWNERS,
     "compartments.list": OWNERS,
     "compartments.create": OWNERS,
     "tokens.list": OWNERS,
@@ -110,7 +120,10 @@ OF_CHANNELS = frozenset(
     }
 )
 """What the token of a channel may do in its namespace; it opens sessions only by ids and keys of that."""
-BEYOND_CHANNELS = ("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke")
+BEYOND_CHANNELS = (
+    *("approvals.", "compartments.", "standing-approvals.", "people.", "tokens.", "links.", "tools.invoke"),
+    *("pairings.", "link-codes.", "groups.", "routes."),
+)
 """How the names of operations begin whose scopes such a token never has."""
 HIDES_ITSELF = {"deliveries.get", "deliveries.retry"}
 """Operations of owners alone that answer others as if there were nothing."""
@@ -200,7 +213,7 @@ def outcome(answer: httpx.Response, text: str) -> str:
             return "allowed"
 
 
-NAMED = ("key", "sessionKey", "runId", "deliveryId", "approvalId", "standingId", "tokenId", "personId")
+NAMED = ("key", "sessionKey", "runId", "deliveryId", "approvalId", "standingId", "tokenId", "personId", "groupId", "pairing")
 """The parameters that name a target."""
 
 
@@ -309,13 +322,20 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         yield world
 
 
+ALWAYS_MISSING = (
+    *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
+    *(TargetKind.PAIRING, TargetKind.GROUP),
+)
+"""Of these there are none here."""
+
+
 def cells_of(operation: AnyOperation) -> list[Cell]:
     """Every cell of an operation's line."""
     ways = {TargetKind.SESSION: WAYS, TargetKind.NONE: ("key",), TargetKind.RUN: ("key", "missing")}
     found: list[Cell] = []
     for who in ("none", "suspended", "bound", "channel", "guest", "user", "owner"):
         for where in ("shared", "hidden"):
-            if operation.target in (TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL):
+            if operation.target in ALWAYS_MISSING:
                 names: tuple[str, ...] = ("missing",)
             else:
                 names = ways.get(operation.target, ("missing", "key"))

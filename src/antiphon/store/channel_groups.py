@@ -35,6 +35,16 @@ class ChannelGroup(Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     created_at: datetime
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether it waits for an owner's decision."""
+        return self.state is GroupState.ASKED
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether owners were asked about it, and have not answered."""
+        return self.state is GroupState.ASKED
+
 
 _GROUP = SelectList(
     ChannelGroup,

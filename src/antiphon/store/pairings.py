@@ -102,10 +102,32 @@ async def list_open(query: Query, now_ms: int) -> list[Pairing]:
     return [_PAIRING.read(row) for row in found]
 
 
+async def count_waiting(query: Query, now_ms: int) -> int:
+    """How many senders and groups wait for an owner, on all accounts."""
+    row = await query.fetch_one(
+        "SELECT (SELECT COUNT(*) FROM pairings WHERE state = 'open' AND expires_at > ?) "
+        "+ (SELECT COUNT(*) FROM groups_of_channels WHERE state = 'asked')",
+        (now_ms,),
+    )
+    assert row is not None
+    return int(row[0])
+
+
 async def count_open(query: Query, channel: str, account: str, now_ms: int) -> int:
     row = await query.fetch_one(
         "SELECT COUNT(*) FROM pairings WHERE state = 'open' AND channel = ? AND account = ? AND expires_at > ?",
         (channel, account, now_ms),
+    )
+    assert row is not None
+    return int(row[0])
+
+
+async def count_waiting(query: Query, now_ms: int) -> int:
+    """How many senders and groups wait for an owner's decision."""
+    row = await query.fetch_one(
+        "SELECT (SELECT COUNT(*) FROM pairings WHERE state = 'open' AND expires_at > ?) "
+        "+ (SELECT COUNT(*) FROM groups_of_channels WHERE state = 'asked')",
+        (now_ms,),
     )
     assert row is not None
     return int(row[0])
