@@ -65,11 +65,8 @@ from antiphon.engine.chats.groups import Groups
 from antiphon.engine.chats.linking import Links
 from antiphon.engine.chats.pairing import Pairings
 from antiphon.engine.chats.peer_chats import PeerChats
-<<<<<<< HEAD
 from antiphon.engine.chats.reception import Reception
-=======
 from antiphon.engine.chats.routing import Routes
->>>>>>> commands
 from antiphon.engine.children.due import Timers
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns

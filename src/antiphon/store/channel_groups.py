@@ -37,11 +37,6 @@ class ChannelGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def is_asking(self) -> bool:
-        """Whether it waits for an owner's decision."""
-        return self.state is GroupState.ASKED
-
-    @property
-    def is_asking(self) -> bool:
         """Whether owners were asked about it, and have not answered."""
         return self.state is GroupState.ASKED
 

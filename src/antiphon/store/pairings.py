@@ -122,17 +122,6 @@ async def count_open(query: Query, channel: str, account: str, now_ms: int) -> i
     return int(row[0])
 
 
-async def count_waiting(query: Query, now_ms: int) -> int:
-    """How many senders and groups wait for an owner's decision."""
-    row = await query.fetch_one(
-        "SELECT (SELECT COUNT(*) FROM pairings WHERE state = 'open' AND expires_at > ?) "
-        "+ (SELECT COUNT(*) FROM groups_of_channels WHERE state = 'asked')",
-        (now_ms,),
-    )
-    assert row is not None
-    return int(row[0])
-
-
 async def expire(tx: Transaction, now_ms: int, kept_ms: int) -> None:
     """Ends the requests whose time is over, and forgets those that ended unanswered longer ago than `kept_ms`."""
     await tx.execute(

@@ -111,10 +111,6 @@ class Pairings:
         """How many people and groups wait for an owner; None for anybody else."""
         return await self._database.read(_count_waiting, self._rights(principal), self._clock.now_ms())
 
-    async def count_waiting(self, principal: Principal) -> int | None:
-        """How many senders and groups wait for an owner's decision; None for a principal who decides none."""
-        return await self._database.read(_count_waiting, self._rights(principal), self._clock.now_ms())
-
     async def approve(self, principal: Principal, named: str, *, into: str | None = None) -> Admitted:
         """Admits the sender, and posts the message that waits. `named` is the request's id or its code.
 
@@ -226,11 +222,6 @@ async def _list(query: Query, rights: Rights, now_ms: int) -> list[WaitingSender
     if isinstance(reach, Refusal):
         return reach
     return [_shown(pairing) for pairing in await rows.list_open(query, now_ms)]
-
-
-async def _count_waiting(query: Query, rights: Rights, now_ms: int) -> int | None:
-    reach = await find_reach(query, rights, Act.CHATS)
-    return None if isinstance(reach, Refusal) else await rows.count_waiting(query, now_ms)
 
 
 async def _count_waiting(query: Query, rights: Rights, now_ms: int) -> int | None:
