@@ -40,7 +40,7 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from antiphon.domain.sandbox import MEBIBYTE, SandboxLimits
 from antiphon.engine.rules import ResetRules, Rules
-from antiphon.policy.chats import ChannelRules, ChatRules, GroupRules
+from antiphon.policy.chats import ChannelRules, GroupRules
 from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.sinks import Sinks
 from antiphon.policy.visibility import AgentToAgent, Visibility, VisibilityRules
@@ -293,7 +293,7 @@ class Config(Section):
             user_approves=frozenset(map(AgentId, self.access.roles.user.approve)),
             approval=self.tools.approval.rules(),
             sinks=self._sinks(compartments),
-            chats=ChatRules(channels=self._channel_rules(agents, default, compartments)),
+            chats=replace(self.session.chat_rules(), channels=self._channel_rules(agents, default, compartments)),
             names_provider=self.compat == "s0",
         )
 
