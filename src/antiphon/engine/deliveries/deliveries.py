@@ -135,8 +135,7 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int
     if claimed.replaces is not None:
         columns["platform_id"] = None
     assert await outbox.settle(tx, claimed, columns)
-    if claimed.replaces is not None:
-        await queue_withdrawal(tx, claimed, at_ms)
+    await queue_withdrawal(tx, claimed, at_ms)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
     await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
 

@@ -20,6 +20,7 @@ from antiphon.domain.standing_approval import StandingApproval
 from antiphon.domain.transcript import Entry, OpenCall, Transcript
 from antiphon.engine.access.ceilings import find_ceiling
 from antiphon.engine.approvals.asking import AskApproval, ask_approval
+from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.ledger import run_log as steps
 from antiphon.engine.ledger.append import AGENT_ACTOR
 from antiphon.engine.ledger.fence import Fence, Fenced
@@ -63,6 +64,8 @@ class Runtime:
     publish_delta: PublishDelta
     clock: Clock
     ids: Ids
+    live: LiveReplies | None = None
+    """Shows replies on channels while they are written; None if no channel of this process can."""
 
 
 class RunContext:
