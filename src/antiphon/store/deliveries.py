@@ -229,6 +229,18 @@ async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue
     )
 
 
+async def list_requests(query: Query, approval: ApprovalId) -> list[Delivery]:
+    """The messages that show the request for approval."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE d.approval = ? AND d.status = 'sent' AND d.platform_id IS NOT NULL ORDER BY d.id", (approval,)
+    )
+    return [_DELIVERY.read(row) for row in rows]
+
+
+async def delete(tx: Transaction, id: str) -> None:
+    await tx.execute("DELETE FROM deliveries WHERE id = ?", (id,))
+
+
 async def delete_claimed(tx: Transaction, claimed: Delivery) -> bool:
     """Deletes the row of the claim; False if the claim is no longer the newest."""
     return (
