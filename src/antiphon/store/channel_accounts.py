@@ -32,7 +32,8 @@ async def take(
     )
     is_taken = await tx.change(
         f"UPDATE channel_accounts SET process = ?, served_until = ?, fence = fence + 1 WHERE {_NAMED} AND "
-        "(process IS NULL OR process = ? OR served_until <= ? OR served_until > ?)",
+        "(process IS NULL OR process = ? OR served_until <= ? OR served_until > ? "
+        "OR NOT EXISTS (SELECT 1 FROM processes p WHERE p.id = channel_accounts.process))",
         (process, served_until_ms, channel, account, process, now_ms, served_until_ms),
     )
     if is_taken == 0:

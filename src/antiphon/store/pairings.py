@@ -142,10 +142,3 @@ async def decide(tx: Transaction, id: str, state: PairingState, *, by: str, at_m
         (state.value, by, at_ms, id),
     )
     return changed == 1
-
-
-async def delete_of(tx: Transaction, channel: str, account: str, platform_id: str) -> None:
-    """Forgets a sender."""
-    await tx.execute(
-        "DELETE FROM pairings WHERE channel = ? AND account = ? AND platform_id = ?", (channel, account, platform_id)
-    )

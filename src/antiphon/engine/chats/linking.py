@@ -129,13 +129,13 @@ async def redeem_as(tx: Transaction, who: Who, text: str, at_ms: int) -> Linked:
 async def link(tx: Transaction, who: Who, person: PersonId, at_ms: int) -> Linked:
     """Makes the account the person's; merges the guest whose account it was into them."""
     await people.hold_owners(tx)
-    before = person_of(who.standing.principal)
-    if who.is_linked and before == person:
+    before = None if who.stored is None else person_of(who.stored.principal)
+    if before == person:
         return Linked.ALREADY
-    if not who.is_linked or before is None:
+    if who.stored is None or before is None:
         await introduce(tx, who, person, at_ms)
         return Linked.LINKED
-    if not is_guest(who.standing) or who.standing.is_suspended:
+    if not is_guest(who.stored) or who.stored.is_suspended:
         return Linked.TAKEN
     target = await people.find(tx, person)
     if target is None:

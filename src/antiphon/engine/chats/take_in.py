@@ -11,6 +11,7 @@ from antiphon.domain.commands import ChatCommand, CommandName, parse
 from antiphon.domain.errors import AntiphonError, Invalid, Limited
 from antiphon.domain.inbound import Inbound
 from antiphon.domain.keys import ChatType, SessionKey
+from antiphon.domain.message import check_content
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats import linking, pairing
 from antiphon.engine.chats.accounts import Lease
@@ -211,6 +212,11 @@ async def _enter(tx: Transaction, command: TakeIn, who: Who, foreseen: SessionKe
     content = content_of(inbound, command.uploaded)
     if not content:
         return Received(outcome=Outcome.IGNORED)
+    try:
+        check_content(content)
+    except AntiphonError as error:
+        await _say(tx, command, error.message, about="refusal")
+        return Received(outcome=Outcome.IGNORED, refused=error)
     uploaded = command.uploaded
     if uploaded is not None and (chat.session is None or chat.session.id != uploaded.session_id):
         raise SessionMoved(chat.route.session_key)

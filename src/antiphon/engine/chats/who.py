@@ -22,12 +22,17 @@ class Who(Struct, frozen=True, kw_only=True):
     identity: Identity
     name: str
     standing: Standing
-    is_linked: bool
-    """Whether the account is stored as a person's."""
+    """That of the person as whom the sender acts."""
+    stored: Standing | None
+    """That of the person to whom the account is linked already; None if it is linked to nobody."""
     linked_by_settings: PersonId | None = None
-    """The person whom `session.identityLinks` names for the account."""
+    """The person whom `session.identityLinks` names for the account, if it is not linked to them yet."""
     folded: str | None = None
     """The person's id, if their chats on all channels are one peer."""
+
+    @property
+    def is_linked(self) -> bool:
+        return self.stored is not None
 
 
 def identity_of(place: DeliveryContext, sender: Sender) -> Identity:
@@ -39,20 +44,19 @@ async def find_who(query: Query, rules: Rules, place: DeliveryContext, sender: S
     """The sender's person; one whom nobody knows is a guest."""
     identity = identity_of(place, sender)
     named = rules.chats.person_of(identity.channel, identity.platform_id)
-    linked_by_settings = None if named is None else PersonId(named)
     stored = await people.find_standing_of_account(query, identity.channel, identity.account, identity.platform_id)
-    standing = stored
-    if linked_by_settings is not None:
-        standing = await people.find_standing(query, person_principal(linked_by_settings))
-        if stored is not None and stored.principal != standing.principal and (stored.is_suspended or not is_guest(stored)):
-            standing, linked_by_settings = stored, None  # settings take no account from a person of their own
+    standing, linked_by_settings = stored, None
+    if named is not None and (stored is None or (is_guest(stored) and not stored.is_suspended)):
+        standing = await people.find_standing(query, person_principal(PersonId(named)))
+        is_new = stored is None or stored.principal != standing.principal
+        linked_by_settings = PersonId(standing.principal.name) if is_new else None
     if standing is None:
         standing = await people.find_standing(query, person_principal(identity.person_id))
     return Who(
         identity=identity,
         name=bracketed_name(sender.name or sender.id),
         standing=standing,
-        is_linked=stored is not None,
+        stored=stored,
         linked_by_settings=linked_by_settings,
         folded=await _folded(query, rules, identity, standing),
     )
