@@ -25,6 +25,7 @@ from antiphon.domain.person import Identity, person_principal
 from antiphon.domain.run import Outcome, RunStatus
 from antiphon.engine.runs.context import RunContext
 from antiphon.engine.runs.runner import RunEnding
+from antiphon.gateway.server import bind
 from tests.channels.receiver import Receiver
 from tests.claims import requirement
 from tests.conftest import OpenHome
