@@ -258,9 +258,9 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(worker.run)
                     tasks.start_soon(backend.dispatch.run, worker)
                     tasks.start_soon(app.deliverer.run)
+                    tasks.start_soon(app.live.run)
                     if app.telegram_loop is not None:
                         tasks.start_soon(app.telegram_loop.run)
-                    tasks.start_soon(app.live.run)
                 try:
                     yield app
                 finally:

@@ -424,6 +424,13 @@ ROUTES = (
         tests=(WORLDS, "channels/test_webhook.py"),
     ),
     Route(
+        name="Telegram in: updates that are posted or fetched, and the sessions of its chats",
+        doors=("http telegram.receive",),
+        sink="the clearance of the bot, met with its recipient's",
+        check="engine/deliveries/deliveries.py::claim_delivery",
+        tests=("channels/telegram/test_chats.py::test_what_is_classified_is_not_said_in_a_chat",),
+    ),
+    Route(
         name="webhook out, and texts that wait while a taint, a member or a policy changes",
         doors=(
             "http deliveries.list",
