@@ -12,7 +12,6 @@ from antiphon.cli.homes.check_result import CheckResult, Grade
 from antiphon.config.config import Config
 from antiphon.domain.errors import Invalid
 
-
 TITLE = "telegram"
 VARIABLE = "ANTIPHON_TELEGRAM_TOKEN"
 _SIMILAR = ("TELEGRAM_TOKEN", "TELEGRAM_BOT_TOKEN", "ANTIPHON_TELEGRAM_BOT_TOKEN")

@@ -86,9 +86,7 @@ class Accounts:
 async def _take(
     tx: Transaction, channel: str, account: str, process: ProcessId, at_ms: int, served_until_ms: int
 ) -> tuple[int, int | None] | None:
-    return await rows.take(
-        tx, channel, account, process=process, now_ms=at_ms, served_until_ms=served_until_ms
-    )
+    return await rows.take(tx, channel, account, process=process, now_ms=at_ms, served_until_ms=served_until_ms)
 
 
 def milliseconds_of(length: timedelta) -> int:

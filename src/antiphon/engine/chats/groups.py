@@ -112,7 +112,13 @@ def standing_of(rules: Rules, place: DeliveryContext, group: ChannelGroup | None
 
 
 async def ask_owners(
-    tx: Transaction, place: DeliveryContext, group: ChannelGroup | None, *, title: str | None, by: str | None, at_ms: int
+    tx: Transaction,
+    place: DeliveryContext,
+    group: ChannelGroup | None,
+    *,
+    title: str | None,
+    by: str | None,
+    at_ms: int,
 ) -> None:
     """Notes the group, and asks the owners in their private chats with the bot whether it may answer there."""
     assert place.channel is not None and place.to is not None
@@ -159,7 +165,6 @@ async def note_allowed(tx: Transaction, place: DeliveryContext, *, title: str | 
         created_at=moment(at_ms),
     )
     await rows.insert(tx, allowed)
-
 
 
 async def tell_owners(tx: Transaction, channel: str, account: str, text: str, *, name: str, at_ms: int) -> None:

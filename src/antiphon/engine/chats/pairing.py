@@ -32,9 +32,8 @@ from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.inbox import Posted
 from antiphon.policy.acts import Act
-from antiphon.store import arrivals, people
+from antiphon.store import arrivals, people, sessions
 from antiphon.store import pairings as rows
-from antiphon.store import sessions
 from antiphon.store.arrivals import ArrivalRow, Outcome, PostedRow
 from antiphon.store.codec import json_object, json_text, milliseconds, moment, stored_key
 from antiphon.store.database import Database, Query, Transaction

@@ -32,9 +32,7 @@ async def find_pressed(query: Query, press: ButtonPress) -> SessionRow | None:
     return None if found is None else found.session
 
 
-async def take_press(
-    tx: Transaction, press: ButtonPress, lease: Lease | None, occasion: Occasion
-) -> Received | Stale:
+async def take_press(tx: Transaction, press: ButtonPress, lease: Lease | None, occasion: Occasion) -> Received | Stale:
     """Decides as the person to whom the presser's account is linked; the same press again says what was decided."""
     if not await hold(tx, lease, press.place, press.position):
         return Stale()
@@ -44,7 +42,10 @@ async def take_press(
     outcome, toast = Outcome.IGNORED, UNKNOWN_BUTTON
     id, verdict = _read(press)
     if who.is_linked and not who.standing.is_suspended and id is not None and verdict is not None:
-        outcome, toast = Outcome.PRESSED, await _decide(tx, Rights(who.standing.principal, occasion.rules), id, verdict, occasion)
+        outcome, toast = (
+            Outcome.PRESSED,
+            await _decide(tx, Rights(who.standing.principal, occasion.rules), id, verdict, occasion),
+        )
     if not is_repeated:
         await arrivals.store(tx, arrival, ArrivalRow(outcome, None), occasion.at_ms)
     return Received(outcome=outcome, toast=toast, is_repeated=is_repeated)

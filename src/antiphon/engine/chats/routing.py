@@ -144,9 +144,7 @@ async def choose_session(tx: Transaction, chat: Chat, key: SessionKey | None, *,
     await _choose(tx, chat, None if stored is None else stored.agent_id, key, at_ms)
 
 
-async def _choose(
-    tx: Transaction, chat: Chat, agent_id: AgentId | None, key: SessionKey | None, at_ms: int
-) -> None:
+async def _choose(tx: Transaction, chat: Chat, agent_id: AgentId | None, key: SessionKey | None, at_ms: int) -> None:
     by = chat.standing.principal
     await change_route(tx, chat.route.address, agent_id=agent_id, session_key=key, by=by, at_ms=at_ms)
 
@@ -154,7 +152,6 @@ async def _choose(
 async def _find_own(query: Query, address: ChatAddress) -> StoredRoute | None:
     stored = await routes.find(query, address.channel, address.account, address.peer, address.thread)
     return next((route for route in stored if route.thread == address.thread), None)
-
 
 
 class ShownRoute(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ be another one, because the chat was routed elsewhere in between, the unit is un
 """
 
 from dataclasses import replace
+
 from msgspec import Struct
 
 from antiphon.domain.commands import ChatCommand, CommandName, parse
@@ -278,4 +279,3 @@ async def _row(query: Query, posted: Posted | None) -> PostedRow | None:
     head = await rows.find_head_by_key(query, stored_key(posted.session_key))
     assert head is not None
     return PostedRow(head.row, posted.session_key, posted.message_id, posted.seq, posted.run_id)
-
