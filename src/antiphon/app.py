@@ -73,6 +73,7 @@ from antiphon.engine.children.spawn import Spawns
 from antiphon.engine.children.wait import Joins
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
+from antiphon.engine.deliveries.live import LiveReplies
 from antiphon.engine.deliveries.outgoing import OutgoingMessages
 from antiphon.engine.deliveries.replies import Replies
 from antiphon.engine.exchanges.send import Exchanges
@@ -163,6 +164,8 @@ class App:
     mcp: Endpoint
     database: Database
     workspaces: Workspaces
+    live: LiveReplies
+    """Runs if the process runs agents."""
     deliverer: Deliverer
     """Runs if the process runs agents."""
     webhook_inbox: WebhookInbox
@@ -254,6 +257,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                     tasks.start_soon(worker.run)
                     tasks.start_soon(backend.dispatch.run, worker)
                     tasks.start_soon(app.deliverer.run)
+                    tasks.start_soon(app.live.run)
                     if app.telegram_loop is not None:
                         tasks.start_soon(app.telegram_loop.run)
                 try:
@@ -386,6 +390,9 @@ def _build(
     if backend.deltas is not None:
         backend.deltas.show_deltas(hub.publish_delta)
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
+    live = LiveReplies(database=database, channels=channels, rules=rules, clock=clock)
+    if live.is_serving:
+        publish_delta = _everywhere(publish_delta, live.publish)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
     sessions = Sessions(database, rules, workspaces, clock=clock, ids=ids)
     views = Views(database, rules, clock)
@@ -415,7 +422,14 @@ def _build(
     tools = Toolset([*own_tools, *base.tools])
     mcp_tools = McpTools(tools, mcp_settings(base.home, config, base.compartments), clock)
     worker = Worker(
-        Runtime(database=database, waits=waits, publish_delta=publish_delta, clock=clock, ids=ids),
+        Runtime(
+            database=database,
+            waits=waits,
+            publish_delta=publish_delta,
+            clock=clock,
+            ids=ids,
+            live=live if live.is_serving else None,
+        ),
         runner=parts.runner
         or AgentLoop(base.models, mcp_tools, rules, home_key, workspaces=workspaces, retry=parts.retry),
         rules=rules,
@@ -468,7 +482,13 @@ def _build(
     )
     tool_calls = ToolCalls(tools, callers, outside, rules, workspaces=workspaces, ids=ids)
     deliverer = Deliverer(
-        database=database, notifier=notifier, senders=channels, rules=rules, clock=clock, process=process
+        database=database,
+        notifier=notifier,
+        senders=channels,
+        rules=rules,
+        clock=clock,
+        process=process,
+        on_sent=live.sent,
     )
     accounts = Accounts(database, process, clock)
     reception = Reception(database, rules, workspaces, clock=clock, ids=ids)
@@ -484,6 +504,7 @@ def _build(
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=database,
         workspaces=workspaces,
+        live=live,
         deliverer=deliverer,
         timers=Timers(database, notifier, workspaces, rules, clock=clock),
         webhook_inbox=WebhookInbox(

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import anyio
 
-from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart
-from antiphon.domain.delivery import Delivery, DeliveryFailed
+from antiphon.domain.channel_form import PLAIN_FORM, ChannelForm, DeliveryPart, Streaming
+from antiphon.domain.delivery import GONE, Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
 from tests.waiting import SECONDS
 
@@ -31,6 +31,8 @@ class Act(StrEnum):
     """HTTP 429, as it were."""
     REFUSE = "refuse"
     """It will never take the text."""
+    GONE = "gone"
+    """It is blocked, or was removed."""
 
 
 class FakeChannel:
@@ -49,6 +51,8 @@ class FakeChannel:
         """The parts of that, likewise."""
         self.asked: list[Delivery] = []
         """Every request, in the order in which they began."""
+        self.shown: dict[str, DeliveryPart] = {}
+        """The messages that people see there, by their ids, the oldest first."""
         self.most_at_once = 0
         self.has_overlapped = False
         """Whether two requests for one place were under way at the same time."""
@@ -102,9 +106,11 @@ class FakeChannel:
         if act in (Act.TAKE, Act.TAKE_SLOWLY, Act.TAKE_AND_DROP, Act.TAKE_AND_HANG):
             self.taken.append(delivery)
             self.parts.append(part)
+            id = part.replaces or f"platform-{len(self.taken)}"
+            self.shown[id] = part
+            if act in (Act.TAKE, Act.TAKE_SLOWLY):
+                return id
         match act:
-            case Act.TAKE | Act.TAKE_SLOWLY:
-                return f"platform-{len(self.taken)}"
             case Act.TAKE_AND_HANG:
                 await anyio.sleep_forever()
                 raise AssertionError
@@ -112,8 +118,43 @@ class FakeChannel:
                 raise DeliveryFailed("Too many requests.", code="channel_busy", retry_after=self.retry_after)
             case Act.REFUSE:
                 raise DeliveryFailed("No such chat.", code="channel_refused", is_permanent=True)
+            case Act.GONE:
+                raise DeliveryFailed("The bot was blocked.", code=GONE, is_permanent=True)
             case _:
                 raise DeliveryFailed("The connection broke.", code="channel_unreachable")
 
     async def aclose(self) -> None:
         return
+
+
+class LiveFakeChannel(FakeChannel):
+    """Implements `LiveChannel`: it also shows drafts and that somebody is typing, and deletes messages."""
+
+    def __init__(self, account: str | None = None, *, form: ChannelForm | None = None) -> None:
+        super().__init__(account, form=form or ChannelForm(streaming=Streaming.DRAFT, has_buttons=True))
+        self.drafts: list[tuple[int, str]] = []
+        """Each draft with its id."""
+        self.typed = 0
+        self.withdrawn: list[str] = []
+
+    async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None:
+        await self._answer(place)
+        self.drafts.append((draft_id, text))
+
+    async def typing(self, place: DeliveryContext) -> None:
+        self.typed += 1
+
+    async def withdraw(self, place: DeliveryContext, platform_id: str) -> None:
+        self.shown.pop(platform_id, None)
+        self.withdrawn.append(platform_id)
+
+    async def _answer(self, place: DeliveryContext) -> None:
+        """What `send` does with a request, for those that are no message."""
+        act = self._script.popleft() if self._script else Act.TAKE
+        match act:
+            case Act.BUSY:
+                raise DeliveryFailed("Too many requests.", code="channel_busy", retry_after=self.retry_after)
+            case Act.REFUSE:
+                raise DeliveryFailed("No drafts here.", code="channel_refused", is_permanent=True)
+            case _:
+                return

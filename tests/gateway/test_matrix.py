@@ -108,6 +108,7 @@ LEAST: Mapping[str, str] = {
     "browsers.sign-out": NOBODY,  # no browser asks here
     "gateways.prove": OPEN,
     "webhooks.receive": OPEN,
+    "telegram.receive": OPEN,
     "health.get": OPEN,
     "health.ready": OPEN,
 }

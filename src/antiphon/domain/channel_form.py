@@ -28,6 +28,10 @@ class ChannelForm(Struct, frozen=True, kw_only=True):
     """Of one message, in `unit`; None without a limit."""
     unit: LengthUnit = LengthUnit.CHARACTERS
     streaming: Streaming = Streaming.NONE
+    stream_interval_ms: int = 1_500
+    """Between two changes of a direct chat while a reply is written."""
+    group_interval_ms: int = 6_000
+    """Likewise of a group, over all of its topics."""
     has_buttons: bool = False
 
 

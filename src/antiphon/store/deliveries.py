@@ -87,6 +87,8 @@ class NewDelivery:
     """What the text was made of. Contract: flow 7."""
     is_suppressed: bool = False
     """Whether it may not go to its place; then it is kept, and not sent."""
+    is_streaming: bool = False
+    """Whether it is still being written."""
     replaces: str | None = None
     """The platform's id of a message that shows an earlier text of it."""
     approval: ApprovalId | None = None
@@ -107,7 +109,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     if newest is not None and newest[0] is not None:
         number = max(at_ms, _number_in(newest[0]) + 1)
     id = new.id_at(number)
-    status = DeliveryStatus.SUPPRESSED if new.is_suppressed else DeliveryStatus.QUEUED
+    status = _status_of(new)
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
@@ -134,9 +136,27 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             at_ms if new.is_suppressed else None,
         ),
     )
-    if not new.is_suppressed:
+    if status is DeliveryStatus.QUEUED:
         tx.wake(OUTBOX)
     return id
+
+
+def _status_of(new: NewDelivery) -> DeliveryStatus:
+    if new.is_suppressed:
+        return DeliveryStatus.SUPPRESSED
+    return DeliveryStatus.STREAMING if new.is_streaming else DeliveryStatus.QUEUED
+
+
+async def find_streaming(query: Query, run: RunId) -> str | None:
+    """The platform's id of the message that shows the run's reply while it is written."""
+    row = await query.fetch_one(
+        "SELECT platform_id FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,)
+    )
+    return None if row is None else row[0]
+
+
+async def delete_streaming(tx: Transaction, run: RunId) -> None:
+    await tx.execute("DELETE FROM deliveries WHERE run_id = ? AND status = 'streaming'", (run,))
 
 
 class QueuedText(NamedTuple):
@@ -207,6 +227,18 @@ async def settle(tx: Transaction, claimed: Delivery, columns: dict[str, SqlValue
         )
         == 1
     )
+
+
+async def list_requests(query: Query, approval: ApprovalId) -> list[Delivery]:
+    """The messages that show the request for approval."""
+    rows = await query.fetch_all(
+        f"{_SELECT} WHERE d.approval = ? AND d.status = 'sent' AND d.platform_id IS NOT NULL ORDER BY d.id", (approval,)
+    )
+    return [_DELIVERY.read(row) for row in rows]
+
+
+async def delete(tx: Transaction, id: str) -> None:
+    await tx.execute("DELETE FROM deliveries WHERE id = ?", (id,))
 
 
 async def delete_claimed(tx: Transaction, claimed: Delivery) -> bool:

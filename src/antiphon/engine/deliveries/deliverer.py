@@ -89,13 +89,16 @@ class Deliverer:
         rules: Rules,
         clock: Clock,
         process: ProcessId,
+        on_sent: Callable[[DeliveryContext], None] | None = None,
     ) -> None:
+        """`on_sent` is called with the place of each part that the platform has taken."""
         self._database = database
         self._notifier = notifier
         self._senders = senders
         self._rules = rules
         self._clock = clock
         self._process = process
+        self._on_sent = on_sent
         self._sending: dict[str, ChannelAccount] = {}
         self._woken = asyncio.Event()
         self._is_idle = asyncio.Event()
@@ -210,6 +213,8 @@ class Deliverer:
                 replaces=claimed.replaces if not sent else None,
             )
             sent = (*sent, await self._send_part(claimed, part, sender) or "")
+            if self._on_sent is not None:
+                self._on_sent(claimed.place)
             if is_last:
                 return await self._settle(settle_sent, claimed, sent, self._clock.now_ms())
             if not await self._settle(settle_part, claimed, sent):

@@ -20,17 +20,19 @@ from antiphon.domain.delivery import (
 )
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.domain.event import EventType
-from antiphon.domain.ids import ProcessId, SessionRow
+from antiphon.domain.ids import ApprovalId, ProcessId, SessionRow
 from antiphon.domain.message import JsonObject
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.recipients import may_leave
 from antiphon.engine.access.send_policy import may_deliver
 from antiphon.engine.deliveries.outbox import Origin, queue_withdrawal, tell
+from antiphon.engine.deliveries.requests import as_claimed, show_answer
 from antiphon.engine.refusal import Refusal, accepted
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.policy.decision import Deny
 from antiphon.policy.system import SYSTEM_REACH
+from antiphon.store import approvals
 from antiphon.store import deliveries as outbox
 from antiphon.store import sessions as rows
 from antiphon.store.codec import json_text, moment
@@ -114,6 +116,11 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
         return None
     if claimed.is_withdrawal:
         return claimed
+    if claimed.approval is not None:
+        request = await as_claimed(tx, claimed, command.rules)
+        if request is None:
+            await outbox.delete_claimed(tx, claimed)
+        return request
     if claimed.session is not None:
         session = await rows.find_by_row(tx, claimed.session)
         assert session is not None
@@ -137,8 +144,7 @@ async def _suppress(tx: Transaction, claimed: Delivery, denied: Deny, at_ms: int
     if claimed.replaces is not None:
         columns["platform_id"] = None
     assert await outbox.settle(tx, claimed, columns)
-    if claimed.replaces is not None:
-        await queue_withdrawal(tx, claimed, at_ms)
+    await queue_withdrawal(tx, claimed, at_ms)
     data: JsonObject = {**_named(claimed), "code": denied.rule, "error": denied.reason}
     await _tell(tx, claimed, EventType.DELIVERY_SUPPRESSED, data, at_ms=at_ms)
 
@@ -159,6 +165,10 @@ async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]
     }
     if not await outbox.settle(tx, claimed, columns):
         return False
+    if claimed.approval is not None:
+        approval = await approvals.find(tx, ApprovalId(claimed.approval))
+        if approval is not None:
+            await show_answer(tx, approval, at_ms)  # it may have been answered on the way
     platform_id = columns["platform_id"]
     data = _named(claimed)
     if platform_id is not None:

@@ -18,6 +18,7 @@ from antiphon.gateway.operations import (
     runs,
     search,
     sessions,
+    telegram,
     tools,
     trees,
     webhooks,
@@ -57,6 +58,7 @@ TABLE = table_of(
         *compartments.OPERATIONS,
         *access.OPERATIONS,
         *webhooks.OPERATIONS,
+        *telegram.OPERATIONS,
         *health.OPERATIONS,
     )
 )
