@@ -27,7 +27,7 @@ class TelegramBot:
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
         self._client = TelegramClient(settings)
-        self.channel = TelegramChannel(self._client)
+        self.channel = TelegramChannel(self._client, settings.stream_interval)
 
     def loop(self, reception: Reception, accounts: Accounts, clock: Clock, home_key: HomeKey) -> TelegramLoop:
         return TelegramLoop(

@@ -1,8 +1,10 @@
 """Sends texts to Telegram. Contract: channels 1."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import TypeVar
 
+from msgspec.structs import replace
 from telegram import (
     InlineKeyboardButton,
     InlineKeyboardMarkup,
@@ -20,6 +22,8 @@ from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
 
 FORM = ChannelForm(longest=LONGEST_TEXT, unit=LengthUnit.UTF16, streaming=Streaming.DRAFT, has_buttons=True)
+GROUP_INTERVAL_MS = 6_000
+"""The least time between two changes in a group: Telegram allows 20 messages a minute there."""
 TIMEOUT_SECONDS = 45.0
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 """Telegram fetches the addresses of previews: what stands in a text must not reach servers that it names."""
@@ -34,7 +38,11 @@ _Act = Callable[[str, Sequence[Span]], Awaitable[Shown]]
 class TelegramChannel:
     """Implements `LiveChannel` for one bot."""
 
-    def __init__(self, client: TelegramClient) -> None:
+    def __init__(self, client: TelegramClient, stream_interval: timedelta = timedelta(milliseconds=1500)) -> None:
+        interval_ms = stream_interval // timedelta(milliseconds=1)
+        self._form = replace(
+            FORM, stream_interval_ms=interval_ms, group_interval_ms=max(GROUP_INTERVAL_MS, interval_ms)
+        )
         self._client = client
         self._bot = client.bot
 
@@ -52,7 +60,7 @@ class TelegramChannel:
 
     @property
     def form(self) -> ChannelForm:
-        return FORM
+        return self._form
 
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         """Sends the part, or replaces the message that it names."""

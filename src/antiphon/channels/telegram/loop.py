@@ -20,7 +20,7 @@ from antiphon.engine.chats.reception import Reception
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE = timedelta(seconds=1)
+FIRST_PAUSE = timedelta(milliseconds=500)
 LONGEST_PAUSE = timedelta(seconds=30)
 QUIET = timedelta(days=5)
 """After a week without updates Telegram numbers them anew, perhaps lower; then it is asked for all that wait."""
@@ -48,6 +48,8 @@ class TelegramLoop:
         secret: str,
         commands: CommandTexts | None = None,
         languages: Sequence[str] = (),
+        first_pause: timedelta = FIRST_PAUSE,
+        longest_pause: timedelta = LONGEST_PAUSE,
     ) -> None:
         """`secret` is what Telegram sends with each update that it posts."""
         self._settings = settings
@@ -59,7 +61,8 @@ class TelegramLoop:
         self._commands = commands
         self._languages = languages
         self._trouble: str | None = None
-        self._pause = FIRST_PAUSE
+        self._first_pause = self._pause = first_pause
+        self._longest_pause = longest_pause
         self._scope = anyio.CancelScope()
 
     def stop(self) -> None:
@@ -182,11 +185,11 @@ class TelegramLoop:
         if isinstance(error, RetryAfter):
             wish = error.retry_after
             pause = wish if isinstance(wish, timedelta) else timedelta(seconds=wish)
-        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._pause = min(2 * self._pause, self._longest_pause)
         await anyio.sleep(pause.total_seconds())
 
     async def _works(self) -> None:
-        self._pause = FIRST_PAUSE
+        self._pause = self._first_pause
         await self._note(None)
 
     async def _note(self, trouble: str | None) -> None:
