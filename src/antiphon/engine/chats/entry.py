@@ -1,4 +1,4 @@
-"""Posts a message of a channel into its chat's session, which is opened if it does not exist. Contract: sessions 3, 4."""
+"""Posts a message of a channel into its chat's session, which it opens if need be. Contract: sessions 3, 4."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -84,7 +84,7 @@ async def find_chat(query: Query, rules: Rules, inbound: Inbound, who: Who) -> C
         rules,
         address,
         settings_agent(rules, channel_rules, address),
-        lambda agent: own_key(rules, address, agent, who),
+        key_with=lambda agent: own_key(rules, address, agent, who),
     )
     return Chat(
         place=inbound.place,
@@ -108,7 +108,7 @@ def group_rules(chat: Chat) -> GroupRules:
     return groups.get(id) or groups.get(chat.place.to or "") or GroupRules()
 
 
-async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, drawn: Drawn) -> Session | Refusal:
+async def open_chat(tx: Transaction, rules: Rules, chat: Chat, who: Who, *, drawn: Drawn) -> Session | Refusal:
     """The chat's session; created if it does not exist, and told where its answers go now."""
     assert chat.rules is not None
     command = OpenSession(
@@ -141,10 +141,10 @@ def _metadata(chat: Chat) -> JsonObject:
 
 
 async def post_in_chat(
-    tx: Transaction, rules: Rules, chat: Chat, who: Who, content: tuple[Part, ...], *, inbound: Inbound, drawn: Drawn
+    tx: Transaction, rules: Rules, chat: Chat, who: Who, *, content: tuple[Part, ...], inbound: Inbound, drawn: Drawn
 ) -> Posted | Refusal:
     """Stores the message and queues its run, as the sender, in the unit of its arrival."""
-    session = await open_chat(tx, rules, chat, who, drawn)
+    session = await open_chat(tx, rules, chat, who, drawn=drawn)
     if isinstance(session, Refusal):
         return session
     assert chat.rules is not None

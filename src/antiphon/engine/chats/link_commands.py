@@ -4,10 +4,12 @@ from antiphon.domain.codes import code_from_hex
 from antiphon.domain.commands import ChatCommand
 from antiphon.domain.keys import ChatType
 from antiphon.engine.chats.chat import Chat
-from antiphon.engine.chats.linking import make_link_code, redeem
+from antiphon.engine.chats.linking import LINK_ANSWERS, make_link_code, redeem
 from antiphon.engine.chats.occasion import Occasion
+from antiphon.engine.chats.who import Who
 from antiphon.engine.refusal import Refusal
 from antiphon.store.database import Transaction
+from antiphon.store.people import find_standing_of_account
 
 IN_PRIVATE = "Send /link in a private chat: whoever reads a code can use it."
 ELSEWHERE = "Codes of /link are redeemed in chats of channels, by the account that is to be linked."
@@ -24,4 +26,7 @@ async def link(tx: Transaction, chat: Chat, command: ChatCommand, occasion: Occa
         return f"Your code is {made.code}. Send /link {made.code} in your other chat within an hour. It works once."
     if chat.identity is None:
         return ELSEWHERE
-    return await redeem(tx, chat.identity, command.argument, occasion.rules, at_ms=occasion.at_ms)
+    account = chat.identity
+    stored = await find_standing_of_account(tx, account.channel, account.account, account.platform_id)
+    who = Who(identity=account, name=chat.sender_name, standing=chat.standing, stored=stored)
+    return LINK_ANSWERS[await redeem(tx, who, command.argument, occasion.at_ms)]
