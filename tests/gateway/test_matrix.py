@@ -278,6 +278,8 @@ EXTRA: Mapping[str, Json] = {
     "sessions.create": {"agentId": "main"},
     "sessions.patch": {"description": "x"},
     "commands.run": {"text": "/help"},
+    "routes.set": {"peer": "direct:1"},
+    "routes.clear": {"peer": "direct:1"},
     "tools.invoke": {"name": "session_status"},
     "people.role": {"role": "user"},
     "people.patch": {"clearance": {"level": "INTERNAL"}},

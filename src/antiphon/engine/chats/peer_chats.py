@@ -60,7 +60,7 @@ class PeerChat(Struct, frozen=True, kw_only=True):
     classification: Classification
 
 
-class Found(NamedTuple):
+class PeerStanding(NamedTuple):
     """The chat as it stands."""
 
     principal: Principal
@@ -94,7 +94,15 @@ class PeerChats:
     async def carry_out(self, chat: PeerChat, message_id: str, command: ChatCommand, occasion: Occasion) -> CommandDone:
         """Carries out a command, once, and queues its answer if the webhook has an address. Raises `Conflict`."""
         target = await self._database.read(_target_of, chat, self._rules)
-        return accepted(await self._database.run(_carry_out, chat, message_id, command, occasion, sessions=(target,)))
+        typed = PeerCommand(chat=chat, message_id=message_id, command=command, occasion=occasion)
+        return accepted(await self._database.run(_carry_out, typed, sessions=(target,)))
+
+
+class PeerCommand(Struct, frozen=True, kw_only=True):
+    chat: PeerChat
+    message_id: str
+    command: ChatCommand
+    occasion: Occasion
 
 
 class OpenPeerChat(Struct, frozen=True, kw_only=True):
@@ -111,7 +119,7 @@ def _arrival(chat: PeerChat, message_id: str) -> arrivals.ArrivalName:
     return arrivals.ArrivalName(chat.address.channel, chat.address.account, name)
 
 
-async def _look(query: Query, chat: PeerChat, rules: Rules) -> Found:
+async def _look(query: Query, chat: PeerChat, rules: Rules) -> PeerStanding:
     identity = chat.identity
     linked = None
     if chat.newcomer is not None:
@@ -121,8 +129,8 @@ async def _look(query: Query, chat: PeerChat, rules: Rules) -> Found:
         key = chat.key_with(chat.agent_id)
         route = ChatRoute(address=chat.address, agent_id=chat.agent_id, base_key=key, session_key=key)
     else:
-        route = await find_route(query, rules, chat.address, chat.agent_id, key_with=chat.key_with)
-    return Found(principal, route)
+        route = await find_route(query, rules, chat.address, chat.agent_id, chat.key_with)
+    return PeerStanding(principal, route)
 
 
 async def _target_of(query: Query, chat: PeerChat, rules: Rules) -> NamedTarget:
@@ -161,9 +169,8 @@ async def _open(tx: Transaction, command: OpenPeerChat, rules: Rules) -> tuple[P
     return principal, NamedTarget(key, None)
 
 
-async def _carry_out(
-    tx: Transaction, peer: PeerChat, message_id: str, command: ChatCommand, occasion: Occasion
-) -> CommandDone | Refusal:
+async def _carry_out(tx: Transaction, typed: PeerCommand) -> CommandDone | Refusal:
+    peer, message_id, command, occasion = typed.chat, typed.message_id, typed.command, typed.occasion
     principal, route = await _look(tx, peer, occasion.rules)
     session, place = await rows.find_by_key(tx, route.session_key), _arrival(peer, message_id)
     first = await arrivals.find(tx, place)
