@@ -119,7 +119,7 @@ class TelegramLoop:
         try:
             await self._accounts.release(lease)
         except Unavailable:
-            logger.debug("AccountLease was not released", extra={"action": "lease_kept", "channel": NAME})
+            logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": NAME})
 
     async def _serve(self, lease: AccountLease) -> None:
         while True:

@@ -117,4 +117,4 @@ def _decide(who: str, act: str, body: JsonObject, *, home: HomeOption, config: C
     sender = answer.get("pairing", answer)
     assert isinstance(sender, dict)
     named = f"{sender['name']}, {sender['channel']} {sender['platformId']}"
-    show(f"AdmittedSender: {named}, as {answer['personId']}." if act == "approve" else f"Refused: {named}.")
+    show(f"Admitted: {named}, as {answer['personId']}." if act == "approve" else f"Refused: {named}.")

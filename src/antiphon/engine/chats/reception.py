@@ -25,7 +25,7 @@ from antiphon.engine.chats.who import identity_of
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store.arrivals import ArrivalOutcome
+
 from antiphon.store.database import Database
 
 MOST_TRIES = 5
@@ -33,7 +33,6 @@ TOLD_MS = 60_000
 """A sender who writes too often is told so once in this time."""
 MAX_TOLD = 1_000
 
-__all__ = ["ArrivalOutcome", "Received", "Reception"]
 
 
 class Reception:
