@@ -25,14 +25,12 @@ from antiphon.engine.chats.who import identity_of
 from antiphon.engine.refusal import Refusal
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
-
 from antiphon.store.database import Database
 
 MOST_TRIES = 5
 TOLD_MS = 60_000
 """A sender who writes too often is told so once in this time."""
 MAX_TOLD = 1_000
-
 
 
 class Reception:
