@@ -220,9 +220,7 @@ async def test_the_message_of_a_run_that_fails_or_is_cancelled_is_withdrawn(open
 @requirement("channels:1")
 async def test_after_a_restart_the_same_message_is_completed(open_home: OpenHome) -> None:
     clock, channel, first, second = ManualClock(), LiveFakeChannel(), Writer(), Writer()
-    async with open_home(
-        config(gateway__drain_seconds=0), Parts(runner=first, clock=clock, channels=[channel])
-    ) as app:
+    async with open_home(config(gateway__drain_seconds=0), Parts(runner=first, clock=clock, channels=[channel])) as app:
         scene = Scene(app, clock, first)
         context = await scene.asked(GROUP)
         await scene.writes(context, "Once", seconds=10)
@@ -280,7 +278,9 @@ async def test_nothing_is_shown_where_the_reply_may_not_be_sent(open_home: OpenH
     async with open_home(parts=Parts(runner=writer, clock=clock, channels=[channel])) as app:
         scene = Scene(app, clock, writer)
         session = await open_session(app, "main")
-        await app.services.sessions.patch(OWNER, app.services.sessions.target(str(session.key)), {"send_policy": "deny"})
+        await app.services.sessions.patch(
+            OWNER, app.services.sessions.target(str(session.key)), {"send_policy": "deny"}
+        )
         place = DeliveryContext(channel=NAME, to="room")
         posted = app.services.inbox.post(
             OWNER, app.services.sessions.target("main"), text_content("hello"), envelope=Envelope(place=place)

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from antiphon.app import App, Parts
+from antiphon.app import App
 from antiphon.config.config import Config
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.approval import Approval, Verdict
-from antiphon.domain.classification import PUBLIC, Classification, Compartments, Level
-from antiphon.domain.ids import AgentId, ApprovalId
+from antiphon.domain.classification import Classification, Compartments, Level
+from antiphon.domain.ids import AgentId
 from antiphon.domain.person import Identity, PersonRole, person_of
 from antiphon.engine.access.reach import Rights
 from antiphon.engine.deliveries.requests import ask_deciders
@@ -21,12 +21,12 @@ from antiphon.engine.runs.presses import UNKNOWN, Press, press
 from antiphon.policy.chats import ChannelRules, ChatRules
 from antiphon.store import people
 from antiphon.store.database import Transaction
-from tests.channels.fake_channel import NAME, Act, LiveFakeChannel
+from tests.channels.fake_channel import NAME, LiveFakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_call
 from tests.engine.stage import ManualClock, open_session, wait_end
-from tests.engine.test_approvals import S, Disk, asking, decide, pending, request_of
+from tests.engine.test_approvals import Disk, S, decide, pending, request_of
 from tests.engine.test_deciders import CHAT, approving
 from tests.engine.test_deliveries import quiet
 from tests.engine.test_people import hear, invite
@@ -76,9 +76,9 @@ async def deciding(
         yield app
 
 
-async def asked(app: App, channel: LiveFakeChannel, settings: str = DELETE) -> Approval:
+async def asked(app: App, call: str = DELETE) -> Approval:
     await open_session(app, S)
-    _, approval = await request_of(app, settings)
+    _, approval = await request_of(app, call)
     await quiet(app)
     return approval
 
@@ -97,7 +97,7 @@ async def test_an_owner_gets_the_exact_call_with_buttons_and_decides_by_one(open
     disk, channel = Disk(), LiveFakeChannel()
     async with deciding(open_home, channel, disk) as app:
         await link(app, OWNER, "42")
-        approval = await asked(app, channel)
+        approval = await asked(app)
         ((text, labels),) = shown(channel).values()
         assert labels == ["Approve once", "Always", "Deny"]
         assert approval.calls[0].arguments in text and "delete" in text and approval.calls[0].reason in text
@@ -118,7 +118,7 @@ async def test_a_second_press_and_one_by_somebody_else_get_the_right_answer(open
     disk, channel = Disk(), LiveFakeChannel()
     async with deciding(open_home, channel, disk) as app:
         ann = await invite(app)
-        approval = await asked(app, channel)
+        approval = await asked(app)
         once, deny = f"{approval.id}:once", f"{approval.id}:deny"
         assert "may decide" in await pressed(app, ann, once)
         assert disk.calls == []
@@ -134,7 +134,7 @@ async def test_buttons_outlive_a_restart_and_the_request(open_home: OpenHome) ->
     disk, channel, clock = Disk(), LiveFakeChannel(), ManualClock()
     async with deciding(open_home, channel, disk, clock=clock) as app:
         await link(app, OWNER, "42")
-        approval = await asked(app, channel)
+        approval = await asked(app)
     async with deciding(open_home, channel, disk, clock=clock) as app:
         clock.pass_time(timedelta(days=8))
         assert await pressed(app, OWNER, f"{approval.id}:once") == "Too late: the request has expired and was denied."
@@ -150,13 +150,13 @@ async def test_a_decision_on_the_page_and_a_withdrawal_change_the_messages(open_
     disk, channel = Disk(), LiveFakeChannel()
     async with deciding(open_home, channel, disk) as app:
         await link(app, OWNER, "42")
-        approval = await asked(app, channel)
+        approval = await asked(app)
         await decide(app, approval, Verdict.DENY)
         await quiet(app)
         ((text, labels),) = shown(channel).values()
         assert labels == [] and "Denied by " in text
         await wait_end(app, approval.run)
-        approval = await asked(app, channel)
+        approval = await asked(app, to_call("delete", name="more"))
         assert approval.run is not None
         await app.services.runs.cancel(OWNER, approval.run)
         await quiet(app)

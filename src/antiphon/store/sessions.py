@@ -639,7 +639,7 @@ def _conditions(where: SessionFilter, readable: Condition) -> list[Condition]:
         conditions.append(Condition("s.updated_at >= ?", (codec.milliseconds(where.updated_since),)))
     if where.below is not None:
         length = len(where.below)
-        direct = "substr(s.key, 1, ?) = ? AND substr(s.key, ?) NOT LIKE '%:%'"
+        direct = "substr(s.key, 1, CAST(? AS INTEGER)) = ? AND substr(s.key, CAST(? AS INTEGER)) NOT LIKE '%:%'"
         conditions.append(Condition(direct, (length, where.below, length + 1)))
     if where.search is not None:
         conditions.append(has_words(where.search, readable))

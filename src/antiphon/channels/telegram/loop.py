@@ -15,7 +15,7 @@ from antiphon.channels.telegram.settings import ACCOUNT, NAME, WANTED, WEBHOOK_P
 from antiphon.channels.telegram.updates import Me, position_of
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
-from antiphon.engine.chats.accounts import RENEWAL, Accounts, Lease, LeaseLost
+from antiphon.engine.chats.accounts import RENEWAL, AccountLease, Accounts, LeaseLost
 from antiphon.engine.chats.reception import Reception
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class TelegramLoop:
                 with anyio.move_on_after(RELEASE_SECONDS, shield=True):
                     await self._release(lease)
 
-    async def _hold(self, lease: Lease) -> None:
+    async def _hold(self, lease: AccountLease) -> None:
         """Serves until the lease is lost."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._renew, lease, tasks.cancel_scope)
@@ -100,7 +100,7 @@ class TelegramLoop:
                 logger.info("Bot is served elsewhere", extra={"action": "lease_lost", "channel": NAME})
             tasks.cancel_scope.cancel()
 
-    async def _renew(self, lease: Lease, scope: anyio.CancelScope) -> None:
+    async def _renew(self, lease: AccountLease, scope: anyio.CancelScope) -> None:
         forgotten: float | None = None
         while True:
             now = self._clock.monotonic()
@@ -115,13 +115,13 @@ class TelegramLoop:
             except Unavailable:  # the fence keeps this process from storing anything if another one took over
                 await anyio.sleep(RENEWAL.total_seconds())
 
-    async def _release(self, lease: Lease) -> None:
+    async def _release(self, lease: AccountLease) -> None:
         try:
             await self._accounts.release(lease)
         except Unavailable:
             logger.debug("Lease was not released", extra={"action": "lease_kept", "channel": NAME})
 
-    async def _serve(self, lease: Lease) -> None:
+    async def _serve(self, lease: AccountLease) -> None:
         while True:
             try:
                 me = await self._begin(lease)
@@ -133,7 +133,7 @@ class TelegramLoop:
             await anyio.sleep_forever()
         await self._poll(lease, me)
 
-    async def _begin(self, lease: Lease) -> Me:
+    async def _begin(self, lease: AccountLease) -> Me:
         """Learns who the bot is, registers its commands, and sets or deletes its webhook."""
         bot = self._client.bot
         me = msgspec.convert((await bot.get_me()).to_dict(), Me)
@@ -150,7 +150,7 @@ class TelegramLoop:
                 await bot.set_my_commands(texts, language_code=language)
         return me
 
-    async def _store(self, lease: Lease, me: Me) -> None:
+    async def _store(self, lease: AccountLease, me: Me) -> None:
         while True:
             try:
                 await self._accounts.note_name(lease, platform_id=str(me.id), name=me.username)
@@ -158,7 +158,7 @@ class TelegramLoop:
             except Unavailable:
                 await anyio.sleep(RENEWAL.total_seconds())
 
-    async def _poll(self, lease: Lease, me: Me) -> None:
+    async def _poll(self, lease: AccountLease, me: Me) -> None:
         """The first question has no offset: what was stored and not confirmed comes again, and is recognised."""
         offset: int | None = None
         asked = self._clock.monotonic()

@@ -114,6 +114,13 @@ class _View(NamedTuple):
     message: str | None
 
 
+class _Question(NamedTuple):
+    """Whether words of the run that were made of this may be shown."""
+
+    run: Run
+    made_of: Classification
+
+
 class LiveReplies:
     """Shows replies on the accounts of this process while they are written. `run` must be running in a task."""
 
@@ -218,7 +225,7 @@ class LiveReplies:
     def _begin_due(self, tasks: TaskGroup) -> int | None:
         """Begins what is due; returns the time until the next, None if nothing is to come."""
         now, waits = self._clock.now_ms(), list[int]()
-        for stream in self._streams.values():
+        for stream in sorted(self._streams.values(), key=lambda stream: stream.shown_at_ms):
             due = None if stream.is_busy else self._due_at(stream)
             if due is None:
                 continue
@@ -274,7 +281,7 @@ class LiveReplies:
         if stream.view is not None and stream.judged == stream.made_of:
             return
         made_of = stream.made_of
-        view = await self._database.read(_look, stream.run, made_of, self._rules, self._channels)
+        view = await self._database.read(_look, _Question(stream.run, made_of), self._rules, self._channels)
         if view is None or not view.may_show:
             stream.is_mute = True
         if view is None:
@@ -340,7 +347,12 @@ class LiveReplies:
         assert view is not None
         logger.info(
             "Reply could not be shown while it is written",
-            extra={"action": "live_refused", "run_id": stream.run.id, "channel": view.place.channel, "code": failed.code},
+            extra={
+                "action": "live_refused",
+                "run_id": stream.run.id,
+                "channel": view.place.channel,
+                "code": failed.code,
+            },
         )
         if failed.retry_after is not None:
             self._pace(view.chat, int(failed.retry_after.total_seconds() * 1000))
@@ -367,9 +379,10 @@ class LiveReplies:
 
 
 async def _look(
-    query: Query, run: Run, made_of: Classification, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
+    query: Query, question: _Question, rules: Rules, channels: Mapping[ChannelAccount, LiveSender]
 ) -> _View | None:
     """Where the run's reply would go; None if it goes to no account that shows it here, or may not go there."""
+    run, made_of = question
     session = await rows.find_by_row(query, SessionRow(run.session))
     if session is None:
         return None
